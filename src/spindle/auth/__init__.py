@@ -1,0 +1,1 @@
+"""Who a call is made for, as its source sees it."""

@@ -1,0 +1,96 @@
+"""Blocking use: the same app on a loop of its own in a thread, so that it also works in a notebook
+or any other place where an event loop is already running."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from spindle.calls.caller import DEFAULT_OPTIONS, CallOptions
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.catalog.diff import SyncReport
+    from spindle.domain.call import CallRecord, Result
+    from spindle.domain.tool import Tool, ToolSummary
+
+T = TypeVar("T")
+
+
+class BlockingSpindle:
+    """`Spindle` with methods that block. Safe to use from several threads."""
+
+    def __init__(self, app: Spindle, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+        self._app = app
+        self._loop = loop
+        self._thread = thread
+
+    @classmethod
+    def start(cls, build: Callable[[], Awaitable[Spindle]]) -> BlockingSpindle:
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="spindle", daemon=True)
+        thread.start()
+
+        async def built() -> Spindle:
+            return await build()
+
+        try:
+            app = _wait(loop, built())
+        except BaseException:
+            _end(loop, thread)
+            raise
+        return cls(app, loop, thread)
+
+    def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        options: CallOptions = DEFAULT_OPTIONS,
+        /,
+        **named: Any,
+    ) -> Result:
+        return self._run(self._app.call(tool, arguments, options, **named))
+
+    def tools(self, **filters: str | None) -> list[ToolSummary]:
+        return self._run(self._app.tools(**filters))
+
+    def search(self, query: str, *, limit: int = 10) -> list[ToolSummary]:
+        return self._run(self._app.search(query, limit=limit))
+
+    def show(self, tool: str) -> Tool:
+        return self._run(self._app.show(tool))
+
+    def sync(self, *sources: str, accept: Sequence[str] | bool = ()) -> list[SyncReport]:
+        return self._run(self._app.sync(*sources, accept=accept))
+
+    def history(
+        self, *, limit: int = 50, tool: str | None = None, outcome: str | None = None
+    ) -> list[CallRecord]:
+        return self._run(self._app.history(limit=limit, tool=tool, outcome=outcome))
+
+    def close(self) -> None:
+        try:
+            self._run(self._app.close())
+        finally:
+            _end(self._loop, self._thread)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return _wait(self._loop, work)
+
+
+def _wait(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        return future.result()
+    except BaseException:
+        # Ctrl-C while waiting: the call is cancelled, not left running behind the user's back.
+        future.cancel()
+        raise
+
+
+def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()

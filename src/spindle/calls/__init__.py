@@ -1,0 +1,1 @@
+"""How a tool is called: one guarded path, the same from every door."""

@@ -1,0 +1,68 @@
+"""Leaves a source alone after repeated failures, and lets exactly one call find out if it is back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spindle.errors import BreakerOpenError, SpindleError
+
+# What says that the source is unwell. Bad arguments, refusals and a caller's change of mind do not.
+FAILURES = frozenset({"connection", "timeout", "server"})
+
+
+class Breaker:
+    def __init__(self, source: str, failures: int, cooldown: float, now: Callable[[], float]) -> None:
+        self._source = source
+        self._limit = failures
+        self._cooldown = cooldown
+        self._now = now
+        self._failures = 0
+        self._opened_at: float | None = None
+        self._probing = False
+
+    @property
+    def state(self) -> str:
+        if self._opened_at is None:
+            return "closed"
+        return "half-open" if self._wait() <= 0 else "open"
+
+    def enter(self) -> bool:
+        """Admit a call, or raise. True: this call is the probe, and no other is admitted until it ends."""
+        if self._opened_at is None:
+            return False
+        wait = self._wait()
+        if wait > 0 or self._probing:
+            raise BreakerOpenError(
+                f"{self._source!r} failed {self._failures} times in a row and is left alone"
+                + (f" for another {wait:.1f} s" if wait > 0 else " while one call tries it again"),
+                hint="see `spindle doctor`; the next try is made by itself",
+                source=self._source,
+                retry_after=max(wait, 0.0),
+                sent=False,
+            )
+        self._probing = True
+        return True
+
+    def succeeded(self, probe: bool) -> None:
+        if probe or self._opened_at is None:
+            self._failures = 0
+            self._opened_at = None
+            self._probing = False
+
+    def failed(self, error: BaseException, probe: bool) -> None:
+        """An attempt ended in an error, or was cancelled."""
+        if probe:
+            self._probing = False
+        if not isinstance(error, SpindleError):
+            return
+        if error.category not in FAILURES:
+            # The source answered, so it is there.
+            self.succeeded(probe)
+            return
+        self._failures += 1
+        if probe or self._failures >= self._limit:
+            self._opened_at = self._now()
+
+    def _wait(self) -> float:
+        assert self._opened_at is not None
+        return self._opened_at + self._cooldown - self._now()

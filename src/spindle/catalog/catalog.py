@@ -1,0 +1,217 @@
+"""All tools under one set of names. Opens from the store; contacts a source only to sync it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+from spindle.catalog.connections import Connections
+from spindle.catalog.diff import SyncReport, merge
+from spindle.catalog.naming import name_tools
+from spindle.domain.identity import LOCAL
+from spindle.domain.tool import Tool, ToolSpec, ToolSummary
+from spindle.errors import CallTimeoutError, NotFoundError, SpindleError, suggest
+from spindle.ports.store import SourceState, ToolFilter, ToolStore
+
+if TYPE_CHECKING:
+    from spindle.auth.credentials import Credentials
+    from spindle.catalog.sources import SourceSet
+    from spindle.ports.source import Note
+
+Listener = Callable[[SyncReport], None]
+
+
+class Catalog:
+    def __init__(self, sources: SourceSet, store: ToolStore, credentials: Credentials, note: Note) -> None:
+        self.sources = sources
+        self._store = store
+        self._credentials = credentials
+        self._note = note
+        self.connections = Connections(self._source_changed)
+        self._known: dict[str, Tool] = {}
+        self._version = -1
+        self._marks: dict[str, str] = {}
+        self._listeners: list[Listener] = []
+        self._dirty: set[str] = set()
+        self._refreshes: dict[str, asyncio.Task[None]] = {}
+        self._syncing: dict[str, asyncio.Lock] = {}
+
+    async def open(self) -> None:
+        """Forget sources that are no longer configured, and note what the stored tools stand for."""
+        stored = await self._store.sources()
+        for name in set(stored) - set(self.sources.names):
+            await self._store.forget_source(name)
+        self._marks = {name: state.signature for name, state in stored.items() if state.synced_at}
+
+    async def close(self) -> None:
+        for task in self._refreshes.values():
+            task.cancel()
+        await self.connections.close()
+        await asyncio.gather(*self._refreshes.values(), return_exceptions=True)
+
+    # --- looking
+
+    async def find(self, name: str) -> Tool:
+        """The tool of this full name, or of this last part where only one has it."""
+        tool = await self._lookup(name)
+        if tool is not None:
+            stale = await self._freshen([tool.source], local_only=True)
+        else:
+            stale = await self._freshen(self._candidates(name))
+        if stale:
+            tool = await self._lookup(name)
+        if tool is None:
+            raise await self._not_found(name)
+        return tool
+
+    async def tools(self, where: ToolFilter) -> list[ToolSummary]:
+        await self._freshen(self.sources.names, local_only=True)
+        return await self._store.tools(where)
+
+    async def search(self, query: str, limit: int = 10) -> list[ToolSummary]:
+        """The tools that fit the words best, best first."""
+        await self._freshen(self.sources.names, local_only=True)
+        return await self._store.search(query, limit)
+
+    async def states(self) -> dict[str, SourceState]:
+        """What is known of every configured source, synced or not."""
+        stored = await self._store.sources()
+        return {
+            name: stored.get(name) or SourceState(name, self.sources.kind(name), "", None)
+            for name in self.sources.names
+        }
+
+    def unsynced(self) -> list[str]:
+        """Sources whose stored tools are missing, or belong to other settings than those in force."""
+        return [name for name in self.sources.names if not self._is_fresh(name)]
+
+    def on_change(self, listener: Listener) -> None:
+        """Call `listener` after the tools of a source changed while this process runs."""
+        self._listeners.append(listener)
+
+    async def _lookup(self, name: str) -> Tool | None:
+        version = await self._store.catalog_version()
+        if version != self._version:
+            # Another process, or a sync of ours, changed the stored tools.
+            self._known.clear()
+            self._version = version
+        tool = self._known.get(name)
+        if tool is None:
+            tool = await self._store.tool(name)
+            if tool is None:
+                full = await self._store.names_ending_in(name)
+                if len(full) > 1:
+                    raise NotFoundError(
+                        f"several tools are called {name!r}", hint=f"say which: {', '.join(full)}", tool=name
+                    )
+                tool = await self._store.tool(full[0]) if full else None
+            if tool is not None:
+                self._known[name] = tool
+        return tool
+
+    def _candidates(self, name: str) -> list[str]:
+        """The sources that may hold a tool of this name but have not said so yet."""
+        prefix = name.partition(".")[0]
+        return [prefix] if prefix in self.sources.names else self.sources.names
+
+    async def _not_found(self, name: str) -> NotFoundError:
+        known = await self._store.names()
+        locals_ = {full.rpartition(".")[2]: full for full in known}
+        meant = suggest(name, known) or locals_.get(suggest(name, locals_) or "")
+        states = await self._store.sources()
+        failed = states.get(name.partition(".")[0])
+        if failed is not None and failed.error:
+            return NotFoundError(
+                f"there is no tool {name!r}; its source could not be read: {failed.error}",
+                hint=f"see `spindle doctor {failed.name}`",
+                tool=name,
+            )
+        hint = f"did you mean {meant!r}?" if meant else f"try `spindle search {name.rpartition('.')[2]}`"
+        return NotFoundError(f"there is no tool {name!r}", hint=hint, tool=name, details=meant)
+
+    # --- syncing
+
+    async def sync(
+        self, names: Sequence[str] | None = None, accept: Collection[str] | bool = ()
+    ) -> list[SyncReport]:
+        """Ask sources for their tools, all at once; one that fails keeps its last known tools.
+        `accept` names tools of pinned sources whose new definitions are trusted; True: all."""
+        self.sources.validate()
+        wanted = self.sources.names if names is None else list(names)
+        for name in wanted:
+            self.sources.table(name)
+        return list(await asyncio.gather(*(self._sync_one(name, accept) for name in wanted)))
+
+    async def _sync_one(self, name: str, accept: Collection[str] | bool = ()) -> SyncReport:
+        started = time.perf_counter()
+        async with self._syncing.setdefault(name, asyncio.Lock()):
+            try:
+                report = await self._sync(name, accept)
+            except SpindleError as error:
+                error.about(source=name)
+                await self._store.note_failure(name, self.sources.kind(name), error.message)
+                report = SyncReport(name, error=error.to_dict())
+        report.seconds = time.perf_counter() - started
+        return report
+
+    async def _sync(self, name: str, accept: Collection[str] | bool) -> SyncReport:
+        config = self.sources.config(name)
+        signature = self.sources.signature(name)
+        found = name_tools(name, config, await self._discover(name))
+        known = await self._store.stored_tools(name)
+        accepted = {tool.name for tool in found} if accept is True else accept or ()
+        merged, report = merge(name, known, found, pinned=config.pinned, accept=accepted)
+        state = SourceState(name, config.kind, signature, time.time())
+        await self._store.replace_tools(state, merged)
+        self._marks[name] = signature
+        return report
+
+    async def _discover(self, name: str) -> list[ToolSpec]:
+        config = self.sources.config(name)
+        credential = await self._credentials.for_call(name, config, LOCAL)
+        async with self.connections.session(name, self.sources.get(name), config, credential) as session:
+            try:
+                async with asyncio.timeout(config.timeout):
+                    return await session.discover()
+            except TimeoutError:
+                raise CallTimeoutError(
+                    f"{name!r} did not list its tools within {config.timeout:g} s",
+                    hint=f"raise sources.{name}.timeout",
+                ) from None
+
+    def _is_fresh(self, name: str) -> bool:
+        return self._marks.get(name) == self.sources.signature(name)
+
+    async def _freshen(self, names: Sequence[str], *, local_only: bool = False) -> bool:
+        """Sync those of these sources whose settings or definition changed. True when any was."""
+        stale: list[str] = []
+        for name in names:
+            if name in self.sources.names:
+                if local_only and self.sources.local_signature(name) is None:
+                    continue
+                if not self._is_fresh(name):
+                    stale.append(name)
+        for report in await asyncio.gather(*(self._sync_one(name) for name in stale)):
+            if report.error:
+                self._marks[report.source] = self.sources.signature(report.source)
+                self._note(f"{report.source}: {report.error['message']}")
+        return bool(stale)
+
+    def _source_changed(self, name: str) -> None:
+        """A source said that its tools changed. Several notices in a row cause one refresh."""
+        self._dirty.add(name)
+        if name not in self._refreshes:
+            task = asyncio.create_task(self._refresh(name), name=f"refresh of {name}")
+            self._refreshes[name] = task
+            task.add_done_callback(lambda _: self._refreshes.pop(name, None))
+
+    async def _refresh(self, name: str) -> None:
+        while name in self._dirty:
+            self._dirty.discard(name)
+            report = await self._sync_one(name)
+            if report.error:
+                self._note(f"{name}: could not refresh its tools: {report.error['message']}")
+            for listener in self._listeners:
+                listener(report)

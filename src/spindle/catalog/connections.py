@@ -1,0 +1,212 @@
+"""Sessions: one for each (source, credential), each owned by one task.
+
+The owner enters and leaves the session, because libraries that scope tasks to a session want both
+done by the same task; and when a session's own machinery fails, it is the owner that is cancelled,
+never a caller. Opening is single-flight, parallel calls share a session, a lost one is opened again
+by the next call, and an idle one closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING
+
+from spindle.domain.identity import Credential
+from spindle.errors import ConnectionFailedError, SpindleError, innermost
+
+if TYPE_CHECKING:
+    from spindle.domain.source import SourceConfig
+    from spindle.ports.source import Session, Source
+
+CLOSE_TIMEOUT = 15.0
+
+
+class Connection:
+    """One session and the task that owns it."""
+
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        config: SourceConfig,
+        credential: Credential,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._name = name
+        self._source = source
+        self._config = config
+        self._credential = credential
+        self._on_change = on_change
+        self._ready: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+        self._stop = asyncio.Event()
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self.users = 0
+        self.last_used = time.monotonic()
+        self.lost_because: str | None = None
+        self.task = asyncio.create_task(self._own(), name=f"session of {name}")
+
+    @property
+    def usable(self) -> bool:
+        return not (self.task.done() or self._stop.is_set() or self.lost_because)
+
+    @property
+    def opening(self) -> bool:
+        return not self._ready.done()
+
+    async def session(self) -> Session:
+        # Shielded: a caller that gives up must not end the opening that others wait for.
+        return await asyncio.shield(self._ready)
+
+    def acquire(self) -> None:
+        self.users += 1
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+
+    def release(self) -> None:
+        self.users -= 1
+        self.last_used = time.monotonic()
+        if self.users == 0 and self.usable:
+            loop = asyncio.get_running_loop()
+            self._idle_timer = loop.call_later(self._config.idle_timeout, self.stop)
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+
+    async def _own(self) -> None:
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                session = await self._open(stack)
+                self._ready.set_result(session)
+                await self._until_stopped_or_lost(session)
+        except asyncio.CancelledError:
+            # A session's own task group cancels its owner when the link breaks under it.
+            self._failed(ConnectionFailedError(f"the session with {self._name!r} broke off", sent=False))
+        except Exception as error:  # noqa: BLE001 - a task's top: callers get it, as a typed error
+            self._failed(error)
+
+    async def _open(self, stack: contextlib.AsyncExitStack) -> Session:
+        limit = self._config.connect_timeout
+        try:
+            async with asyncio.timeout(limit):
+                return await stack.enter_async_context(self._source.open(self._credential, self._on_change))
+        except TimeoutError:
+            raise ConnectionFailedError(
+                f"{self._name!r} was not ready within {limit:g} s",
+                hint=f"raise sources.{self._name}.connect_timeout if it is only slow to start",
+                sent=False,
+            ) from None
+
+    async def _until_stopped_or_lost(self, session: Session) -> None:
+        lost = asyncio.create_task(session.wait_closed())
+        stopped = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({lost, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if lost.done():
+                self.lost_because = lost.result()
+        finally:
+            lost.cancel()
+            stopped.cancel()
+
+    def _failed(self, error: BaseException) -> None:
+        self.lost_because = self.lost_because or str(error) or type(error).__name__
+        if not self._ready.done():
+            self._ready.set_exception(as_connection_error(error, self._name))
+            # Callers may all have given up; an exception nobody fetches would be logged as a mistake.
+            self._ready.exception()
+
+
+class Connections:
+    """All sessions of an app."""
+
+    def __init__(self, on_change: Callable[[str], None]) -> None:
+        self._on_change = on_change
+        self._open: dict[tuple[str, str], Connection] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @contextlib.asynccontextmanager
+    async def session(
+        self, name: str, source: Source, config: SourceConfig, credential: Credential
+    ) -> AsyncGenerator[Session]:
+        """The session of this source for this credential, opened if need be."""
+        connection = self._connection(name, source, config, credential)
+        connection.acquire()
+        try:
+            try:
+                session = await connection.session()
+            except SpindleError as error:
+                raise error.about(source=name) from None
+            yield session
+        finally:
+            connection.release()
+
+    def _connection(
+        self, name: str, source: Source, config: SourceConfig, credential: Credential
+    ) -> Connection:
+        if self._closed:
+            raise ConnectionFailedError("this Spindle was closed", hint="open it again", sent=False)
+        key = (name, credential.key)
+        connection = self._open.get(key)
+        if connection is not None and connection.usable:
+            return connection
+        self._make_room(name, config)
+        connection = Connection(name, source, config, credential, lambda: self._on_change(name))
+        self._open[key] = connection
+        self._closing.add(connection.task)
+        connection.task.add_done_callback(self._closing.discard)
+        return connection
+
+    def _make_room(self, name: str, config: SourceConfig) -> None:
+        mine = [item for (source, _), item in self._open.items() if source == name and item.usable]
+        if len(mine) < config.max_sessions:
+            return
+        idle = [item for item in mine if item.users == 0]
+        if not idle:
+            raise ConnectionFailedError(
+                f"all {config.max_sessions} sessions of {name!r} are in use",
+                hint=f"raise sources.{name}.max_sessions",
+                sent=False,
+            )
+        min(idle, key=lambda item: item.last_used).stop()
+
+    async def close_source(self, name: str) -> None:
+        await self._stop([item for (source, _), item in self._open.items() if source == name])
+
+    async def close(self) -> None:
+        """Close every session; nothing is left running, whatever state it is in."""
+        self._closed = True
+        await self._stop(list(self._open.values()))
+        self._open.clear()
+
+    async def _stop(self, connections: list[Connection]) -> None:
+        for connection in connections:
+            connection.stop()
+        tasks = {connection.task for connection in connections if not connection.task.done()}
+        if self._closed:
+            tasks |= self._closing
+        if not tasks:
+            return
+        # One that is still opening does not listen for the stop yet; it is cancelled.
+        for connection in connections:
+            if not connection.task.done() and connection.opening:
+                connection.task.cancel()
+        _, stuck = await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT)
+        for task in stuck:
+            task.cancel()
+        if stuck:
+            await asyncio.wait(stuck, timeout=CLOSE_TIMEOUT)
+
+
+def as_connection_error(error: BaseException, name: str) -> SpindleError:
+    """The typed error for whatever a failed opening raised, task groups' wrappers taken off."""
+    error = innermost(error)
+    if isinstance(error, SpindleError):
+        return error
+    reason = str(error) or type(error).__name__
+    return ConnectionFailedError(f"cannot open {name!r}: {reason}", sent=False)

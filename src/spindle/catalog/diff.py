@@ -1,0 +1,103 @@
+"""What a sync changed, and what a pinned source may not change by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spindle.domain.json_schema import JsonObject, is_object
+from spindle.domain.tool import Tool
+from spindle.ports.store import StoredTool
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A tool whose definition is not what it was; `fields` says where."""
+
+    name: str
+    fields: tuple[str, ...]
+
+    def to_dict(self) -> JsonObject:
+        return {"name": self.name, "fields": list(self.fields)}
+
+
+@dataclass(slots=True)
+class SyncReport:
+    """How one source's tools differ from what was known. `held` waits for a person."""
+
+    source: str
+    tools: int = 0
+    added: list[str] = field(default_factory=list[str])
+    removed: list[str] = field(default_factory=list[str])
+    changed: list[Change] = field(default_factory=list[Change])
+    held: list[Change] = field(default_factory=list[Change])
+    error: JsonObject | None = None
+    seconds: float = 0.0
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.added or self.removed or self.changed or self.held)
+
+    def to_dict(self) -> JsonObject:
+        return {
+            "source": self.source,
+            "tools": self.tools,
+            "added": self.added,
+            "removed": self.removed,
+            "changed": [change.to_dict() for change in self.changed],
+            "held": [change.to_dict() for change in self.held],
+            "error": self.error,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def merge(
+    source: str,
+    known: Sequence[StoredTool],
+    found: Sequence[Tool],
+    *,
+    pinned: bool,
+    accept: Collection[str] | None = None,
+) -> tuple[list[StoredTool], SyncReport]:
+    """What to store now. On a pinned source, a definition that is new or different is held back
+    unless its name is in `accept`; the first sync of all is what the user trusts by adding it."""
+    report = SyncReport(source)
+    before = {stored.name: stored for stored in known}
+    trusted = not pinned or not known
+    merged: list[StoredTool] = []
+    for tool in found:
+        stored = before.pop(tool.name, None)
+        current = stored.current if stored else None
+        if current is not None and current.fingerprint == tool.fingerprint:
+            merged.append(StoredTool(tool.name, current=tool))
+            continue
+        change = Change(tool.name, changed_fields(current, tool))
+        if not trusted and tool.name not in (accept or ()):
+            report.held.append(change)
+            merged.append(StoredTool(tool.name, current=current, held=tool))
+            continue
+        if current is None:
+            report.added.append(tool.name)
+        else:
+            report.changed.append(change)
+        merged.append(StoredTool(tool.name, current=tool))
+    report.removed = sorted(name for name, stored in before.items() if stored.current)
+    report.tools = sum(1 for stored in merged if stored.current)
+    return merged, report
+
+
+def changed_fields(before: Tool | None, after: Tool) -> tuple[str, ...]:
+    """Paths into the definition that differ, such as `input_schema.properties.path.type`."""
+    if before is None:
+        return ("new",)
+    return tuple(_differences(before.spec.definition(), after.spec.definition(), ""))[:20]
+
+
+def _differences(before: Any, after: Any, path: str) -> list[str]:
+    if is_object(before) and is_object(after):
+        found: list[str] = []
+        for key in [*before, *(key for key in after if key not in before)]:
+            found += _differences(before.get(key), after.get(key), f"{path}.{key}" if path else key)
+        return found
+    return [] if before == after else [path]

@@ -1,0 +1,115 @@
+"""The configured sources of a workspace: their settings, typed when needed, and their adapters."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spindle.domain.json_schema import canonical
+from spindle.errors import ConfigurationError, NotFoundError, suggest
+from spindle.plugins import config_models, source_class
+from spindle.settings.expand import expand, missing_variables, secret_values
+
+if TYPE_CHECKING:
+    from spindle.domain.source import SourceConfig
+    from spindle.ports.source import Note, Source
+    from spindle.settings import Settings
+
+MakeSource = Callable[[str, Any, Path, "Note"], "Source"]
+
+
+class SourceSet:
+    """Knows every source by name. Settings are validated all together, the first time one is used."""
+
+    def __init__(self, settings: Settings, note: Note, environ: Mapping[str, str] | None = None) -> None:
+        self._settings = settings
+        self._note = note
+        self._environ = os.environ if environ is None else environ
+        self._tables = dict(settings.sources)
+        self._validated: dict[str, SourceConfig] | None = None
+        self._configs: dict[str, SourceConfig] = {}
+        self._made: dict[str, Source] = {}
+        self._table_marks: dict[str, str] = {}
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._tables)
+
+    @property
+    def root(self) -> Path:
+        return self._settings.root
+
+    def table(self, name: str) -> Mapping[str, Any]:
+        self._require(name)
+        return self._tables[name]
+
+    def origin(self, name: str) -> str:
+        return self._settings.origin(name)
+
+    def kind(self, name: str) -> str:
+        return str(self.table(name)["kind"])
+
+    def add(self, name: str, source: Source, config: SourceConfig) -> None:
+        """A source that was made in Python instead of being configured."""
+        if name in self._tables:
+            raise ConfigurationError(f"there is already a source {name!r}", hint="choose another name")
+        self._tables[name] = {"kind": config.kind}
+        self._made[name] = source
+        self._configs[name] = config
+
+    def validate(self) -> None:
+        """Check all settings before anything is started."""
+        if self._validated is None:
+            written = {name: table for name, table in self._tables.items() if name not in self._made}
+            models = config_models({str(table["kind"]) for table in written.values()})
+            self._validated = self._settings.validate(models)
+
+    def config(self, name: str) -> SourceConfig:
+        """The source's settings with every `${VAR}` replaced."""
+        known = self._configs.get(name)
+        if known is not None:
+            return known
+        self._require(name)
+        self.validate()
+        assert self._validated is not None
+        config = expand(name, self._validated[name], self._environ)
+        self._configs[name] = config
+        return config
+
+    def get(self, name: str) -> Source:
+        made = self._made.get(name)
+        if made is None:
+            config = self.config(name)
+            cls = source_class(config.kind)
+            assert cls is not None, "an unknown kind does not pass validation"
+            made = self._made[name] = cls(name, config, self._settings.root, self._note)
+        return made
+
+    def secrets(self, name: str) -> set[str]:
+        """Values taken from the environment for this source."""
+        return secret_values(self._tables.get(name, {}), self._environ)
+
+    def missing_variables(self, name: str) -> list[tuple[str, str]]:
+        return list(missing_variables(self._tables.get(name, {}), self._environ))
+
+    def signature(self, name: str) -> str:
+        """A mark of a source's settings and, where it can tell, of its definition."""
+        table_mark = self._table_marks.get(name)
+        if table_mark is None:
+            digest = hashlib.sha256(canonical(self.table(name))).hexdigest()
+            table_mark = self._table_marks[name] = digest[:32]
+        return f"{table_mark}:{self.local_signature(name) or ''}"
+
+    def local_signature(self, name: str) -> str | None:
+        """The part of the signature that a source with a definition on this machine gives."""
+        cls = source_class(self.kind(name))
+        return cls.signature(self._tables[name], self._settings.root) if cls is not None else None
+
+    def _require(self, name: str) -> None:
+        if name not in self._tables:
+            meant = suggest(name, self._tables)
+            hint = f"did you mean {meant!r}?" if meant else "`spindle sources` lists them"
+            raise NotFoundError(f"there is no source {name!r}", hint=hint, source=name)

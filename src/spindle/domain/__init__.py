@@ -1,0 +1,1 @@
+"""The nouns of Spindle: pure data, no input or output."""

@@ -1,0 +1,142 @@
+"""A call and what comes back from it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from spindle.domain.identity import LOCAL, NO_CREDENTIAL, Credential, Principal
+from spindle.domain.json_schema import JsonObject
+
+
+class Progress(Protocol):
+    """Receives how far a call is while it runs."""
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One guarded use of a tool. `key` is the same for every attempt of the call."""
+
+    tool: str
+    arguments: JsonObject
+    principal: Principal = LOCAL
+    credential: Credential = NO_CREDENTIAL
+    on_progress: Progress | None = None
+    key: str = field(default_factory=new_id)
+    parent: str | None = None
+    """The key of the call during which this one was made."""
+
+
+BlockType = Literal["text", "image", "audio", "resource", "link"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One piece of a result. Binary data is base64, or a `path` once it is kept in the file store."""
+
+    type: BlockType
+    text: str | None = None
+    data: str | None = None
+    mime_type: str | None = None
+    uri: str | None = None
+    name: str | None = None
+    path: str | None = None
+    size: int | None = None
+    annotations: JsonObject | None = None
+
+    def to_dict(self) -> JsonObject:
+        fields: JsonObject = {
+            "type": self.type,
+            "text": self.text,
+            "data": self.data,
+            "mime_type": self.mime_type,
+            "uri": self.uri,
+            "name": self.name,
+            "path": self.path,
+            "size": self.size,
+            "annotations": self.annotations,
+        }
+        return {key: value for key, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a tool returned: every block in order, and structured data where the tool gives it."""
+
+    content: tuple[Block, ...] = ()
+    structured: Any = None
+    is_error: bool = False
+    has_structured: bool = False
+    """True when the tool gave structured data, which may itself be null."""
+    cached: bool = False
+
+    @property
+    def text(self) -> str:
+        """All text of the result, blocks joined by a newline."""
+        return "\n".join(block.text for block in self.content if block.text is not None)
+
+    @property
+    def value(self) -> Any:
+        """The structured data where there is any, else the text."""
+        return self.structured if self.has_structured else self.text
+
+    def to_dict(self) -> JsonObject:
+        return {
+            "content": [block.to_dict() for block in self.content],
+            "structured": self.structured,
+            "is_error": self.is_error,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, cached: bool = False) -> Result:
+        return cls(
+            content=tuple(Block(**block) for block in data["content"]),
+            structured=data["structured"],
+            is_error=data["is_error"],
+            has_structured=data.get("has_structured", data["structured"] is not None),
+            cached=cached,
+        )
+
+
+Outcome = Literal["ok", "cached"] | str
+"""How a call ended: `ok`, `cached`, or the category of its error."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """What is kept of a call. Arguments are stored with secrets masked; results are not stored."""
+
+    key: str
+    tool: str
+    source: str
+    principal: str
+    arguments: JsonObject
+    outcome: str
+    started_at: float
+    duration: float
+    attempts: int
+    error: JsonObject | None = None
+    parent: str | None = None
+
+    def to_dict(self) -> JsonObject:
+        return {
+            "key": self.key,
+            "tool": self.tool,
+            "source": self.source,
+            "principal": self.principal,
+            "arguments": self.arguments,
+            "outcome": self.outcome,
+            "started_at": self.started_at,
+            "duration": self.duration,
+            "attempts": self.attempts,
+            "error": self.error,
+            "parent": self.parent,
+        }

@@ -1,0 +1,126 @@
+"""What a user writes about a source. Each kind extends `SourceConfig` with its own settings."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, field_validator
+
+SOURCE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RetryConfig(Section):
+    attempts: int = Field(default=3, ge=1, le=20, description="tries in all, the first included")
+    wait: float = Field(default=0.2, ge=0, description="seconds before the second try; doubles after that")
+    max_wait: float = Field(default=10.0, ge=0, description="the longest wait, Retry-After included")
+    statuses: tuple[int, ...] = (408, 425, 429, 500, 502, 503, 504)
+
+
+class BreakerConfig(Section):
+    failures: int = Field(default=5, ge=1, description="failures in a row that open the breaker")
+    cooldown: float = Field(default=30.0, gt=0, description="seconds before one call may try again")
+
+
+class CacheConfig(Section):
+    ttl: float = Field(gt=0, description="seconds that a result stays good")
+    tools: tuple[str, ...] = Field(
+        default=(), description="patterns of further tools to treat as pure, besides those that say so"
+    )
+
+    @field_validator("tools")
+    @classmethod
+    def _patterns_compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        return _check_patterns(patterns)
+
+
+class RateLimit(Section):
+    calls: float = Field(gt=0)
+    seconds: float = Field(default=1.0, gt=0)
+
+
+class BearerAuth(Section):
+    type: Literal["bearer"]
+    token: str
+
+
+class BasicAuth(Section):
+    type: Literal["basic"]
+    username: str
+    password: str
+
+
+class ApiKeyAuth(Section):
+    type: Literal["api_key"]
+    name: str = Field(description="of the header, query parameter or cookie")
+    value: str
+    location: Literal["header", "query", "cookie"] = Field(default="header", alias="in")
+
+
+AuthConfig = Annotated[BearerAuth | BasicAuth | ApiKeyAuth, Field(discriminator="type")]
+
+_PERIODS = {"s": 1, "second": 1, "m": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400}
+
+
+def _rate_from_text(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*/\s*([a-z]+)\s*", value)
+    if not match or match[2] not in _PERIODS:
+        raise ValueError(f"{value!r} is not a rate such as '10/s' or '100/minute'")
+    return {"calls": float(match[1]), "seconds": _PERIODS[match[2]]}
+
+
+def _check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+    return patterns
+
+
+class SourceConfig(Section):
+    """The settings that every kind of source has."""
+
+    kind: str
+    description: str = ""
+    enabled: bool = True
+    prefix: bool = Field(default=True, description="whether tools are named `source.tool`, or just `tool`")
+    timeout: float = Field(default=30.0, gt=0, description="seconds for one attempt of a call")
+    connect_timeout: float = Field(default=30.0, gt=0, description="seconds to open a session")
+    idle_timeout: float = Field(
+        default=300.0, gt=0, description="seconds without a call before a session closes"
+    )
+    max_concurrency: int = Field(default=10, ge=1)
+    max_sessions: int = Field(default=32, ge=1, description="sessions open at once, one a credential")
+    max_result_size: ByteSize = Field(default=ByteSize(16 * 1024 * 1024), gt=0)
+    rate_limit: Annotated[RateLimit | None, BeforeValidator(_rate_from_text)] = None
+    retry: RetryConfig = RetryConfig()
+    breaker: BreakerConfig = BreakerConfig()
+    cache: CacheConfig | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    pinned: bool = False
+    env: dict[str, str] = Field(default_factory=dict[str, str])
+    auth: AuthConfig | None = None
+
+    @field_validator("include", "exclude", mode="before")
+    @classmethod
+    def _one_pattern_is_a_list(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("include", "exclude")
+    @classmethod
+    def _patterns_compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        return _check_patterns(patterns)
+
+    def admits(self, tool: str) -> bool:
+        """Whether `include` and `exclude` let a tool of this name into the catalog."""
+        if self.include and not any(re.fullmatch(pattern, tool) for pattern in self.include):
+            return False
+        return not any(re.fullmatch(pattern, tool) for pattern in self.exclude)

@@ -1,0 +1,167 @@
+"""A tool: one thing that can be called, whatever protocol it comes from."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, canonical
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What a tool promises about its effects. None: it does not say."""
+
+    read_only: bool | None = None
+    idempotent: bool | None = None
+    destructive: bool | None = None
+    open_world: bool | None = None
+
+    @property
+    def safe_to_repeat(self) -> bool:
+        return bool(self.read_only or self.idempotent)
+
+    def to_dict(self) -> dict[str, bool]:
+        fields = {
+            "read_only": self.read_only,
+            "idempotent": self.idempotent,
+            "destructive": self.destructive,
+            "open_world": self.open_world,
+        }
+        return {key: value for key, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as its source describes it, before the catalog gives it a name of its own.
+
+    `remote_name` is the source's name for it and is sent back as it came, never parsed out of an id.
+    `place` says where a person finds the definition (a file and line, a server).
+    """
+
+    remote_name: str
+    description: str = ""
+    input_schema: JsonObject = field(default_factory=lambda: dict(EMPTY_OBJECT_SCHEMA))
+    output_schema: JsonObject | None = None
+    title: str | None = None
+    hints: Hints = Hints()
+    tags: tuple[str, ...] = ()
+    place: str = ""
+    pure: bool = False
+    metadata: JsonObject = field(default_factory=dict[str, Any])
+
+    def definition(self) -> JsonObject:
+        """All that a model or a caller relies on; the fingerprint is taken over this."""
+        fields: JsonObject = {
+            "name": self.remote_name,
+            "title": self.title,
+            "description": self.description,
+            "input_schema": self.input_schema,
+            "output_schema": self.output_schema,
+            "hints": self.hints.to_dict() or None,
+            "tags": list(self.tags) or None,
+            "pure": self.pure or None,
+            "metadata": self.metadata or None,
+        }
+        return {key: value for key, value in fields.items() if value is not None}
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(canonical(self.definition())).hexdigest()
+
+    @classmethod
+    def from_definition(cls, data: JsonObject, place: str = "") -> ToolSpec:
+        return cls(
+            remote_name=data["name"],
+            description=data.get("description", ""),
+            input_schema=data["input_schema"],
+            output_schema=data.get("output_schema"),
+            title=data.get("title"),
+            hints=Hints(**data.get("hints", {})),
+            tags=tuple(data.get("tags", ())),
+            place=place,
+            pure=data.get("pure", False),
+            metadata=data.get("metadata", {}),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool in the catalog: a source's spec under a unique name."""
+
+    name: str
+    source: str
+    kind: str
+    spec: ToolSpec
+    fingerprint: str
+
+    @property
+    def local_name(self) -> str:
+        """The name without its source."""
+        return self.name.removeprefix(f"{self.source}.")
+
+    @property
+    def description(self) -> str:
+        return self.spec.description
+
+    @property
+    def input_schema(self) -> JsonObject:
+        return self.spec.input_schema
+
+    @property
+    def output_schema(self) -> JsonObject | None:
+        return self.spec.output_schema
+
+    @property
+    def hints(self) -> Hints:
+        return self.spec.hints
+
+    @property
+    def pure(self) -> bool:
+        """Whether calling it twice with the same arguments gives the same, with no effect."""
+        return self.spec.pure or bool(self.spec.hints.read_only)
+
+    def to_dict(self) -> JsonObject:
+        return {
+            "name": self.name,
+            "source": self.source,
+            "kind": self.kind,
+            "remote_name": self.spec.remote_name,
+            "title": self.spec.title,
+            "description": self.description,
+            "input_schema": self.input_schema,
+            "output_schema": self.output_schema,
+            "hints": self.hints.to_dict(),
+            "tags": list(self.spec.tags),
+            "place": self.spec.place,
+            "fingerprint": self.fingerprint,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSummary:
+    """A line of a listing or of search results: enough to choose, cheap to load by the thousand."""
+
+    name: str
+    source: str
+    kind: str
+    description: str
+    tags: tuple[str, ...] = ()
+    held: bool = False
+
+    @property
+    def headline(self) -> str:
+        """The first sentence or line of the description."""
+        line = self.description.strip().split("\n", 1)[0]
+        return line.split(". ", 1)[0].rstrip(".")
+
+    def to_dict(self) -> JsonObject:
+        return {
+            "name": self.name,
+            "source": self.source,
+            "kind": self.kind,
+            "description": self.description,
+            "tags": list(self.tags),
+            "held": self.held,
+        }

@@ -1,0 +1,192 @@
+"""Everything that can go wrong, as one tree.
+
+    SpindleError
+    ├── ConfigurationError      a setting is wrong or missing                  configuration
+    │   └── NameConflictError   two tools claim one name
+    ├── NotFoundError           no tool, source or record of that name         not_found
+    ├── InvalidArgumentsError   the arguments do not fit the tool's schema     invalid_arguments
+    ├── PermissionDeniedError   this principal may not do that                 permission
+    ├── AuthError               the source refused the credential              auth
+    ├── CallTimeoutError        no answer in time                              timeout
+    ├── ConnectionFailedError   the source cannot be reached, or was lost      connection
+    │   └── BreakerOpenError    not tried: the source failed too often
+    ├── RateLimitedError        the source asks to wait                        rate_limited
+    ├── ClientError             the source says that the request is wrong      client
+    ├── ServerError             the source failed, or broke its protocol       server
+    │   └── ResultTooLargeError the answer is over the size limit
+    ├── ToolError               the tool ran and reported an error             tool
+    ├── CancelledCallError      the call was given up by its caller            cancelled
+    └── StoreError              the workspace's own state cannot be used       store
+
+`Interruption` stands apart: a pause is not an error, so no handler for errors may catch it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self, cast
+
+
+class SpindleError(Exception):
+    """Base of every error that Spindle raises. The message says what was wrong; `hint` what to do."""
+
+    category: ClassVar[str] = "error"
+    retryable: bool = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        source: str | None = None,
+        tool: str | None = None,
+        status: int | None = None,
+        retry_after: float | None = None,
+        sent: bool = True,
+        details: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.source = source
+        self.tool = tool
+        self.status = status
+        self.retry_after = retry_after
+        self.sent = sent
+        """False when the request certainly never reached the source, so that sending again is safe."""
+        self.details = details
+
+    def about(self, *, source: str | None = None, tool: str | None = None) -> Self:
+        """Fill in where the error happened, unless whoever raised it knew better."""
+        self.source = self.source or source
+        self.tool = self.tool or tool
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        fields = {
+            "category": self.category,
+            "message": self.message,
+            "hint": self.hint,
+            "retryable": self.retryable,
+            "source": self.source,
+            "tool": self.tool,
+            "status": self.status,
+            "retry_after": self.retry_after,
+            "details": self.details,
+        }
+        return {key: value for key, value in fields.items() if value is not None}
+
+
+class ConfigurationError(SpindleError):
+    category = "configuration"
+
+
+class NameConflictError(ConfigurationError):
+    """Two tools claim one name; the message names both places."""
+
+
+class NotFoundError(SpindleError):
+    category = "not_found"
+
+
+class InvalidArgumentsError(SpindleError):
+    """`details` lists every problem as {"path": ..., "problem": ...}."""
+
+    category = "invalid_arguments"
+
+
+class PermissionDeniedError(SpindleError):
+    category = "permission"
+
+
+class AuthError(SpindleError):
+    category = "auth"
+
+
+class CallTimeoutError(SpindleError):
+    category = "timeout"
+    retryable = True
+
+
+class ConnectionFailedError(SpindleError):
+    category = "connection"
+    retryable = True
+
+
+class BreakerOpenError(ConnectionFailedError):
+    """The source failed repeatedly and is left alone for `retry_after` seconds."""
+
+
+class RateLimitedError(SpindleError):
+    category = "rate_limited"
+    retryable = True
+
+
+class ClientError(SpindleError):
+    category = "client"
+
+
+class ServerError(SpindleError):
+    category = "server"
+
+    def __init__(self, message: str, *, retryable: bool = False, **fields: Any) -> None:
+        super().__init__(message, **fields)
+        self.retryable = retryable
+
+
+class ResultTooLargeError(ServerError):
+    """The answer was over the size limit and was not kept."""
+
+
+class ToolError(SpindleError):
+    """The tool itself reported an error. `details` holds the whole result as a dict."""
+
+    category = "tool"
+
+
+class CancelledCallError(SpindleError):
+    category = "cancelled"
+
+
+class StoreError(SpindleError):
+    category = "store"
+
+
+class Interruption(BaseException):
+    """Work that stops to wait for a person. Not an error: `except Exception` does not catch it."""
+
+
+def from_status(
+    status: int, message: str, *, retry_after: float | None = None, **fields: Any
+) -> SpindleError:
+    """The error that an HTTP status means. Every source that speaks HTTP maps statuses here."""
+    fields |= {"status": status, "retry_after": retry_after}
+    if status in (401, 407):
+        hint = "check the source's `auth` setting and that its credential is still valid"
+        return AuthError(message, hint=hint, **fields)
+    if status == 403:
+        return PermissionDeniedError(message, hint="the credential lacks a right the source wants", **fields)
+    if status in (404, 410):
+        return NotFoundError(message, **fields)
+    if status in (408, 504):
+        return CallTimeoutError(message, **fields)
+    if status == 429 or (status == 503 and retry_after is not None):
+        return RateLimitedError(message, hint="wait, or lower the source's `rate_limit`", **fields)
+    if status >= 500:
+        return ServerError(message, retryable=True, **fields)
+    return ClientError(message, **fields)
+
+
+def innermost(error: BaseException) -> BaseException:
+    """The first error inside the groups that task groups wrap errors in."""
+    while isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        error = group.exceptions[0]
+    return error
+
+
+def suggest(wrong: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant, or None."""
+    close = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)
+    return close[0] if close else None

@@ -1,0 +1,81 @@
+"""`spindle.open`: the way in, for async code and for code that blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from spindle.app import Spindle, build, logger
+from spindle.blocking import BlockingSpindle
+from spindle.calls.caller import Clock
+from spindle.calls.permissions import Permission, allow_all
+
+if TYPE_CHECKING:
+    from spindle.auth.credentials import CredentialProvider
+    from spindle.ports.source import Note
+    from spindle.ports.store import Store
+    from spindle.settings import Settings
+
+
+class Opening:
+    """Enter it with `async with`, or with `with` for calls that block."""
+
+    def __init__(self, make: Callable[[], Awaitable[Spindle]]) -> None:
+        self._make = make
+        self._app: Spindle | None = None
+        self._blocking: BlockingSpindle | None = None
+
+    async def __aenter__(self) -> Spindle:
+        self._app = await self._make()
+        return self._app
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._app is not None:
+            await self._app.close()
+
+    def __enter__(self) -> BlockingSpindle:
+        self._blocking = BlockingSpindle.start(self._make)
+        return self._blocking
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._blocking is not None:
+            self._blocking.close()
+
+
+def open(
+    path: Path | str | None = None,
+    *,
+    tools: Sequence[Callable[..., Any]] = (),
+    settings: Settings | None = None,
+    store: Store | None = None,
+    credentials: CredentialProvider | None = None,
+    permission: Permission = allow_all,
+    note: Note = logger.warning,
+    environ: Mapping[str, str] | None = None,
+    clock: Clock = Clock(),  # noqa: B008 - frozen
+) -> Opening:
+    """Open the workspace at `path`, or the nearest one. Contacts no source.
+
+    `tools` are Python functions to add under their plain names. `credentials` gives each principal's
+    own credential for a source, `permission` decides who may call what, and `note` takes sentences
+    about what went oddly but not wrong.
+    """
+    return Opening(
+        lambda: build(
+            path,
+            tools=tools,
+            settings=settings,
+            store=store,
+            credentials=credentials,
+            permission=permission,
+            note=note,
+            environ=environ,
+            clock=clock,
+        )
+    )

@@ -1,0 +1,52 @@
+"""Which class serves which kind of source: our own by a table, others through entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from spindle.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from spindle.ports.source import Source
+
+# A table, not entry points of our own: scanning the installed packages takes longer than all else
+# that `spindle tools` does.
+BUILT_IN: Mapping[str, str] = {
+    "mcp": "spindle.sources.mcp:McpSource",
+    "python": "spindle.sources.python:PythonSource",
+}
+GROUP = "spindle.sources"
+
+
+def source_class(kind: str) -> type[Source] | None:
+    """The class for a kind, or None when nobody offers it."""
+    if kind in BUILT_IN:
+        module, _, name = BUILT_IN[kind].partition(":")
+        return cast("type[Source]", getattr(import_module(module), name))
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=GROUP, name=kind):
+        try:
+            return cast("type[Source]", entry.load())
+        except Exception as error:
+            raise ConfigurationError(
+                f"the plugin for sources of kind {kind!r} ({entry.value}) cannot be loaded: {error!r}",
+                hint="repair or uninstall the package that provides it",
+            ) from error
+    return None
+
+
+def kinds() -> list[str]:
+    from importlib.metadata import entry_points
+
+    return sorted({*BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
+
+
+def config_models(wanted: set[str]) -> dict[str, Any]:
+    """Models of the kinds that are wanted; where one is unknown, of all, so that it can be corrected."""
+    classes = {kind: source_class(kind) for kind in wanted}
+    if None in classes.values():
+        classes |= {kind: source_class(kind) for kind in kinds()}
+    return {kind: cls.config_model() for kind, cls in classes.items() if cls is not None}

@@ -1,0 +1,1 @@
+"""Every extension point, one page each."""

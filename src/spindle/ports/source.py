@@ -1,0 +1,62 @@
+"""Where tools come from. A new kind of source implements these two protocols and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from spindle.domain.call import Call, Result
+from spindle.domain.identity import Credential
+from spindle.domain.tool import Tool, ToolSpec
+
+if TYPE_CHECKING:
+    from spindle.domain.source import SourceConfig
+
+Note = Callable[[str], None]
+"""Takes a sentence for the user: something was odd, but the work goes on."""
+
+
+class Session(Protocol):
+    """A live link to a source under one credential, shared by parallel calls."""
+
+    async def discover(self) -> list[ToolSpec]:
+        """All tools of the source, every page."""
+        ...
+
+    async def invoke(self, tool: Tool, call: Call) -> Result:
+        """Make the call once. Raises a SpindleError; `error.sent` is False when it never left.
+
+        Cancelling the awaiting task must reach the source.
+        """
+        ...
+
+    async def wait_closed(self) -> str:
+        """Returns when the link is lost, with the reason. Never returns for what cannot be lost."""
+        ...
+
+
+class Source(Protocol):
+    """One configured source. Making it must be cheap; `open` does the work."""
+
+    @staticmethod
+    def config_model() -> type[SourceConfig]:
+        """The settings of this kind. A function, because a listing needs no settings and should not
+        pay for loading their models."""
+        ...
+
+    @staticmethod
+    def signature(settings: Mapping[str, Any], root: Path) -> str | None:
+        """A cheap mark that changes when the source's tools may have, without contacting anything;
+        None where only asking the source can tell. `settings` are as written in the file."""
+        ...
+
+    def __init__(self, name: str, config: Any, root: Path, note: Note) -> None: ...
+
+    def open(
+        self, credential: Credential, on_change: Callable[[], None]
+    ) -> AbstractAsyncContextManager[Session]:
+        """Open a session. Entered and left by one task. `on_change` may be called at any time
+        to say that the list of tools is no longer what `discover` returned."""
+        ...

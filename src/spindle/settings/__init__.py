@@ -1,0 +1,179 @@
+"""`spindle.toml`: the user's file, the workspace's file merged over it, and the environment over both.
+
+Reading is cheap and typed models are made only when something asks for them, because a listing
+of the stored catalog needs neither.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from spindle.errors import ConfigurationError, suggest
+
+if TYPE_CHECKING:
+    from spindle.domain.source import SourceConfig
+
+FILE_NAME = "spindle.toml"
+STATE_FOLDER = ".spindle"
+TOOLS_FOLDER = "tools"
+TOP_LEVEL = ("sources", "store")
+
+RawTable = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is configured, as written. `origins` says which file a source comes from."""
+
+    root: Path
+    raw: RawTable
+    origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_workspace: bool = True
+
+    @cached_property
+    def sources(self) -> dict[str, RawTable]:
+        """Every enabled source's table, the workspace's own folders included."""
+        tables: dict[str, RawTable] = {}
+        if (self.root / TOOLS_FOLDER).is_dir() and self.is_workspace:
+            tables[TOOLS_FOLDER] = {"kind": "python", "path": TOOLS_FOLDER, "prefix": False}
+        for name, table in cast("dict[str, RawTable]", self.raw.get("sources", {})).items():
+            tables[name] = {"kind": "mcp", **table}
+        return {name: table for name, table in tables.items() if table.get("enabled", True)}
+
+    @property
+    def store(self) -> str:
+        configured = self.raw.get("store")
+        if isinstance(configured, str):
+            return configured if configured == ":memory:" else str(self.root / configured)
+        return str(self.state_folder / "state.db")
+
+    @property
+    def state_folder(self) -> Path:
+        return self.root / STATE_FOLDER if self.is_workspace else user_folder() / "state"
+
+    def origin(self, source: str) -> str:
+        return self.origins.get(source, FILE_NAME)
+
+    def validate(self, models: Mapping[str, type[SourceConfig]]) -> dict[str, SourceConfig]:
+        """All sources as typed settings, or one error that names every mistake."""
+        from spindle.settings.validate import validate_sources
+
+        return validate_sources(self.sources, self.origins, models)
+
+
+def load(path: Path | str | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings of the workspace at `path` (a folder or its spindle.toml), or of the
+    nearest one at or above the current folder; the user's own settings alone where there is none."""
+    environ = os.environ if environ is None else environ
+    root = workspace_root(path)
+    files = [user_folder() / FILE_NAME] + ([root / FILE_NAME] if root else [])
+    raw: RawTable = {}
+    sources: dict[str, RawTable] = {}
+    origins: dict[str, str] = {}
+    for file in files:
+        table = _read(file)
+        own_sources = table.pop("sources", {})
+        raw |= table
+        if not isinstance(own_sources, dict):
+            raise ConfigurationError(f"{file}: `sources` must be a table such as [sources.NAME]")
+        for name, settings in cast("dict[str, Any]", own_sources).items():
+            if not isinstance(settings, dict):
+                raise ConfigurationError(f"{file}: sources.{name} must be a table: [sources.{name}]")
+            sources[name] = cast(RawTable, settings)
+            origins[name] = str(file)
+    raw["sources"] = sources
+    _apply_environment(raw, environ)
+    _check_top_level(raw, files[-1])
+    return Settings(root or Path.cwd(), raw, origins, is_workspace=root is not None)
+
+
+def workspace_root(path: Path | str | None) -> Path | None:
+    """The folder of the workspace. A path that is given must be one; without it, look upwards."""
+    if path is not None:
+        given = Path(path).expanduser().resolve()
+        if given.is_file():
+            given = given.parent
+        if not given.is_dir():
+            raise ConfigurationError(
+                f"there is no folder {given}", hint="create a workspace with `spindle new PATH`"
+            )
+        return given
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / FILE_NAME).is_file():
+            return folder
+    return None
+
+
+def user_folder() -> Path:
+    """Where the user's own settings and state live, apart from any workspace."""
+    home = os.environ.get("SPINDLE_HOME")
+    if home:
+        return Path(home).expanduser()
+    from platformdirs import user_config_path
+
+    return user_config_path("spindle")
+
+
+def _read(file: Path) -> RawTable:
+    try:
+        text = file.read_text("utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read {file}: {error}") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(
+            f"{file} is not valid TOML: {error}", hint="fix that line; strings need quotes, tables [brackets]"
+        ) from None
+
+
+_VARIABLE = re.compile(r"SPINDLE_([A-Z0-9_]+?__[A-Z0-9_]+)")
+
+
+def _apply_environment(raw: RawTable, environ: Mapping[str, str]) -> None:
+    """SPINDLE_SECTION__KEY=value sets section.key; values are TOML where they parse, else text."""
+    for variable, text in sorted(environ.items()):
+        match = _VARIABLE.fullmatch(variable)
+        if not match:
+            continue
+        path = match[1].lower().split("__")
+        node = raw
+        for step in path[:-1]:
+            inner = node.setdefault(_existing_key(node, step), {})
+            if not isinstance(inner, dict):
+                raise ConfigurationError(f"{variable} sets a key inside {step!r}, which is not a table")
+            node = cast(RawTable, inner)
+        node[_existing_key(node, path[-1])] = _value_of(text)
+
+
+def _existing_key(node: RawTable, step: str) -> str:
+    """Variables are upper case; a source called `my-Server` is still found."""
+    for key in node:
+        if key.lower().replace("-", "_") == step:
+            return key
+    return step
+
+
+def _value_of(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _check_top_level(raw: RawTable, file: Path) -> None:
+    for key in raw:
+        if key not in TOP_LEVEL:
+            meant = suggest(key, TOP_LEVEL)
+            hint = f"did you mean `{meant}`?" if meant else f"known are: {', '.join(TOP_LEVEL)}"
+            raise ConfigurationError(f"{file}: `{key}` is not a setting", hint=hint)

@@ -1,0 +1,79 @@
+"""`${VAR}` and `${VAR:-default}` in settings, replaced when a source is about to be used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from spindle.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from spindle.domain.source import SourceConfig
+
+    ConfigT = TypeVar("ConfigT", bound=SourceConfig)
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def expand(source: str, config: ConfigT, environ: Mapping[str, str]) -> ConfigT:
+    """The same settings with every reference replaced. A missing variable is an error that names
+    the variable, the source and the key."""
+    data = config.model_dump(by_alias=True)
+    expanded = _expand(data, environ, source, "")
+    return type(config).model_validate(expanded)
+
+
+def missing_variables(table: Any, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(variable, key) for each reference that has no value and no default."""
+    for key, text in _texts(table, ""):
+        for match in _REFERENCE.finditer(text):
+            if match[1] not in environ and match[2] is None:
+                yield match[1], key
+
+
+def secret_values(table: Any, environ: Mapping[str, str]) -> set[str]:
+    """Values that came from the environment: they are masked wherever they would be shown."""
+    names = {match[1] for _, text in _texts(table, "") for match in _REFERENCE.finditer(text)}
+    return {environ[name] for name in names if len(environ.get(name, "")) >= 4}
+
+
+def _expand(value: Any, environ: Mapping[str, str], source: str, key: str) -> Any:
+    if isinstance(value, str):
+        return _REFERENCE.sub(lambda match: _value(match, environ, source, key), value)
+    if isinstance(value, dict):
+        return {
+            name: _expand(item, environ, source, f"{key}.{name}" if key else str(name))
+            for name, item in cast("dict[str, Any]", value).items()
+        }
+    if isinstance(value, (list, tuple)):
+        items = cast("list[Any]", value)
+        return [_expand(item, environ, source, f"{key}[{index}]") for index, item in enumerate(items)]
+    return value
+
+
+def _value(match: re.Match[str], environ: Mapping[str, str], source: str, key: str) -> str:
+    variable, default = match[1], match[2]
+    found = environ.get(variable)
+    if found:
+        return found
+    if default is not None:
+        return default
+    if found is not None:
+        return found
+    raise ConfigurationError(
+        f"the environment variable {variable} is not set, but sources.{source}.{key} uses it",
+        hint=f"set it (export {variable}=…) or give a default: ${{{variable}:-value}}",
+        source=source,
+    )
+
+
+def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, item in cast("dict[str, Any]", value).items():
+            yield from _texts(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(cast("list[Any]", value)):
+            yield from _texts(item, f"{key}[{index}]")

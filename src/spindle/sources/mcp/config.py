@@ -1,0 +1,51 @@
+"""Settings of an MCP server."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from spindle.domain.source import SourceConfig
+
+
+class McpConfig(SourceConfig):
+    kind: Literal["mcp"] = "mcp"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
+    command: tuple[str, ...] = ()
+    """The program and its arguments: a list, or one string that is split as a shell would."""
+    args: tuple[str, ...] = ()
+    """Further arguments, for those who keep them apart from the program."""
+    cwd: str | None = None
+    url: str | None = None
+    transport: Literal["auto", "stdio", "http", "sse"] = "auto"
+    protocol: Literal["auto", "handshake", "2026-07-28"] = "auto"
+    """Which era of the protocol to speak; `auto` finds out."""
+    headers: dict[str, str] = Field(default_factory=dict[str, str])
+
+    @field_validator("command", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return tuple(shlex.split(value))
+        except ValueError as error:
+            raise ValueError(f"cannot be split into words: {error}") from None
+
+    @field_validator("url")
+    @classmethod
+    def _is_http(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://", "${")):
+            raise ValueError("must begin with http:// or https://")
+        return value
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> McpConfig:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("give either `command` (a program to start) or `url` (a server to reach)")
+        if self.command and self.transport in ("http", "sse"):
+            raise ValueError(f"transport {self.transport!r} goes with `url`, not with `command`")
+        if self.url and self.transport == "stdio":
+            raise ValueError("transport 'stdio' goes with `command`, not with `url`")
+        return self

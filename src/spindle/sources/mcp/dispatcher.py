@@ -1,0 +1,348 @@
+"""JSON-RPC over a server's pipes, underneath the SDK's `ClientSession`.
+
+The SDK's own stdio transport passes every message through four memory streams and as many tasks;
+reading lines straight from the event loop costs about a third of that. The typed layer, with its
+version negotiation and validation, stays the SDK's.
+
+Nothing a server sends can grow without bound: a line has a limit, notifications that cannot be
+handled at once stop the reading (so the server's own pipe fills up), and progress keeps the newest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import anyio
+import anyio.abc
+import orjson
+from mcp.shared.dispatcher import (
+    CallOptions,
+    DispatchContext,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    ProgressFnT,
+    as_request_id,
+    coerce_request_id,
+    run_notify_intercept,
+)
+from mcp.shared.exceptions import MCPError
+from mcp.shared.transport_context import TransportContext
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, RequestId
+
+from spindle.domain.json_schema import is_object, to_json
+from spindle.sources.mcp.process import ServerProcess
+
+logger = logging.getLogger("spindle.mcp")
+
+MAX_QUEUED_NOTIFICATIONS = 1000
+MAX_SERVER_REQUESTS = 64
+MAX_NOISE_LINES = 3
+
+_ID_AT_START = re.compile(rb'^\s*\{(?:"jsonrpc":\s*"2\.0",\s*)?"id":\s*("?)(\d+)\1[,}]')
+_ID_AT_END = re.compile(rb'[,{]\s*"id":\s*("?)(\d+)\1(?:,\s*"jsonrpc":\s*"2\.0")?\s*\}\s*$')
+
+
+class LinkLostError(MCPError):
+    """The server is gone. `sent` says whether the request had left."""
+
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        super().__init__(code=CONNECTION_CLOSED, message=reason)
+        self.sent = sent
+
+
+class TooLargeError(MCPError):
+    """The answer was over the size limit."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(code=INTERNAL_ERROR, message=f"the answer is larger than {limit} bytes")
+
+
+@dataclass(slots=True)
+class _Pending:
+    future: asyncio.Future[dict[str, Any]]
+    on_progress: ProgressFnT | None = None
+    newest_progress: Mapping[str, Any] | None = None
+    reporting: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True)
+class _ServerRequest:
+    """What the SDK's session wants to know about a request that the server makes."""
+
+    dispatcher: StdioDispatcher
+    request_id: RequestId | None
+    cancel_requested: anyio.Event
+    transport: TransportContext
+    can_send_request: bool = True
+    message_metadata: None = None
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        return await self.dispatcher.send_raw_request(method, params, opts)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        await self.dispatcher.notify(method, params, opts)
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Servers of the handshake era ask for no progress from clients."""
+
+
+class StdioDispatcher:
+    def __init__(self, process: ServerProcess, max_message: int) -> None:
+        self._process = process
+        self._max_message = max_message
+        self._ids = 0
+        self._pending: dict[RequestId, _Pending] = {}
+        self._notifications: deque[tuple[str, Mapping[str, Any] | None]] = deque()
+        self._wake = asyncio.Event()
+        self._paused = False
+        self._requests: set[asyncio.Task[None]] = set()
+        self._on_request: OnRequest | None = None
+        self._intercept: OnNotifyIntercept | None = None
+        self.noise: deque[str] = deque(maxlen=MAX_NOISE_LINES)
+        """The last lines that were not JSON-RPC."""
+        self.late_answers = 0
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        self.lost.add_done_callback(lambda _future: tell())
+
+    # --- what the session asks for
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        opts = opts or {}
+        if self._process.lost:
+            raise LinkLostError(f"the server {self._process.epitaph()}", sent=False)
+        request_id = opts.get("request_id")
+        if request_id is None:
+            self._ids += 1
+            request_id = self._ids
+        key = coerce_request_id(request_id)
+        if key in self._pending:
+            raise ValueError(f"request id {request_id!r} is already in flight")
+        loop = asyncio.get_running_loop()
+        pending = self._pending[key] = _Pending(loop.create_future(), opts.get("on_progress"))
+        body = dict(params) if params is not None else {}
+        if pending.on_progress is not None:
+            body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
+        if body:
+            message["params"] = body
+        timeout = opts.get("timeout")
+        timer = loop.call_later(timeout, _expire, pending.future, method) if timeout is not None else None
+        try:
+            await self._process.write(to_json(message) + b"\n")
+            result = await pending.future
+            if pending.reporting is not None:
+                # Progress that came before the answer is passed on before it.
+                await pending.reporting
+            return result
+        except (asyncio.CancelledError, MCPError) as error:
+            gave_up = isinstance(error, asyncio.CancelledError) or error.code == REQUEST_TIMEOUT
+            if gave_up and opts.get("cancel_on_abandon", True):
+                self._cancel(request_id)
+            raise
+        finally:
+            del self._pending[key]
+            if timer is not None:
+                timer.cancel()
+            if pending.reporting is not None:
+                pending.reporting.cancel()
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = dict(params)
+        if not self._process.lost:
+            await self._process.write(to_json(message) + b"\n")
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Take what the server sends until its link is lost."""
+        self._on_request = on_request
+        self._intercept = on_notify_intercept
+        self._process.on_too_long = self._too_long
+        self._process.on_lost = self._link_lost
+        self._process.on_line = self._line
+        task_status.started()
+        if self._process.lost:
+            self._link_lost()
+        context = cast(
+            "DispatchContext[TransportContext]",
+            _ServerRequest(self, None, anyio.Event(), TransportContext(kind="stdio", can_send_request=True)),
+        )
+        try:
+            while not self.lost.done() or self._notifications:
+                if not self._notifications:
+                    self._wake.clear()
+                    await self._wake.wait()
+                    continue
+                method, params = self._notifications.popleft()
+                await on_notify(context, method, params)
+                if self._paused and len(self._notifications) < MAX_QUEUED_NOTIFICATIONS // 2:
+                    self._paused = False
+                    self._process.resume_reading()
+        finally:
+            for task in self._requests:
+                task.cancel()
+            self._fail_all("the session was closed")
+
+    # --- what the process brings
+
+    def _line(self, line: bytes) -> None:
+        try:
+            message: Any = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            message = None
+        if not is_object(message):
+            # Servers print to stdout by mistake; it is remembered for when nothing else explains a failure.
+            self.noise.append(line[:200].decode("utf-8", "replace"))
+            return
+        method = message.get("method")
+        if isinstance(method, str):
+            raw = message.get("params")
+            params = raw if is_object(raw) else None
+            if "id" in message:
+                self._request(message["id"], method, params)
+            else:
+                self._notification(method, params)
+        elif "id" in message and ("result" in message or "error" in message):
+            self._answer(message)
+        else:
+            self.noise.append(line[:200].decode("utf-8", "replace"))
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        pending = self._waiting_for(message["id"])
+        if pending is None or pending.future.done():
+            self.late_answers += 1
+            return
+        result, error = message.get("result"), message.get("error")
+        if is_object(error):
+            code = error.get("code")
+            text = error.get("message")
+            pending.future.set_exception(
+                MCPError(
+                    code=code if isinstance(code, int) else INTERNAL_ERROR,
+                    message=text if isinstance(text, str) else "the server gave no reason",
+                    data=error.get("data"),
+                )
+            )
+        elif is_object(result):
+            pending.future.set_result(result)
+        else:
+            pending.future.set_exception(
+                MCPError(code=INTERNAL_ERROR, message="the server's answer is neither a result nor an error")
+            )
+
+    def _waiting_for(self, request_id: Any) -> _Pending | None:
+        key = as_request_id(request_id)
+        return self._pending.get(coerce_request_id(key)) if key is not None else None
+
+    def _notification(self, method: str, params: dict[str, Any] | None) -> None:
+        if method == "notifications/progress":
+            self._progress(params or {})
+            return
+        if run_notify_intercept(self._intercept, method, params):
+            return
+        self._notifications.append((method, params))
+        self._wake.set()
+        if len(self._notifications) > MAX_QUEUED_NOTIFICATIONS and not self._paused:
+            self._paused = True
+            self._process.pause_reading()
+
+    def _progress(self, params: dict[str, Any]) -> None:
+        pending = self._waiting_for(params.get("progressToken"))
+        if pending is None or pending.on_progress is None:
+            return
+        pending.newest_progress = params
+        if pending.reporting is None or pending.reporting.done():
+            pending.reporting = asyncio.create_task(_report(pending))
+
+    def _request(self, request_id: Any, method: str, params: dict[str, Any] | None) -> None:
+        if len(self._requests) >= MAX_SERVER_REQUESTS:
+            return  # it asks faster than it reads our answers
+        task = asyncio.create_task(self._serve(request_id, method, params))
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
+
+    async def _serve(self, request_id: Any, method: str, params: dict[str, Any] | None) -> None:
+        assert self._on_request is not None
+        transport = TransportContext(kind="stdio", can_send_request=True)
+        context = cast(
+            "DispatchContext[TransportContext]",
+            _ServerRequest(self, request_id, anyio.Event(), transport),
+        )
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id}
+        try:
+            answer["result"] = await self._on_request(context, method, params)
+        except MCPError as error:
+            answer["error"] = error.error.model_dump(mode="json", exclude_none=True)
+        except Exception as error:  # noqa: BLE001 - the server must get an answer, whatever went wrong here
+            logger.warning("could not serve %s: %r", method, error)
+            answer["error"] = {"code": INTERNAL_ERROR, "message": "the client failed to answer"}
+        if not self._process.lost:
+            await self._process.write(to_json(answer) + b"\n")
+
+    def _too_long(self, head: bytes, tail: bytes) -> None:
+        """Fail the request whose answer it was; where the line does not show it, all that wait."""
+        match = _ID_AT_START.search(head) or _ID_AT_END.search(tail)
+        pending = self._pending.get(int(match[2])) if match else None
+        for waiting in [pending] if pending else list(self._pending.values()):
+            if not waiting.future.done():
+                waiting.future.set_exception(TooLargeError(self._max_message))
+
+    def _link_lost(self) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+        self._fail_all(f"the server {self._process.epitaph()}")
+        self._wake.set()
+
+    def _fail_all(self, reason: str) -> None:
+        for pending in self._pending.values():
+            if not pending.future.done():
+                pending.future.set_exception(LinkLostError(reason, sent=True))
+
+    def _cancel(self, request_id: RequestId) -> None:
+        """Tell the server to stop working on a request. Written at once: the caller is leaving."""
+        if not self._process.lost:
+            params = {"requestId": request_id, "reason": "the caller gave up"}
+            message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+            self._process.write_now(to_json(message) + b"\n")
+
+
+def _expire(future: asyncio.Future[Any], method: str) -> None:
+    if not future.done():
+        future.set_exception(MCPError(code=REQUEST_TIMEOUT, message=f"{method} timed out"))
+
+
+async def _report(pending: _Pending) -> None:
+    """Pass progress on, the newest only: a slow listener falls behind, it does not queue up."""
+    while pending.newest_progress is not None and pending.on_progress is not None:
+        params, pending.newest_progress = pending.newest_progress, None
+        done = params.get("progress")
+        if not isinstance(done, (int, float)):
+            continue
+        try:
+            await pending.on_progress(done, params.get("total"), params.get("message"))
+        except Exception as error:  # noqa: BLE001 - a listener's own mistake must not fail the call
+            logger.warning("the progress listener failed: %r", error)

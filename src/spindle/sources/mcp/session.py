@@ -1,0 +1,259 @@
+"""A session with an MCP server, whatever carries it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Any
+
+from mcp.client.session import ClientSession
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    HEADER_MISMATCH,
+    INVALID_REQUEST,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    Implementation,
+    InputRequiredResult,
+    PaginatedRequestParams,
+    ToolListChangedNotification,
+)
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from spindle.domain.json_schema import is_object
+from spindle.errors import (
+    ClientError,
+    ConnectionFailedError,
+    ServerError,
+    SpindleError,
+    from_status,
+)
+from spindle.sources.mcp.convert import to_error, to_result, to_spec, too_large
+from spindle.sources.mcp.exchange import Exchange, current_exchange
+from spindle.version import __version__
+
+if TYPE_CHECKING:
+    from mcp.client.session import IncomingMessage
+    from mcp.shared.dispatcher import Dispatcher
+
+    from spindle.domain.call import Call, Result
+    from spindle.domain.tool import Tool, ToolSpec
+    from spindle.sources.mcp.config import McpConfig
+
+logger = logging.getLogger("spindle.mcp")
+
+MAX_PAGES = 1000
+RELISTEN_WAIT = 1.0
+
+CallAnswer = CallToolResult | InputRequiredResult
+_call_answer: TypeAdapter[CallAnswer] = TypeAdapter(CallAnswer)
+
+
+class McpSession:
+    def __init__(self, name: str, session: ClientSession, place: str, *, race_failures: bool = False) -> None:
+        self._name = name
+        self._session = session
+        self._place = place
+        self._race_failures = race_failures
+        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    @property
+    def protocol_version(self) -> str | None:
+        return self._session.protocol_version
+
+    async def discover(self) -> list[ToolSpec]:
+        capabilities = self._session.server_capabilities
+        if capabilities is not None and capabilities.tools is None and not self._is_modern:
+            return []
+        specs: list[ToolSpec] = []
+        cursor: str | None = None
+        seen: set[str] = set()
+        for _ in range(MAX_PAGES):
+            params = PaginatedRequestParams(cursor=cursor) if cursor else None
+            page = await self._exchange(lambda params=params: self._session.list_tools(params=params))
+            specs += [to_spec(tool, self._place) for tool in page.tools]
+            cursor = page.next_cursor
+            if cursor is None:
+                return specs
+            if cursor in seen:
+                raise ServerError(f"{self._name!r} lists its tools in a circle: page {cursor!r} came twice")
+            seen.add(cursor)
+        raise ServerError(f"{self._name!r} has more than {MAX_PAGES} pages of tools")
+
+    async def invoke(self, tool: Tool, call: Call) -> Result:
+        try:
+            result = await self._call(tool, call)
+        except ClientError as error:
+            if not (is_object(error.details) and error.details.get("code") == HEADER_MISMATCH):
+                raise
+            # The server wants arguments repeated as headers; which ones, only a fresh list tells.
+            await self.discover()
+            result = await self._call(tool, call)
+        if isinstance(result, InputRequiredResult):
+            raise ClientError(
+                f"{tool.name} asks for further input while it runs, which this version cannot give",
+                hint="give it everything it needs as arguments",
+            )
+        return to_result(result)
+
+    async def _call(self, tool: Tool, call: Call) -> CallAnswer:
+        params = CallToolRequestParams(name=tool.spec.remote_name, arguments=call.arguments)
+        request = CallToolRequest(params=params)
+        # Not session.call_tool(): it checks results with a slower validator and may list tools unasked.
+        return await self._exchange(
+            lambda: self._session.send_request(request, _call_answer, progress_callback=call.on_progress)
+        )
+
+    async def wait_closed(self) -> str:
+        return await asyncio.shield(self._lost)
+
+    def lose(self, reason: str) -> None:
+        if not self._lost.done():
+            self._lost.set_result(reason)
+
+    @property
+    def _is_modern(self) -> bool:
+        return self._session.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    async def _exchange(self, send: Callable[[], Any]) -> Any:
+        """Send one request, and turn whatever goes wrong into one of our errors."""
+        exchange = Exchange()
+        token = current_exchange.set(exchange)
+        try:
+            if self._race_failures:
+                return await exchange.first_of(send())
+            return await send()
+        except MCPError as error:
+            raise self._error(error, exchange) from error
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(str(step) for step in problem["loc"])
+            raise ServerError(
+                f"{self._name!r} answered against the protocol: {where}: {problem['msg']}",
+                hint="tell the author of the server",
+            ) from None
+        finally:
+            current_exchange.reset(token)
+
+    def _error(self, error: MCPError, exchange: Exchange) -> SpindleError:
+        if exchange.status == 404 and error.error.code == INVALID_REQUEST and not self._is_modern:
+            # The server restarted and knows nothing of this session: nothing was done, and a new one helps.
+            self.lose("the server no longer knows the session")
+            return ConnectionFailedError(f"{self._name!r} no longer knows the session", sent=False)
+        return describe_failure(self._name, error, exchange)
+
+
+def describe_failure(name: str, error: MCPError, exchange: Exchange) -> SpindleError:
+    if exchange.too_large:
+        return too_large(name, exchange.too_large)
+    if exchange.failure is not None:
+        reason = str(exchange.failure) or type(exchange.failure).__name__
+        return ConnectionFailedError(
+            f"cannot reach {name!r}: {reason}",
+            hint="check that the server runs and that the URL is right",
+            sent=not exchange.never_sent,
+        )
+    if exchange.status is not None and exchange.status >= 400 and not exchange.had_json_rpc_error:
+        message = f"{name!r} answered with HTTP status {exchange.status}"
+        return from_status(exchange.status, message, retry_after=exchange.retry_after)
+    found = to_error(error, name)
+    found.status = exchange.status if exchange.status and exchange.status >= 400 else None
+    return found
+
+
+@contextlib.asynccontextmanager
+async def open_session(
+    name: str,
+    config: McpConfig,
+    place: str,
+    dispatcher: Dispatcher[Any],
+    on_change: Callable[[], None],
+    *,
+    handshake_only: bool = False,
+    race_failures: bool = False,
+) -> AsyncGenerator[McpSession]:
+    """Agree on a protocol version over a dispatcher, and follow changes of the tool list."""
+
+    async def on_message(message: IncomingMessage) -> None:
+        # Only takes note: reading may be held back while this runs, so it must not wait for the server.
+        if isinstance(message, ToolListChangedNotification):
+            on_change()
+        elif isinstance(message, Exception):
+            logger.debug("%s: %r", name, message)
+
+    client = ClientSession(
+        dispatcher=dispatcher,
+        client_info=Implementation(name="spindle", version=__version__),
+        message_handler=on_message,
+    )
+    async with client:
+        session = McpSession(name, client, place, race_failures=race_failures)
+        exchange = Exchange()
+        token = current_exchange.set(exchange)
+        try:
+            opening = _negotiate(client, "handshake" if handshake_only else config.protocol)
+            await (exchange.first_of(opening) if race_failures else opening)
+        except MCPError as error:
+            raise describe_failure(name, error, exchange) from error
+        except (RuntimeError, ValidationError) as error:
+            raise ServerError(f"{name!r} does not speak MCP as we know it: {error}") from None
+        finally:
+            current_exchange.reset(token)
+        follower = asyncio.create_task(_follow_changes(client, on_change))
+        try:
+            yield session
+        finally:
+            follower.cancel()
+            await asyncio.gather(follower, return_exceptions=True)
+
+
+async def _negotiate(client: ClientSession, protocol: str) -> None:
+    """The newest era both sides speak: ask in the modern way, fall back to the handshake."""
+    if protocol == "handshake":
+        await client.initialize()
+        return
+    try:
+        await client.discover()
+    except (MCPError, RuntimeError, ValidationError) as refusal:
+        if protocol == LATEST_MODERN_VERSION or _is_gone(refusal):
+            raise
+        try:
+            await client.initialize()
+        except MCPError as error:
+            if error.error.code != UNSUPPORTED_PROTOCOL_VERSION:
+                raise
+            # A server slow to start answered the first question after we stopped waiting for it.
+            await client.discover()
+
+
+def _is_gone(error: Exception) -> bool:
+    from spindle.sources.mcp.dispatcher import LinkLostError
+
+    exchange = current_exchange.get()
+    return isinstance(error, LinkLostError) or (exchange is not None and exchange.failure is not None)
+
+
+async def _follow_changes(client: ClientSession, on_change: Callable[[], None]) -> None:
+    """2026-07-28 servers tell of changes only to those who listen; older ones tell everybody."""
+    capabilities = client.server_capabilities
+    if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or capabilities is None:
+        return
+    if capabilities.tools is None or not capabilities.tools.list_changed:
+        return
+    while True:
+        try:
+            async with listen(client, tools_list_changed=True) as subscription:
+                async for _ in subscription:
+                    on_change()
+        except SubscriptionLost:
+            on_change()  # something may have changed while nobody listened
+        except MCPError as error:
+            logger.debug("no change notices: %s", error)
+            return
+        await asyncio.sleep(RELISTEN_WAIT)

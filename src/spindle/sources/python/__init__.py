@@ -1,0 +1,64 @@
+"""Python functions as tools: from a folder of files, a module, or handed over as objects."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spindle.domain.identity import Credential
+    from spindle.domain.source import SourceConfig
+    from spindle.ports.source import Note
+    from spindle.sources.python.config import PythonConfig
+    from spindle.sources.python.session import PythonSession
+
+
+class PythonSource:
+    def __init__(self, name: str, config: PythonConfig, root: Path, note: Note) -> None:
+        self.name = name
+        self.config = config
+        self._root = root
+        self._note = note
+        self._functions: Sequence[Callable[..., Any]] = ()
+
+    @classmethod
+    def of_functions(
+        cls, name: str, functions: Sequence[Callable[..., Any]], root: Path, note: Note
+    ) -> tuple[PythonSource, PythonConfig]:
+        """A source of functions that exist already, under their plain names."""
+        from spindle.sources.python.config import PythonConfig
+
+        config = PythonConfig(kind="python", prefix=False)
+        source = cls(name, config, root, note)
+        source._functions = functions
+        return source, config
+
+    @staticmethod
+    def config_model() -> type[SourceConfig]:
+        from spindle.sources.python.config import PythonConfig
+
+        return PythonConfig
+
+    @staticmethod
+    def signature(settings: Mapping[str, Any], root: Path) -> str | None:
+        from spindle.sources.python.files import folder_signature, module_signature
+
+        if "path" in settings:
+            return folder_signature(root / str(settings["path"]))
+        if "module" in settings:
+            return module_signature(str(settings["module"]), root)
+        return None
+
+    @contextlib.asynccontextmanager
+    async def open(
+        self, credential: Credential, on_change: Callable[[], None]
+    ) -> AsyncGenerator[PythonSession]:
+        from spindle.sources.python.session import PythonSession
+
+        session = PythonSession(self.name, self.config, self._root, self._functions, self._note)
+        try:
+            yield session
+        finally:
+            session.close()

@@ -1,0 +1,74 @@
+"""How words find tools in SQLite's full-text index."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable
+
+from spindle.domain.json_schema import property_texts
+from spindle.domain.tool import Tool, ToolSummary
+
+_HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORDS = re.compile(r"[^\W_]+")
+_STOP = frozenset(
+    "a an and are as at by for from how i in is it me my of on or that the to use using what with".split()  # noqa: SIM905
+)
+
+# Weights of name, tags, description, parameters: a hit in the name says most.
+_RANK = "bm25(tool_search, 12.0, 5.0, 3.0, 1.0)"
+
+_PARAMETER_TEXT_LIMIT = 4000
+
+
+def words(text: str) -> list[str]:
+    """Lower-case words, `snake_case` and `camelCase` taken apart."""
+    return [word.lower() for word in _WORDS.findall(_HUMPS.sub(" ", text))]
+
+
+def index_row(tool: Tool) -> tuple[str, str, str, str]:
+    """What is indexed of a tool. A name is there whole and in its parts."""
+    name = f"{tool.name} {' '.join(words(tool.name))} {tool.spec.title or ''}"
+    parameters = " ".join(" ".join(words(text)) for text in property_texts(tool.input_schema))
+    return (name, " ".join(tool.spec.tags), tool.description, parameters[:_PARAMETER_TEXT_LIMIT])
+
+
+def search(connection: sqlite3.Connection, query: str, limit: int) -> list[ToolSummary]:
+    """Tools that have all words, then tools that have some; the last word may be a beginning."""
+    terms = words(query)
+    useful = [term for term in terms if term not in _STOP] or terms
+    if not useful:
+        return []
+    found = _match(connection, _expression(useful, " AND "), limit)
+    if len(found) < limit and len(useful) > 1:
+        known = {summary.name for summary in found}
+        rest = _match(connection, _expression(useful, " OR "), limit)
+        found += [summary for summary in rest if summary.name not in known]
+    wanted = "".join(terms)
+    # A tool whose own name is exactly what was typed comes first, whatever the index thinks of it.
+    found.sort(key=lambda summary: "".join(words(summary.name.removeprefix(f"{summary.source}."))) != wanted)
+    return found[:limit]
+
+
+def _expression(terms: Iterable[str], joiner: str) -> str:
+    # Each word is quoted, so nothing a user types is read as query syntax.
+    return joiner.join(f'"{term}"*' for term in terms)
+
+
+def _match(connection: sqlite3.Connection, expression: str, limit: int) -> list[ToolSummary]:
+    rows = connection.execute(
+        f"""
+        SELECT tools.name, tools.source, tools.kind, tools.description, tools.tags, tools.held IS NOT NULL
+        FROM (SELECT rowid, {_RANK} AS rank FROM tool_search
+              WHERE tool_search MATCH ? ORDER BY rank LIMIT ?) hit
+        JOIN tools ON tools.id = hit.rowid
+        ORDER BY hit.rank, tools.name
+        """,  # noqa: S608 - only constants are put into the statement
+        (expression, limit),
+    )
+    return [summary_from_row(row) for row in rows]
+
+
+def summary_from_row(row: tuple[str, str, str, str, str, int]) -> ToolSummary:
+    name, source, kind, description, tags, held = row
+    return ToolSummary(name, source, kind, description, tuple(tags.split()), bool(held))

@@ -1,0 +1,64 @@
+"""Two shells at work in one workspace at the same time."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+SERVER = """
+import json, sys
+
+TOOL = {"name": "echo", "description": "Say it again", "inputSchema": {"type": "object", "properties": {}}}
+RESULTS = {
+    "initialize": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "echo", "version": "1"},
+    },
+    "tools/list": {"tools": [TOOL]},
+}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        result = RESULTS.get(message["method"])
+        answer = {"result": result} if result else {"error": {"code": -32601, "message": "no such method"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+EACH = 4
+
+
+def test_two_processes_that_add_and_sync_at_once_lose_nothing(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "spindle.toml").write_text("# ours to keep\n")
+    server = tmp_path / "server.py"
+    server.write_text(SERVER)
+    environment = {**os.environ, "SPINDLE_HOME": str(tmp_path / "home")}
+    add = f'"{sys.executable}" -m spindle add "$0$number" -- "{sys.executable}" "{server}"'
+    numbers = " ".join(map(str, range(EACH)))
+    shells = [
+        subprocess.Popen(
+            ["bash", "-c", f"for number in {numbers}; do {add} || exit 1; done", letter],
+            cwd=workspace,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for letter in "ab"
+    ]
+    for shell in shells:
+        output, _ = shell.communicate(timeout=110)
+        assert shell.returncode == 0, output
+
+    expected = {f"{letter}{number}" for letter in "ab" for number in range(EACH)}
+    text = (workspace / "spindle.toml").read_text()
+    assert text.startswith("# ours to keep\n")
+    assert set(tomllib.loads(text)["sources"]) == expected
+    listed = subprocess.run(
+        [sys.executable, "-m", "spindle", "tools", "--json"],
+        cwd=workspace, env=environment, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert {tool["name"] for tool in json.loads(listed.stdout)} == {f"{name}.echo" for name in expected}

@@ -1,0 +1,28 @@
+"""The examples run as shown."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def test_the_demo_does_the_main_job_and_says_so(tmp_path: Path) -> None:
+    scripts = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        "SPINDLE_HOME": str(tmp_path),
+    }
+    done = subprocess.run(
+        ["bash", str(EXAMPLES / "demo.sh")], env=environment, capture_output=True, text=True, timeout=110
+    )
+    shown = done.stdout + done.stderr
+    assert done.returncode == 0, shown
+    assert "time.convert_time" in shown
+    assert "05:30" in shown  # nine in the morning in Tokyo, seen from Kolkata
+    assert "42" in shown
+    assert "cannot divide by zero" in shown
+    assert "did you mean 'divide'?" in shown
+    assert "blocking: 42.0" in shown

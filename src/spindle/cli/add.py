@@ -1,0 +1,267 @@
+"""`spindle add`: a source from a program, a URL or a preset, written to spindle.toml and synced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from spindle.cli.context import Cli, command
+from spindle.cli.options import SECONDS
+from spindle.cli.secrets import clear_secret_note
+from spindle.errors import SpindleError
+
+if TYPE_CHECKING:
+    from spindle.cli.presets import Preset
+
+AFTER_DASHES = "spindle.after_dashes"
+
+
+class _AddCommand(click.Command):
+    """Keeps what follows `--` apart, which click would mix with the words before it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from spindle.cli.errors import UsageMistakeError
+
+        if "--" in args:
+            at = args.index("--")
+            args, ctx.meta[AFTER_DASHES] = args[:at], args[at + 1 :]
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise UsageMistakeError(
+                f"there is no option {error.option_name!r}",
+                "put `--` before a server's command: spindle add NAME -- COMMAND…",
+            ) from None
+
+
+@command("add", cls=_AddCommand)
+@click.argument("words", nargs=-1, metavar="NAME [URL] | PRESET [NAME] | NAME -- COMMAND…")
+@click.option("--presets", "list_presets", is_flag=True, help="List the presets.")
+@click.option("--arg", "arguments", multiple=True, help="An argument for a preset. Repeatable.")
+@click.option("--env", multiple=True, metavar="KEY=VALUE", help="A variable of its process. Repeatable.")
+@click.option("--header", multiple=True, metavar="KEY=VALUE", help="A header of its requests. Repeatable.")
+@click.option("--bearer-env", metavar="VAR", help="The environment variable that holds its token.")
+@click.option("--transport", type=click.Choice(["auto", "stdio", "http", "sse"]), help="Found out by itself.")
+@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="For one attempt.")
+@click.option("--description", help="What it is for.")
+@click.option("--include", multiple=True, metavar="REGEX", help="Only tools of such names. Repeatable.")
+@click.option("--exclude", multiple=True, metavar="REGEX", help="No tools of such names. Repeatable.")
+@click.option("--pin", is_flag=True, help="Hold changed definitions back until they are accepted.")
+@click.option("--replace", is_flag=True, help="Replace a source of that name.")
+@click.option("--user", is_flag=True, help="For all your workspaces, in your own spindle.toml.")
+@click.option("--no-sync", is_flag=True, help="Do not ask it for its tools yet.")
+@click.pass_context
+def add(
+    ctx: click.Context,
+    cli: Cli,
+    words: tuple[str, ...],
+    list_presets: bool,
+    arguments: tuple[str, ...],
+    env: tuple[str, ...],
+    header: tuple[str, ...],
+    bearer_env: str | None,
+    replace: bool,
+    user: bool,
+    no_sync: bool,
+    **settings: Any,
+) -> int:
+    """Add a source and ask it for its tools.
+
+    \b
+    spindle add files -- npx -y @modelcontextprotocol/server-filesystem .
+    spindle add work https://example.com/mcp --bearer-env WORK_TOKEN
+    spindle add filesystem -- /data         (a preset and its argument)
+    spindle add --presets                   (lists the presets)
+    """
+    from spindle.cli.files import check_source, file_to_edit
+    from spindle.settings.edit import add_source
+
+    if list_presets:
+        _print_presets(cli)
+        return 0
+    chosen = _choose(words, ctx.meta.get(AFTER_DASHES), arguments)
+    variables, headers = _pairs("--env", env), _pairs("--header", header)
+    table = _table(chosen, variables, headers, bearer_env, settings)
+    _check_name(chosen.name)
+    file = file_to_edit(cli, user=user)
+    check_source(chosen.name, table, file)
+    is_new = not file.exists()
+
+    add_source(file, chosen.name, table, replace=replace)
+    if is_new and not user:
+        cli.output.note(f"created {file}: this folder is a workspace now")
+    for key, value in (*variables.items(), *headers.items()):
+        note = clear_secret_note(key, value, file)
+        if note:
+            cli.output.note(note)
+    if chosen.preset is not None and (advice := chosen.preset.advice()):
+        cli.output.note(advice)
+    return _finish(cli, chosen.name, file, sync=not no_sync)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What the words on the command line stand for: one of a preset, a command and a URL."""
+
+    name: str
+    preset: Preset | None = None
+    arguments: Sequence[str] = ()
+    program: Sequence[str] = ()
+    url: str | None = None
+
+
+def _choose(words: Sequence[str], after: Sequence[str] | None, arguments: Sequence[str]) -> _Chosen:
+    from shutil import which
+
+    from spindle.cli.errors import UsageMistakeError
+    from spindle.cli.presets import presets
+
+    if not words:
+        raise UsageMistakeError("say what to add", "see `spindle add --help`, or `spindle add --presets`")
+    first, *rest = words
+    url = next((word for word in rest if "://" in word), None)
+    preset = presets().get(first)
+    if url is not None:
+        if len(rest) > 1 or after:
+            raise UsageMistakeError("give a name and a URL, and nothing else", f"spindle add {first} {url}")
+        return _Chosen(first, url=url)
+    # A preset's arguments and a command both follow `--`: what can be run is a command.
+    if after and (preset is None or (not rest and not arguments and which(after[0]))):
+        if rest:
+            raise UsageMistakeError(
+                f"{rest[0]!r} is one word too many before `--`", "spindle add NAME -- COMMAND…"
+            )
+        return _Chosen(first, program=after)
+    if preset is None:
+        raise _not_a_preset(first, rest)
+    if len(rest) > 1:
+        raise UsageMistakeError(
+            f"{rest[1]!r} is one word too many", f"a preset's arguments follow `--`: spindle add {first} -- …"
+        )
+    return _Chosen(rest[0] if rest else first, preset=preset, arguments=[*arguments, *(after or ())])
+
+
+def _not_a_preset(first: str, rest: Sequence[str]) -> SpindleError:
+    from spindle.cli.errors import UsageMistakeError
+    from spindle.cli.presets import presets
+    from spindle.errors import NotFoundError, suggest
+
+    if "://" in first:
+        return UsageMistakeError("a source needs a name", f"spindle add NAME {first}")
+    meant = suggest(first, presets())
+    if rest and not meant:
+        command = " ".join(rest)
+        return UsageMistakeError(
+            f"{rest[0]!r} is not a URL, and {first!r} is not a preset",
+            f"to start a program, put `--` before it: spindle add {first} -- {command}",
+        )
+    hint = f"did you mean {meant!r}?" if meant else "`spindle add --presets` lists them"
+    return NotFoundError(f"there is no preset {first!r}", hint=hint)
+
+
+def _table(
+    chosen: _Chosen,
+    variables: dict[str, str],
+    headers: dict[str, str],
+    bearer_env: str | None,
+    settings: dict[str, Any],
+) -> dict[str, Any]:
+    from spindle.cli.errors import UsageMistakeError
+
+    if chosen.url is None and (headers or bearer_env):
+        raise UsageMistakeError(
+            f"{'--header' if headers else '--bearer-env'} goes with a URL, not with a program"
+        )
+    table: dict[str, Any]
+    if chosen.preset is not None:
+        table = chosen.preset.table(chosen.arguments)
+    elif chosen.url is not None:
+        table = {"url": chosen.url}
+    else:
+        table = {"command": list(chosen.program)}
+    if variables:
+        table["env"] = {**table.get("env", {}), **variables}
+    if headers:
+        table["headers"] = headers
+    if bearer_env:
+        table["auth"] = {"type": "bearer", "token": f"${{{bearer_env}}}"}
+    if settings.pop("pin"):
+        table["pinned"] = True
+    for key, value in settings.items():
+        if value:
+            table[key] = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+    # Plain values first: after a table of its own, such as `env`, a key would belong to that table.
+    return dict(sorted(table.items(), key=lambda item: isinstance(item[1], dict)))
+
+
+def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
+    from spindle.cli.errors import UsageMistakeError
+
+    pairs: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals and option == "--header":
+            key, equals, value = word.partition(":")
+        if not equals or not key.strip():
+            raise UsageMistakeError(f"{option} {word!r} is not of the form KEY=VALUE")
+        pairs[key.strip()] = value.strip() if option == "--header" else value
+    return pairs
+
+
+def _check_name(name: str) -> None:
+    from spindle.errors import ConfigurationError
+    from spindle.settings import TOOLS_FOLDER
+
+    if name == TOOLS_FOLDER:
+        raise ConfigurationError(f"{name!r} is the name of the workspace's own tools", hint="choose another")
+
+
+def _finish(cli: Cli, name: str, file: Path, *, sync: bool) -> int:
+    if not sync:
+        if cli.output.as_json:
+            cli.output.json({"source": name, "file": str(file), "sync": None})
+        else:
+            cli.output.line(f"added {name} to {file}")
+        return 0
+    if not cli.output.as_json:
+        cli.output.line(f"added {name} to {file}")
+    return cli.run(_first_sync(cli, name, file))
+
+
+async def _first_sync(cli: Cli, name: str, file: Path) -> int:
+    from spindle.cli.errors import exit_code
+    from spindle.cli.sync import print_report
+
+    cli.output.status(f"asking {name} for its tools …")
+    try:
+        async with cli.open() as app:
+            report = (await app.sync(name))[0]
+    except SpindleError:
+        cli.output.note(f"{name} was added to {file} all the same")
+        raise
+    if cli.output.as_json:
+        cli.output.json({"source": name, "file": str(file), "sync": report.to_dict()})
+    else:
+        print_report(cli, report)
+    if report.error is None:
+        return 0
+    cli.output.note(f"{name} stays in {file}; after fixing it run `spindle sync {name}`")
+    return exit_code(report.error["category"])
+
+
+def _print_presets(cli: Cli) -> None:
+    from spindle.cli.presets import presets
+
+    found = presets().values()
+    if cli.output.as_json:
+        keys = ("name", "description", "registry", "package")
+        cli.output.json(
+            [{key: getattr(item, key) for key in keys} | {"needs": item.needs()} for item in found]
+        )
+        return
+    rows = [(item.name, item.needs() or "-", item.description) for item in found]
+    cli.output.table(("PRESET", "NEEDS", "WHAT IT DOES"), rows)

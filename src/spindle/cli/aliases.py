@@ -1,0 +1,24 @@
+"""Other names for commands, for those who know them from elsewhere."""
+
+from __future__ import annotations
+
+from spindle.cli.group import LazyGroup
+
+mcp = LazyGroup(
+    "mcp",
+    sections={
+        "Commands": {
+            "add": ("add", "add", "Add a source."),
+            "list": ("sources", "sources", "List the sources."),
+            "sync": ("sync", "sync", "Ask sources for their tools."),
+            "remove": ("remove", "remove", "Remove a source."),
+        }
+    },
+    help="Other names for `spindle add`, `sources`, `sync` and `remove`.",
+)
+
+registry = LazyGroup(
+    "registry",
+    sections={"Commands": {"list": ("tools", "listing", "List the tools.")}},
+    help="Another name for `spindle tools`.",
+)

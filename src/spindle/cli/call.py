@@ -1,0 +1,165 @@
+"""`spindle call TOOL`: flags typed by the tool's own schema, JSON, or JSON on stdin."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from spindle.cli.completion import complete_tool
+from spindle.cli.context import Cli, command
+from spindle.cli.options import SECONDS
+from spindle.cli.output import size
+
+if TYPE_CHECKING:
+    from spindle.cli.arguments import Given
+    from spindle.domain.call import Block, Result
+    from spindle.domain.json_schema import JsonObject
+    from spindle.domain.tool import Tool
+
+# An idle pipe as stdin, as programs that start us often leave it, must not stop a call that needs
+# nothing from it. `-` waits for as long as it takes.
+PATIENCE_WHEN_NEEDED = 5.0
+PATIENCE_WHEN_OPTIONAL = 0.1
+
+
+@command("call", context_settings={"allow_interspersed_args": False})
+@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="For one attempt.")
+@click.option("--no-cache", is_flag=True, help="Do not answer from the cache.")
+@click.argument("tool", shell_complete=complete_tool)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--PARAMETER=VALUE]… [JSON|-]")
+def call(cli: Cli, timeout: float | None, no_cache: bool, tool: str, words: tuple[str, ...]) -> int:
+    """Call a tool.
+
+    Options of Spindle stand before TOOL, the tool's parameters after it; `spindle call TOOL --help`
+    shows them. An array is given by repeating its flag, an object as JSON, a boolean as --x or --no-x.
+    All arguments can also be one JSON object, as a word or on stdin (-).
+    """
+    return cli.run(_call(cli, tool, words, timeout, use_cache=not no_cache))
+
+
+async def _call(
+    cli: Cli, name: str, words: tuple[str, ...], timeout: float | None, *, use_cache: bool
+) -> int:
+    from spindle.calls.caller import CallOptions
+    from spindle.cli.arguments import parse
+
+    async def show(progress: float, total: float | None, message: str | None) -> None:
+        share = f"{progress / total:.0%}" if total else f"{progress:g}"
+        cli.output.status(f"{name}: {share} {message or ''}")
+
+    async with cli.open() as app:
+        tool = await app.show(name)
+        given = parse(tool.name, tool.input_schema, words)
+        cli.output.as_json |= given.wants_json
+        if given.wants_help:
+            _help(cli, tool)
+            return 0
+        arguments = await _arguments(tool, given, any_words=bool(words))
+        cli.output.status(f"calling {tool.name} …")
+        options = CallOptions(timeout=timeout, on_progress=show, use_cache=use_cache)
+        result = await app.call(tool.name, arguments, options)
+        print_result(cli, result)
+    return 1 if result.is_error else 0
+
+
+async def _arguments(tool: Tool, given: Given, *, any_words: bool) -> JsonObject:
+    from spindle.cli.arguments import load_object
+    from spindle.domain.json_schema import parameters
+    from spindle.errors import InvalidArgumentsError
+
+    document = given.document
+    where = "the argument"
+    if document == "-":
+        document, where = await _read_stdin(None), "stdin"
+        if not (document or "").strip():
+            raise InvalidArgumentsError("there was nothing on stdin", hint="pipe a JSON object into it")
+    elif not any_words or (given.wants_json and not given.arguments and document is None):
+        found = parameters(tool.input_schema)
+        if found:
+            needed = any(item.required for item in found)
+            document = await _read_stdin(PATIENCE_WHEN_NEEDED if needed else PATIENCE_WHEN_OPTIONAL)
+            where = "stdin"
+    if document is None or not document.strip():
+        return given.arguments
+    return {**load_object(document, where), **given.arguments}
+
+
+async def _read_stdin(patience: float | None) -> str | None:
+    """All of stdin, or None when nothing arrives in time. A terminal is read only when told to."""
+    import asyncio
+    import os
+
+    from spindle.errors import InvalidArgumentsError
+
+    if sys.stdin is None or (patience is not None and sys.stdin.isatty()):  # pyright: ignore[reportUnnecessaryComparison] - it may be closed
+        return None
+    try:
+        fd = sys.stdin.fileno()
+    except OSError:
+        return sys.stdin.read() if patience is None else None  # no real file: a program embeds us
+    data = bytearray()
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        data += sys.stdin.buffer.read()
+    else:
+        loop = asyncio.get_running_loop()
+        readable = asyncio.Event()
+        try:
+            loop.add_reader(fd, readable.set)
+        except OSError:
+            return None  # such as /dev/null, which has nothing to wait for
+        try:
+            while True:
+                async with asyncio.timeout(patience):
+                    await readable.wait()
+                chunk = os.read(fd, 1 << 16)
+                if not chunk:
+                    break
+                data += chunk
+                patience = None
+                readable.clear()
+        except TimeoutError:
+            return None
+        finally:
+            loop.remove_reader(fd)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentsError(f"stdin is not UTF-8 text: {error}") from None
+
+
+def _help(cli: Cli, tool: Tool) -> None:
+    from spindle.cli.describe import print_usage
+
+    if cli.output.as_json:
+        cli.output.json(tool.to_dict())
+    else:
+        print_usage(cli.output, tool)
+
+
+def print_result(cli: Cli, result: Result) -> None:
+    output = cli.output
+    if output.as_json:
+        output.json(result.to_dict())
+        if result.is_error:
+            output.aside(f"spindle: the tool reported an error: {result.text}")
+        return
+    if result.is_error:
+        output.aside(result.text or "the tool reported an error and did not say which")
+        return
+    for block in result.content:
+        if block.text is not None:
+            output.line(block.text.removesuffix("\n"))
+        else:
+            output.line(_in_words(block))
+    if result.has_structured and not any(block.text for block in result.content):
+        output.json(result.structured)
+
+
+def _in_words(block: Block) -> str:
+    """One line for what a terminal cannot show."""
+    count = block.size if block.size is not None else len(block.data or "") * 3 // 4
+    parts = [block.type, block.name, block.mime_type, size(count) if count else None, block.path or block.uri]
+    return f"[{', '.join(part for part in parts if part)}]"

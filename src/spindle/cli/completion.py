@@ -1,0 +1,60 @@
+"""`spindle completion SHELL`, and completion of the names that the workspace knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spindle.cli.context import Cli, command
+from spindle.cli.options import WORKSPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HOW = {
+    "bash": 'add to ~/.bashrc: eval "$(spindle completion bash)"',
+    "zsh": 'add to ~/.zshrc: eval "$(spindle completion zsh)"',
+    "fish": "write to ~/.config/fish/completions/spindle.fish",
+}
+
+
+@command("completion")
+@click.argument("shell", type=click.Choice(list(_HOW)))
+@click.pass_context
+def completion(ctx: click.Context, cli: Cli, shell: str) -> None:
+    """Print the completion script of a shell."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    cli.output.line(found(ctx.find_root().command, {}, "spindle", "_SPINDLE_COMPLETE").source())
+    if cli.output.is_terminal:
+        cli.output.note(_HOW[shell])
+
+
+def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    return _names(ctx, incomplete, lambda app: app.store.names())
+
+
+def complete_source(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    async def names(app: Any) -> list[str]:
+        return app.catalog.sources.names
+
+    return _names(ctx, incomplete, names)
+
+
+def _names(ctx: click.Context, incomplete: str, ask: Callable[[Any], Any]) -> list[str]:
+    import asyncio
+
+    from spindle import opening
+    from spindle.errors import SpindleError
+
+    async def look() -> list[str]:
+        async with opening.open(ctx.meta.get(WORKSPACE)) as app:
+            return await ask(app)
+
+    try:
+        return [name for name in asyncio.run(look()) if name.startswith(incomplete)]
+    except SpindleError:
+        return []  # a half-typed line is no place for an error

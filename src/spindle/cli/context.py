@@ -1,0 +1,85 @@
+"""What a command works with: the workspace that was asked for, and the output."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from spindle.cli.options import shared_options
+from spindle.cli.output import Output
+
+if TYPE_CHECKING:
+    from spindle.opening import Opening
+    from spindle.settings import Settings
+
+T = TypeVar("T")
+
+
+class Cli:
+    def __init__(self, output: Output) -> None:
+        self.output = output
+        self.workspace: str | None = None
+        self.ended_by: signal.Signals | None = None
+        """The signal, other than Ctrl-C, that made us stop."""
+
+    def settings(self) -> Settings:
+        """The settings in force. No workspace and nothing of the user's own is a mistake."""
+        from spindle import settings
+        from spindle.errors import ConfigurationError
+
+        found = settings.load(self.workspace)
+        file = found.root / settings.FILE_NAME
+        if not found.sources and not file.is_file():
+            where = f"in {found.root}" if self.workspace else f"at or above {found.root}"
+            raise ConfigurationError(
+                f"there is no workspace: no {settings.FILE_NAME} {where}",
+                hint="create one with `spindle new`, or name one with `-w PATH`",
+            )
+        return found
+
+    def open(self) -> Opening:
+        from spindle import opening
+
+        return opening.open(settings=self.settings(), note=self.output.note)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a command's work. What tools print goes to stderr meanwhile."""
+        import asyncio
+
+        self.output.take_stdout()
+        return asyncio.run(self._until_signalled(work))
+
+    async def _until_signalled(self, work: Coroutine[Any, Any, T]) -> T:
+        """Being told to end, or losing the terminal, closes the sessions as Ctrl-C does."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+
+        def stop(number: signal.Signals) -> None:
+            self.ended_by = number
+            task.cancel()
+
+        try:
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, stop, number)
+        except (ValueError, RuntimeError):
+            pass  # not in the main thread, where signals are somebody else's business
+        return await work
+
+
+def command(
+    name: str, *, cls: type[click.Command] = click.Command, **settings: Any
+) -> Callable[[Callable[..., int | None]], click.Command]:
+    """A command whose function gets the `Cli` first and may return an exit code."""
+
+    def make(function: Callable[..., int | None]) -> click.Command:
+        made = click.command(name, cls=cls, **settings)(click.pass_obj(function))
+        made.params.extend(shared_options())
+        return made
+
+    return make

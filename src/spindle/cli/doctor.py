@@ -1,0 +1,50 @@
+"""`spindle doctor`: what is wrong, and how to fix it. Changes nothing."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from spindle.cli.completion import complete_source
+from spindle.cli.context import Cli, command
+
+if TYPE_CHECKING:
+    from spindle.cli.findings import Finding
+
+_MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
+
+
+@command("doctor")
+@click.argument("names", nargs=-1, metavar="[SOURCE]…", shell_complete=complete_source)
+def doctor(cli: Cli, names: tuple[str, ...]) -> int:
+    """Find what is wrong and how to fix it. Exits with 1 when there is a problem."""
+    from spindle.cli.findings import examine
+
+    problems = 0
+    findings: list[Finding] = []
+
+    def found(finding: Finding) -> None:
+        nonlocal problems
+        problems += finding.level == "problem"
+        findings.append(finding)
+        if not cli.output.as_json:
+            _print(cli, finding)
+
+    cli.run(examine(cli.workspace, names, found, cli.output.status))
+    if cli.output.as_json:
+        cli.output.json({"ok": not problems, "findings": [finding.to_dict() for finding in findings]})
+    elif problems:
+        cli.output.aside(f"{problems} problem{'s' if problems != 1 else ''} found")
+    return 1 if problems else 0
+
+
+def _print(cli: Cli, finding: Finding) -> None:
+    mark, colour = _MARKS[finding.level]
+    if "utf" not in (sys.stderr.encoding or "").lower():
+        mark = {"✓": "ok", "✗": "PROBLEM"}.get(mark, mark)
+    subject = f"{finding.subject}: " if finding.subject else ""
+    cli.output.painted_line(mark, colour, f"{subject}{finding.message}")
+    if finding.fix:
+        cli.output.line(f"    fix: {finding.fix}")

@@ -1,0 +1,114 @@
+"""From errors to what the user reads and what a script tests.
+
+A mistake is one line on stderr, `spindle: what was wrong`, and a second one, `  hint: what to do`.
+With `--json` the same is also printed as `{"error": {...}}` on stdout, so that a program that reads
+stdout learns why. A traceback is shown only when SPINDLE_DEBUG is set.
+
+Exit codes: 0 all went well; 1 the tool reported an error, or `doctor` found a problem; 2 to 11 as in
+the table; 70 a mistake of Spindle's own; 130 cancelled; 141 the reader of stdout went away.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spindle.errors import SpindleError, innermost
+
+if TYPE_CHECKING:
+    from spindle.cli.context import Cli
+
+EXIT_CODES: Mapping[str, int] = {
+    "tool": 1,
+    "usage": 2,
+    "configuration": 2,
+    "not_found": 3,
+    "invalid_arguments": 4,
+    "permission": 5,
+    "auth": 5,
+    "timeout": 6,
+    "connection": 7,
+    "rate_limited": 8,
+    "server": 9,
+    "error": 9,
+    "client": 10,
+    "store": 11,
+    "cancelled": 130,
+}
+INTERNAL = 70
+
+
+class UsageMistakeError(SpindleError):
+    """The command line itself is wrong."""
+
+    category = "usage"
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+
+
+def exit_code(category: str) -> int:
+    return EXIT_CODES.get(category, INTERNAL)
+
+
+def report(error: BaseException, cli: Cli, argv: Sequence[str]) -> int:
+    """Tell the user what went wrong, and return the exit code that says it to a script."""
+    error = innermost(error)
+    if isinstance(error, BrokenPipeError):
+        raise error
+    if os.environ.get("SPINDLE_DEBUG"):
+        import traceback
+
+        cli.output.aside("".join(traceback.format_exception(error)).rstrip())
+    if _is_cancellation(error):
+        return _report_cancelled(cli)
+    described = _describe(error)
+    message = described["message"]
+    cli.output.aside(f"spindle: {message}")
+    if "hint" in described:
+        cli.output.aside(f"  hint: {described['hint']}")
+    if cli.output.as_json or _asks_for_json(argv):
+        cli.output.json({"error": described})
+    return exit_code(described["category"])
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    return isinstance(error, (KeyboardInterrupt, click.Abort)) or type(error).__name__ == "CancelledError"
+
+
+def _report_cancelled(cli: Cli) -> int:
+    if cli.output.shows_progress:
+        cli.output.aside("")  # the terminal has just shown ^C
+    cli.output.aside("spindle: cancelled")
+    if cli.output.as_json:
+        cli.output.json({"error": {"category": "cancelled", "message": "cancelled"}})
+    return 128 + cli.ended_by if cli.ended_by else 130
+
+
+def _describe(error: BaseException) -> dict[str, Any]:
+    if isinstance(error, SpindleError):
+        return error.to_dict()
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx else "spindle"
+        message = error.format_message().rstrip(".")
+        hint = f"see `{path} --help`"
+        return {"category": "usage", "message": message[0].lower() + message[1:], "hint": hint}
+    if isinstance(error, click.ClickException):
+        return {"category": "usage", "message": error.format_message()}
+    if isinstance(error, OSError):
+        place = f": {error.filename}" if error.filename else ""
+        return {"category": "configuration", "message": f"{error.strerror or error}{place}"}
+    return {
+        "category": "internal",
+        "message": f"a mistake of Spindle's own: {type(error).__name__}: {error}",
+        "hint": "set SPINDLE_DEBUG=1 to see where, and please report it",
+    }
+
+
+def _asks_for_json(argv: Sequence[str]) -> bool:
+    """For mistakes found before the options were read."""
+    words = list(argv)
+    return "--json" in (words[: words.index("--")] if "--" in words else words)

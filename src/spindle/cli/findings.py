@@ -1,0 +1,178 @@
+"""What `spindle doctor` looks at. Sources are tried against a store in memory, so that looking does
+not change the catalog."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from shutil import which
+from typing import TYPE_CHECKING, Any, Literal
+
+from spindle import opening
+from spindle import settings as settings_module
+from spindle.calls.validate import schema_problem
+from spindle.cli.output import plural
+from spindle.errors import ConfigurationError, SpindleError, StoreError
+from spindle.stores.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.settings import Settings
+
+AT_ONCE = 8
+
+Tell = Callable[["Finding"], None]
+
+# Notes come as sentences, from tasks and threads that inherit the context of the one that asked.
+_looking_at: ContextVar[str] = ContextVar("spindle_doctor_source", default="")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    level: Literal["ok", "note", "problem"]
+    subject: str
+    message: str
+    fix: str | None = None
+
+    def to_dict(self) -> dict[str, str | None]:
+        return {"level": self.level, "subject": self.subject, "message": self.message, "fix": self.fix}
+
+
+async def examine(
+    workspace: str | None, names: Sequence[str], tell: Tell, status: Callable[[str], None]
+) -> None:
+    """Tell every finding as soon as it is known."""
+    settings = _examine_settings(workspace, tell)
+    if settings is None:
+        return
+    await _examine_state(settings, names, tell)
+    store = await SqliteStore(":memory:").open()
+
+    def note(sentence: str) -> None:
+        _tell_note(settings, sentence, tell)
+
+    async with opening.open(settings=settings, store=store, note=note) as app:
+        wanted = list(names) or app.catalog.sources.names
+        for name in wanted:
+            app.catalog.sources.table(name)
+        valid = _examine_configuration(app, tell)
+        ready = [name for name in wanted if _examine_needs(app, name, tell)]
+        if valid:
+            status(f"trying {', '.join(ready)} …")
+            limit = asyncio.Semaphore(AT_ONCE)
+            await asyncio.gather(*(_examine_source(app, name, limit, tell) for name in ready))
+
+
+def _examine_settings(workspace: str | None, tell: Tell) -> Settings | None:
+    try:
+        settings = settings_module.load(workspace)
+    except ConfigurationError as error:
+        tell(Finding("problem", "settings", error.message, error.hint))
+        return None
+    if settings.is_workspace:
+        tell(Finding("ok", "workspace", str(settings.root)))
+    elif settings.sources:
+        tell(Finding("note", "workspace", "none here: only your own settings are used"))
+    else:
+        message = f"no {settings_module.FILE_NAME} at or above {settings.root}"
+        tell(Finding("problem", "workspace", message, "create one with `spindle new`, or name one with -w"))
+        return None
+    if not settings.sources:
+        tell(Finding("note", "sources", "there are none yet", "`spindle add --presets` shows some"))
+    return settings
+
+
+async def _examine_state(settings: Settings, names: Sequence[str], tell: Tell) -> None:
+    try:
+        async with opening.open(settings=settings, note=lambda _sentence: None) as app:
+            states = await app.catalog.states()
+    except StoreError as error:
+        tell(Finding("problem", "state", f"{error.message} ({settings.store})", error.hint))
+        return
+    except SpindleError as error:
+        tell(Finding("problem", "settings", error.message, error.hint))
+        return
+    tell(Finding("ok", "state", settings.store))
+    for name, state in states.items():
+        if state.held_count and (not names or name in names):
+            tell(
+                Finding(
+                    "problem",
+                    name,
+                    f"{plural(state.held_count, 'changed definition')} held back until accepted",
+                    f"look at them with `spindle sync {name}`, then add --accept TOOL or --accept-all",
+                )
+            )
+
+
+def _examine_configuration(app: Spindle, tell: Tell) -> bool:
+    try:
+        app.catalog.sources.validate()
+    except ConfigurationError as error:
+        mistakes: list[str] = error.details or [error.message]
+        for mistake in mistakes:
+            tell(Finding("problem", "settings", mistake, error.hint))
+        return False
+    tell(Finding("ok", "settings", "all sources are configured correctly"))
+    return True
+
+
+def _examine_needs(app: Spindle, name: str, tell: Tell) -> bool:
+    """Whether all that the source needs from this machine is there."""
+    missing = app.catalog.sources.missing_variables(name)
+    for variable, key in missing:
+        message = f"the environment variable {variable} is not set, but {key} uses it"
+        tell(Finding("problem", name, message, f"export {variable}=…"))
+    program = _program(app.catalog.sources.table(name).get("command"))
+    if program and "/" not in program and "$" not in program and which(program) is None:
+        fixes = {
+            "npx": "install Node.js (https://nodejs.org), which brings npx",
+            "uvx": "install uv (https://docs.astral.sh/uv), which brings uvx",
+            "docker": "install Docker",
+        }
+        fix = fixes.get(program, "install it, or give its whole path in `command`")
+        tell(Finding("problem", name, f"the program {program!r} was not found", fix))
+        return False
+    return not missing
+
+
+def _program(command: Any) -> str | None:
+    import shlex
+
+    if isinstance(command, str):
+        try:
+            command = shlex.split(command)
+        except ValueError:
+            return None  # a mistake in the settings, which is told as such
+    return str(command[0]) if command else None
+
+
+async def _examine_source(app: Spindle, name: str, limit: asyncio.Semaphore, tell: Tell) -> None:
+    _looking_at.set(name)
+    async with limit:
+        report = (await app.sync(name))[0]
+    if report.error:
+        tell(Finding("problem", name, report.error["message"], report.error.get("hint")))
+        return
+    tell(Finding("ok", name, f"{plural(report.tools, 'tool')} in {report.seconds:.1f} s"))
+    for stored in await app.store.stored_tools(name):
+        assert stored.current is not None
+        schemas = {"input": stored.current.input_schema, "output": stored.current.output_schema}
+        for side, schema in schemas.items():
+            problem = schema_problem(schema) if schema is not None else None
+            if problem:
+                fix = "tell the author of the source, or leave the tool out with `exclude`"
+                tell(Finding("problem", stored.name, f"its {side} schema is not valid: {problem}", fix))
+
+
+def _tell_note(settings: Settings, sentence: str, tell: Tell) -> None:
+    source = _looking_at.get()
+    # What a source of Python files notes is a file or a function that had to be left out.
+    is_python = settings.sources.get(source, {}).get("kind") == "python"
+    tell(
+        Finding("problem", source, sentence, "repair that file")
+        if is_python
+        else Finding("note", source, sentence)
+    )

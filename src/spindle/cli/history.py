@@ -1,0 +1,80 @@
+"""`spindle history`: what was called, and one call as a whole."""
+
+from __future__ import annotations
+
+import click
+
+from spindle.cli.completion import complete_tool
+from spindle.cli.context import Cli, command
+from spindle.cli.output import when
+
+
+@command("history")
+@click.argument("key", required=False)
+@click.option("--tool", shell_complete=complete_tool, help="Of this tool only.")
+@click.option(
+    "--outcome", help="With this outcome only: ok, cached, failed, or a kind of error such as timeout."
+)
+@click.option(
+    "--limit",
+    metavar="COUNT",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many at most.",
+)
+def history(cli: Cli, key: str | None, tool: str | None, outcome: str | None, limit: int) -> None:
+    """Show the calls that were made, the newest first; with KEY, all that was kept of that call."""
+    cli.run(_one(cli, key) if key else _list(cli, tool, outcome, limit))
+
+
+async def _list(cli: Cli, tool: str | None, outcome: str | None, limit: int) -> None:
+    async with cli.open() as app:
+        records = await app.history(tool=tool, outcome=outcome, limit=limit)
+    if cli.output.as_json:
+        cli.output.json([record.to_dict() for record in records])
+    elif not records:
+        cli.output.note("no call was made yet" if not (tool or outcome) else "no call fits")
+    else:
+        rows = [
+            (
+                record.key[:8],
+                when(record.started_at),
+                f"{record.duration:.2f} s",
+                record.outcome,
+                record.tool,
+                (record.error or {}).get("message", ""),
+            )
+            for record in records
+        ]
+        cli.output.table(("KEY", "STARTED", "TOOK", "OUTCOME", "TOOL", "ERROR"), rows)
+
+
+async def _one(cli: Cli, key: str) -> None:
+    import json
+    import time
+
+    from spindle.errors import NotFoundError
+
+    async with cli.open() as app:
+        record = await app.store.call(key)
+    if record is None:
+        raise NotFoundError(f"there is no call {key!r}", hint="`spindle history` lists them")
+    if cli.output.as_json:
+        cli.output.json(record.to_dict())
+        return
+    facts = {
+        "call": record.key,
+        "tool": record.tool,
+        "source": record.source,
+        "principal": record.principal,
+        "outcome": record.outcome,
+        "started": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.started_at)),
+        "took": f"{record.duration:.3f} s, {record.attempts} attempt{'s' if record.attempts != 1 else ''}",
+        "made by": record.parent or "",
+        "arguments": json.dumps(record.arguments, ensure_ascii=False, indent=2),
+        "error": json.dumps(record.error, ensure_ascii=False, indent=2) if record.error else "",
+    }
+    for name, fact in facts.items():
+        if fact:
+            cli.output.line(f"{name + ':':<11}{fact}")

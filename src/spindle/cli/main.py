@@ -1,0 +1,115 @@
+"""The command line's front door.
+
+Imports as little as it can: a command's module is loaded when that command runs, so that `--help`
+and completion answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from spindle.cli.group import LazyGroup, Sections
+from spindle.cli.options import shared_options
+
+# name -> (module in this package, attribute, help in one line), by what a user wants to do.
+SECTIONS: Sections = {
+    "Set up": {
+        "new": ("new", "new", "Create a workspace."),
+        "add": ("add", "add", "Add a source: a program, a URL or a preset."),
+        "import": ("import_", "import_", "Take over servers from Claude, Cursor or VS Code."),
+        "remove": ("remove", "remove", "Remove a source."),
+        "sources": ("sources", "sources", "List the sources and how they are."),
+        "sync": ("sync", "sync", "Ask sources for their tools."),
+    },
+    "Use": {
+        "tools": ("tools", "tools", "List the tools."),
+        "search": ("search", "search", "Find tools by words."),
+        "show": ("show", "show", "Show one tool: parameters, hints, where it is from."),
+        "call": ("call", "call", "Call a tool."),
+    },
+    "Look after": {
+        "history": ("history", "history", "Show the calls that were made."),
+        "doctor": ("doctor", "doctor", "Find what is wrong and how to fix it."),
+        "completion": ("completion", "completion", "Print the completion script of a shell."),
+    },
+    "Other names": {
+        "mcp": ("aliases", "mcp", "add, list, sync, remove"),
+        "registry": ("aliases", "registry", "list"),
+    },
+}
+
+
+def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from spindle.version import __version__
+
+        click.echo(f"spindle {__version__}")
+        ctx.exit()
+
+
+GROUP = LazyGroup(
+    "spindle",
+    sections=SECTIONS,
+    params=[
+        *shared_options(),
+        click.Option(["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_version),
+    ],
+    help="One catalog for every tool that an agent, a flow, a person or a program can call.",
+    epilog="`spindle COMMAND --help` explains a command.",
+)
+
+
+def execute(argv: Sequence[str]) -> int:
+    """Run one command line in this process and return its exit code."""
+    from spindle.cli.context import Cli
+    from spindle.cli.output import Output
+
+    output = Output(sys.stdout, sys.stderr)
+    cli = Cli(output)
+    try:
+        try:
+            with GROUP.make_context("spindle", list(argv), obj=cli) as ctx:
+                code = GROUP.invoke(ctx)
+        except click.exceptions.Exit as ended:
+            code = ended.exit_code
+        except BaseException as error:  # noqa: BLE001 - the edge: everything becomes a line and a code
+            from spindle.cli.errors import report
+
+            code = report(error, cli, argv)
+        output.flush()
+        return code if isinstance(code, int) else 0
+    except BrokenPipeError:
+        output.abandon()
+        return 141
+    finally:
+        output.give_back()
+
+
+def run() -> None:
+    """The `spindle` program."""
+    instruction = os.environ.get("_SPINDLE_COMPLETE")
+    if instruction:
+        from click.shell_completion import shell_complete
+
+        sys.exit(shell_complete(GROUP, {}, "spindle", "_SPINDLE_COMPLETE", instruction))
+    _leave(execute(sys.argv[1:]))
+
+
+def _leave(code: int) -> NoReturn:
+    """End now. A Python tool that was given up may still run in its thread, and Python would wait for it."""
+    import threading
+
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    if all(thread.daemon for thread in others):
+        sys.exit(code)
+    import atexit
+
+    # What would run at the end of the program still does: ending servers that were left behind.
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - there is no public way
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,71 @@
+"""`spindle new`: a workspace to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from spindle.cli.context import Cli, command
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+@command("new")
+@click.argument("path", default=".", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--template", default="basic", show_default=True, help="What to start from.")
+def new(cli: Cli, path: Path, template: str) -> None:
+    """Create a workspace in PATH, or in this folder."""
+    files = _read_template(template)
+    _refuse_to_overwrite(path, files)
+    for name, text in files.items():
+        target = path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, "utf-8")
+    _ignore_state(path / ".gitignore")
+    root = path.resolve()
+    if cli.output.as_json:
+        cli.output.json({"workspace": str(root), "files": [*files, ".gitignore"]})
+        return
+    cli.output.line(f"created a workspace in {root}")
+    for name in files:
+        cli.output.line(f"  {name}")
+    enter = "" if root == Path.cwd() else f"cd {path} && "
+    cli.output.aside(f"try: {enter}spindle call hello --name you")
+
+
+def _read_template(template: str) -> dict[str, str]:
+    from spindle.cli.errors import UsageMistakeError
+    from spindle.errors import suggest
+
+    known = sorted(folder.name for folder in TEMPLATES.iterdir() if folder.is_dir())
+    if template not in known:
+        meant = suggest(template, known)
+        raise UsageMistakeError(
+            f"there is no template {template!r}",
+            f"did you mean {meant!r}?" if meant else f"known are: {', '.join(known)}",
+        )
+    folder = TEMPLATES / template
+    return {
+        path.relative_to(folder).as_posix(): path.read_text("utf-8")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def _refuse_to_overwrite(folder: Path, files: dict[str, str]) -> None:
+    from spindle.errors import ConfigurationError
+
+    existing = [name for name in files if (folder / name).exists()]
+    if existing:
+        raise ConfigurationError(
+            f"{folder / existing[0]} exists already; nothing was changed",
+            hint="choose another folder, or move it away",
+        )
+
+
+def _ignore_state(file: Path) -> None:
+    """The state is of this machine; it does not belong in version control."""
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    if not {".spindle", ".spindle/", "/.spindle", "/.spindle/"} & set(lines):
+        file.write_text("\n".join([*lines, ".spindle/"]) + "\n", "utf-8")

@@ -1,0 +1,39 @@
+"""Options that every command accepts."""
+
+from __future__ import annotations
+
+import click
+
+SECONDS = click.FloatRange(min=0, min_open=True)
+
+WORKSPACE = "spindle.workspace"
+"""The key in `Context.meta`, for completion, which runs without a `Cli`."""
+
+
+def _workspace(ctx: click.Context, _param: click.Parameter, path: str | None) -> None:
+    if path:
+        ctx.meta[WORKSPACE] = path
+        if ctx.obj is not None:
+            ctx.obj.workspace = path
+
+
+def _json(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and ctx.obj is not None:
+        ctx.obj.output.as_json = True
+
+
+def shared_options() -> list[click.Option]:
+    """What every command accepts too, so that nobody has to remember where to put it."""
+    return [
+        click.Option(
+            ["-w", "--workspace"],
+            metavar="PATH",
+            envvar="SPINDLE_WORKSPACE",
+            expose_value=False,
+            callback=_workspace,
+            help="The workspace; else the nearest one at or above this folder.",
+        ),
+        click.Option(
+            ["--json"], is_flag=True, expose_value=False, callback=_json, help="Print JSON on stdout."
+        ),
+    ]

@@ -1,0 +1,195 @@
+"""What a person or a program sees: results on stdout, progress and notes on stderr.
+
+On a terminal a listing is a table; in a pipe it is lines of tab-separated values without a heading,
+for `cut` and `awk`; with `--json` it is one JSON value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+# Text that comes from servers must not move the cursor or repaint the terminal: control characters
+# are shown as pictures of themselves.
+_VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | dict.fromkeys(
+    range(127, 160), 65533
+)
+
+# Of a table on a terminal: all columns but the last are kept whole up to WIDEST characters, and the
+# last one, which is the text to read, gets what is left.
+WIDEST = 48
+NARROWEST = 20
+GAP = 2
+
+
+class Output:
+    def __init__(self, stdout: TextIO | None, stderr: TextIO | None) -> None:
+        self._given_stdout = stdout
+        self._stdout = _lenient(stdout)
+        self._stderr = _lenient(stderr)
+        self._taken_fd: int | None = None
+        self._has_status = False
+        self.as_json = False
+        self.is_terminal = self._stdout.isatty()
+        self.shows_progress = self._stderr.isatty()
+
+    # --- results
+
+    def line(self, text: str = "") -> None:
+        self._clear_status()
+        self._stdout.write((text.translate(_VISIBLE) if self.is_terminal else text) + "\n")
+
+    def json(self, value: Any) -> None:
+        self._clear_status()
+        self._stdout.write(_to_json(value) + "\n")
+
+    def table(
+        self, headings: Sequence[str], rows: Sequence[Sequence[str]], *, wrap_last: bool = False
+    ) -> None:
+        """Every cell is one line. On a terminal the last column is cut to fit, or wrapped."""
+        self._clear_status()
+        cleaned = [[" ".join(cell.split()).translate(_VISIBLE) for cell in row] for row in rows]
+        if not self.is_terminal:
+            self._stdout.writelines("\t".join(row) + "\n" for row in cleaned)
+            return
+        from rich.cells import cell_len
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+        console = Console(file=self._stdout, highlight=False)
+        room = console.width
+        for index, heading in enumerate(headings[:-1]):
+            width = min(max(cell_len(row[index]) for row in (headings, *cleaned)), WIDEST)
+            table.add_column(heading, no_wrap=True, overflow="ellipsis", width=width)
+            room -= width + GAP
+        table.add_column(headings[-1], no_wrap=not wrap_last, overflow="ellipsis", width=max(room, NARROWEST))
+        for row in cleaned:
+            table.add_row(*(Text(cell) for cell in row))
+        console.print(table)
+
+    def paint(self, text: str, colour: str) -> str:
+        """For short words of our own: cleaned text takes no colour codes."""
+        if not self.is_terminal or os.environ.get("NO_COLOR"):
+            return text
+        import click
+
+        return click.style(text, fg=colour)
+
+    def painted_line(self, mark: str, colour: str, text: str) -> None:
+        self._clear_status()
+        self._stdout.write(f"{self.paint(mark, colour)} {text.translate(_VISIBLE)}\n")
+
+    # --- everything else
+
+    def note(self, text: str) -> None:
+        self.aside(f"note: {text}")
+
+    def aside(self, text: str) -> None:
+        """A line on stderr."""
+        self._clear_status()
+        self._stderr.write((text.translate(_VISIBLE) if self.shows_progress else text) + "\n")
+        self._stderr.flush()
+
+    def status(self, text: str) -> None:
+        """How far the work is: one line that is written over, and only on a terminal."""
+        if self.shows_progress:
+            width = os.get_terminal_size(self._stderr.fileno()).columns if self._stderr.isatty() else 80
+            shown = " ".join(text.split()).translate(_VISIBLE)[: max(width - 1, 10)]
+            self._stderr.write(f"\r\x1b[K{shown}")
+            self._stderr.flush()
+            self._has_status = True
+
+    def _clear_status(self) -> None:
+        if self._has_status:
+            self._stderr.write("\r\x1b[K")
+            self._stderr.flush()
+            self._has_status = False
+
+    # --- keeping stdout to ourselves
+
+    def take_stdout(self) -> None:
+        """From now on what others print, or what programs they start print, goes to stderr."""
+        if self._taken_fd is not None or self._given_stdout is None:
+            return
+        sys.stdout = sys.stderr
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            if self._given_stdout.fileno() == 1:
+                self._given_stdout.flush()
+                self._taken_fd = os.dup(1)
+                os.dup2(2, 1)
+                encoding = self._given_stdout.encoding
+                self._stdout = open(self._taken_fd, "w", encoding=encoding, errors="backslashreplace")  # noqa: SIM115
+
+    def give_back(self) -> None:
+        self._clear_status()
+        if self._given_stdout is not None:
+            sys.stdout = self._given_stdout
+        if self._taken_fd is not None:
+            with contextlib.suppress(OSError):
+                os.dup2(self._taken_fd, 1)
+                self._stdout.close()
+            self._stdout = _lenient(self._given_stdout)
+            self._taken_fd = None
+
+    def flush(self) -> None:
+        self._stdout.flush()
+
+    def abandon(self) -> None:
+        """The reader has gone: let what is still buffered go nowhere, quietly."""
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stdout.fileno())
+            os.close(nowhere)
+
+
+def _lenient(stream: TextIO | None) -> TextIO:
+    """A stream that can show any text, whatever its encoding, and exists even when it was closed."""
+    if stream is None:
+        return open(os.devnull, "w", encoding="utf-8")
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
+    return stream
+
+
+def _to_json(value: Any) -> str:
+    import orjson
+
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    except TypeError:
+        # Integers over 64 bits and lone surrogates, which orjson refuses.
+        import json
+
+        return json.dumps(value, indent=2)
+
+
+def when(timestamp: float | None) -> str:
+    """A moment, as short as it can be understood."""
+    if timestamp is None:
+        return "never"
+    import time
+
+    ago = time.time() - timestamp
+    if ago < 60:
+        return "just now"
+    if ago < 3600:
+        return f"{int(ago // 60)} min ago"
+    if ago < 86400:
+        return f"{int(ago // 3600)} h ago"
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(timestamp))
+
+
+def size(count: int) -> str:
+    if count < 1000:
+        return f"{count} bytes"
+    return f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

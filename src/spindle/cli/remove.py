@@ -1,0 +1,54 @@
+"""`spindle remove NAME`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from spindle.cli.completion import complete_source
+from spindle.cli.context import Cli, command
+
+if TYPE_CHECKING:
+    from spindle.settings import Settings
+
+
+@command("remove")
+@click.argument("name", shell_complete=complete_source)
+def remove(cli: Cli, name: str) -> None:
+    """Remove a source from the file that has it, and its tools from the catalog."""
+    from spindle.settings.edit import remove_source
+
+    file = _file_of(cli.settings(), name)
+    remove_source(file, name)
+    again = cli.run(_forget(cli, name))
+    if cli.output.as_json:
+        cli.output.json({"removed": name, "file": str(file)})
+        return
+    cli.output.line(f"removed {name} from {file}")
+    if again:
+        cli.output.note(f"{name} is still there: {again} has one of that name too")
+
+
+def _file_of(settings: Settings, name: str) -> Path:
+    from spindle.errors import NotFoundError, suggest
+    from spindle.settings import TOOLS_FOLDER
+
+    if name in settings.origins:
+        return Path(settings.origins[name])
+    if name == TOOLS_FOLDER and name in settings.sources:
+        hint = f"move {settings.root / TOOLS_FOLDER} away to be without it"
+        raise NotFoundError(f"{name!r} is the workspace's own folder, not in a file", hint=hint, source=name)
+    meant = suggest(name, settings.origins)
+    hint = f"did you mean {meant!r}?" if meant else "`spindle sources` lists them"
+    raise NotFoundError(f"there is no source {name!r}", hint=hint, source=name)
+
+
+async def _forget(cli: Cli, name: str) -> str | None:
+    """Opening forgets what is no longer configured. The file that still has the name, if any."""
+    from spindle import opening, settings
+
+    after = settings.load(cli.workspace)
+    async with opening.open(settings=after, note=cli.output.note):
+        return after.origins.get(name)

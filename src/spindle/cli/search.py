@@ -1,0 +1,33 @@
+"""`spindle search WORDS…`."""
+
+from __future__ import annotations
+
+import click
+
+from spindle.cli.context import Cli, command
+
+
+@command("search")
+@click.argument("words", nargs=-1, required=True)
+@click.option(
+    "--limit",
+    metavar="COUNT",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="How many at most.",
+)
+def search(cli: Cli, words: tuple[str, ...], limit: int) -> None:
+    """Find tools by words in their names, descriptions and parameters, the best first."""
+    cli.run(_search(cli, " ".join(words), limit))
+
+
+async def _search(cli: Cli, query: str, limit: int) -> None:
+    from spindle.cli.tools import note_unsynced, print_tools
+
+    async with cli.open() as app:
+        found = await app.search(query, limit=limit)
+        print_tools(cli, found)
+        if not found:
+            cli.output.note(f"no tool fits {query!r}")
+        note_unsynced(cli, app)

@@ -1,0 +1,60 @@
+"""`spindle show TOOL`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from spindle.cli.completion import complete_tool
+from spindle.cli.context import Cli, command
+
+if TYPE_CHECKING:
+    from spindle.domain.tool import Tool
+
+
+@command("show")
+@click.argument("tool", shell_complete=complete_tool)
+def show(cli: Cli, tool: str) -> None:
+    """Show one tool: parameters, hints, where it is from.
+
+    The last part of a name is enough where only one tool has it.
+    """
+    found = cli.run(_find(cli, tool))
+    if cli.output.as_json:
+        cli.output.json(found.to_dict())
+    else:
+        _print(cli, found)
+
+
+async def _find(cli: Cli, name: str) -> Tool:
+    async with cli.open() as app:
+        return await app.show(name)
+
+
+def _print(cli: Cli, tool: Tool) -> None:
+    from spindle.cli.describe import hints_in_words, print_parameters
+    from spindle.domain.json_schema import parameters
+
+    output = cli.output
+    title = tool.spec.title
+    output.line(f"{tool.name}  ({title})" if title and title != tool.name else tool.name)
+    if tool.description:
+        output.line()
+        for line in tool.description.strip().splitlines():
+            output.line(f"  {line.rstrip()}".rstrip())
+    output.line()
+    print_parameters(output, parameters(tool.input_schema))
+    output.line()
+    facts = {
+        "source": f"{tool.source} ({tool.kind})",
+        "remote name": tool.spec.remote_name,
+        "place": tool.spec.place,
+        "hints": hints_in_words(tool),
+        "tags": " ".join(tool.spec.tags),
+        "returns": "structured data (--json shows its schema)" if tool.output_schema else "",
+        "fingerprint": tool.fingerprint,
+    }
+    for name, fact in facts.items():
+        if fact:
+            output.line(f"{name + ':':<13}{fact}")

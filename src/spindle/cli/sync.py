@@ -1,0 +1,137 @@
+"""`spindle sync`: ask sources for their tools, and say what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from spindle.cli.completion import complete_source
+from spindle.cli.context import Cli, command
+from spindle.cli.output import plural
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.catalog.diff import SyncReport
+
+SHOWN = 20
+
+
+@command("sync")
+@click.argument("names", nargs=-1, metavar="[SOURCE]…", shell_complete=complete_source)
+@click.option(
+    "--accept", multiple=True, metavar="TOOL", help="Trust this tool's held definition. Repeatable."
+)
+@click.option("--accept-all", is_flag=True, help="Trust every held definition of these sources.")
+def sync(cli: Cli, names: tuple[str, ...], accept: tuple[str, ...], accept_all: bool) -> int:
+    """Ask all sources, or those named, for their tools.
+
+    Shows what was added (+), removed (-), changed (~), and what a pinned source changed but may not
+    without your consent (!).
+    """
+    return cli.run(_sync(cli, names, accept, accept_all))
+
+
+async def _sync(cli: Cli, names: tuple[str, ...], accept: tuple[str, ...], accept_all: bool) -> int:
+    async with cli.open() as app:
+        if not app.catalog.sources.names:
+            cli.output.note("there are no sources yet; add one with `spindle add`")
+        reports = await sync_and_print(cli, app, names, True if accept_all else await _full(app, accept))
+        known = set(await app.store.names())
+    from spindle.cli.errors import exit_code
+    from spindle.errors import NotFoundError, suggest
+
+    failed = next((report.error for report in reports if report.error), None)
+    if failed is not None:
+        return exit_code(failed["category"])
+    for name in accept:
+        if name not in known and not any(full.endswith(f".{name}") for full in known):
+            meant = suggest(name, known)
+            hint = f"did you mean {meant!r}?" if meant else "`spindle sync` shows what is held"
+            raise NotFoundError(f"there is no tool {name!r} to accept", hint=hint, tool=name)
+    return 0
+
+
+async def sync_and_print(
+    cli: Cli, app: Spindle, names: Sequence[str] = (), accept: Sequence[str] | bool = ()
+) -> list[SyncReport]:
+    """Sync these sources, or all, side by side, and print each report as it comes."""
+    import asyncio
+
+    app.catalog.sources.validate()
+    wanted = list(dict.fromkeys(names)) or app.catalog.sources.names
+    for name in wanted:
+        app.catalog.sources.table(name)
+    waiting = set(wanted)
+    reports: dict[str, SyncReport] = {}
+
+    async def one(name: str) -> SyncReport:
+        return (await app.sync(name, accept=accept))[0]
+
+    def show_status() -> None:
+        if waiting:
+            cli.output.status(f"asking {', '.join(sorted(waiting))} …")
+
+    show_status()
+    for finished in asyncio.as_completed([one(name) for name in wanted]):
+        report = await finished
+        waiting.discard(report.source)
+        reports[report.source] = report
+        if not cli.output.as_json:
+            print_report(cli, report)
+        show_status()
+    ordered = [reports[name] for name in wanted]
+    if cli.output.as_json:
+        cli.output.json([report.to_dict() for report in ordered])
+    return ordered
+
+
+def print_report(cli: Cli, report: SyncReport) -> None:
+    output = cli.output
+    if report.error:
+        message = report.error["message"]
+        named = message if report.source in message else f"{report.source}: {message}"
+        output.aside(f"spindle: {named}")
+        if "hint" in report.error:
+            output.aside(f"  hint: {report.error['hint']}")
+        return
+    counts = {
+        "added": report.added,
+        "removed": report.removed,
+        "changed": report.changed,
+        "held": report.held,
+    }
+    said = [f"{len(items)} {word}" for word, items in counts.items() if items] or ["no change"]
+    output.line(
+        f"{report.source}: {plural(report.tools, 'tool')}, {', '.join(said)} ({report.seconds:.1f} s)"
+    )
+    lines = [("+", "green", name, "") for name in report.added]
+    lines += [("-", "red", name, "") for name in report.removed]
+    lines += [("~", "yellow", change.name, ", ".join(change.fields)) for change in report.changed]
+    lines += [("!", "red", change.name, f"held: {', '.join(change.fields)}") for change in report.held]
+    shown = lines if len(lines) <= SHOWN + 1 else lines[:SHOWN]
+    for mark, colour, name, detail in shown:
+        output.painted_line(f"  {mark}", colour, f"{name}  ({detail})" if detail else name)
+    if len(shown) < len(lines):
+        output.line(f"  … and {len(lines) - len(shown)} more; `spindle tools --source {report.source}`")
+    if report.held:
+        output.note(
+            f"{report.source} is pinned: accept with `spindle sync {report.source} --accept TOOL`"
+            " or --accept-all"
+        )
+
+
+async def _full(app: Spindle, accept: tuple[str, ...]) -> list[str]:
+    """Names that are not full are completed from what is held."""
+    held = [
+        stored.name
+        for source in app.catalog.sources.names
+        for stored in await app.store.stored_tools(source)
+        if stored.held
+    ]
+    full: list[str] = []
+    for name in accept:
+        matching = [known for known in held if known == name or known.endswith(f".{name}")]
+        full += matching if len(matching) == 1 else [name]
+    return full

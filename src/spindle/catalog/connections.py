@@ -35,7 +35,7 @@ class Connection:
         credential: Credential,
         on_change: Callable[[], None],
     ) -> None:
-        self._name = name
+        self.name = name
         self._source = source
         self._config = config
         self._credential = credential
@@ -43,6 +43,7 @@ class Connection:
         self._ready: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._retired = False
         self.users = 0
         self.last_used = time.monotonic()
         self.lost_because: str | None = None
@@ -50,7 +51,7 @@ class Connection:
 
     @property
     def usable(self) -> bool:
-        return not (self.task.done() or self._stop.is_set() or self.lost_because)
+        return not (self.task.done() or self._stop.is_set() or self.lost_because or self._retired)
 
     @property
     def opening(self) -> bool:
@@ -69,9 +70,17 @@ class Connection:
     def release(self) -> None:
         self.users -= 1
         self.last_used = time.monotonic()
-        if self.users == 0 and self.usable:
+        if self.users > 0:
+            return
+        if self._retired:
+            self.stop()
+        elif self.usable:
             loop = asyncio.get_running_loop()
             self._idle_timer = loop.call_later(self._config.idle_timeout, self.stop)
+
+    def retire(self) -> None:
+        """Take no more calls; end with the last of those that run."""
+        self._retired = True
 
     def stop(self) -> None:
         self._stop.set()
@@ -86,7 +95,7 @@ class Connection:
                 await self._until_stopped_or_lost(session)
         except asyncio.CancelledError:
             # A session's own task group cancels its owner when the link breaks under it.
-            self._failed(ConnectionFailedError(f"the session with {self._name!r} broke off", sent=False))
+            self._failed(ConnectionFailedError(f"the session with {self.name!r} broke off", sent=False))
         except Exception as error:  # noqa: BLE001 - a task's top: callers get it, as a typed error
             self._failed(error)
 
@@ -97,8 +106,8 @@ class Connection:
                 return await stack.enter_async_context(self._source.open(self._credential, self._on_change))
         except TimeoutError:
             raise ConnectionFailedError(
-                f"{self._name!r} was not ready within {limit:g} s",
-                hint=f"raise sources.{self._name}.connect_timeout if it is only slow to start",
+                f"{self.name!r} was not ready within {limit:g} s",
+                hint=f"raise sources.{self.name}.connect_timeout if it is only slow to start",
                 sent=False,
             ) from None
 
@@ -116,7 +125,7 @@ class Connection:
     def _failed(self, error: BaseException) -> None:
         self.lost_because = self.lost_because or str(error) or type(error).__name__
         if not self._ready.done():
-            self._ready.set_exception(as_connection_error(error, self._name))
+            self._ready.set_exception(as_connection_error(error, self.name))
             # Callers may all have given up; an exception nobody fetches would be logged as a mistake.
             self._ready.exception()
 
@@ -127,7 +136,8 @@ class Connections:
     def __init__(self, on_change: Callable[[str], None]) -> None:
         self._on_change = on_change
         self._open: dict[tuple[str, str], Connection] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._alive: set[Connection] = set()
+        """Also those that no longer take calls but are not over yet."""
         self._closed = False
 
     @contextlib.asynccontextmanager
@@ -142,7 +152,13 @@ class Connections:
                 session = await connection.session()
             except SpindleError as error:
                 raise error.about(source=name) from None
-            yield session
+            try:
+                yield session
+            except ConnectionFailedError as error:
+                if not error.sent and error.source in (None, name):
+                    # It no longer takes requests; whoever tries again needs another one at once.
+                    connection.retire()
+                raise
         finally:
             connection.release()
 
@@ -158,9 +174,15 @@ class Connections:
         self._make_room(name, config)
         connection = Connection(name, source, config, credential, lambda: self._on_change(name))
         self._open[key] = connection
-        self._closing.add(connection.task)
-        connection.task.add_done_callback(self._closing.discard)
+        self._alive.add(connection)
+        connection.task.add_done_callback(lambda _task: self._ended(key, connection))
         return connection
+
+    def _ended(self, key: tuple[str, str], connection: Connection) -> None:
+        self._alive.discard(connection)
+        # Credentials come and go; what is over must not be kept for each of them.
+        if self._open.get(key) is connection:
+            del self._open[key]
 
     def _make_room(self, name: str, config: SourceConfig) -> None:
         mine = [item for (source, _), item in self._open.items() if source == name and item.usable]
@@ -176,26 +198,22 @@ class Connections:
         min(idle, key=lambda item: item.last_used).stop()
 
     async def close_source(self, name: str) -> None:
-        await self._stop([item for (source, _), item in self._open.items() if source == name])
+        await self._stop([connection for connection in self._alive if connection.name == name])
 
     async def close(self) -> None:
         """Close every session; nothing is left running, whatever state it is in."""
         self._closed = True
-        await self._stop(list(self._open.values()))
-        self._open.clear()
+        await self._stop(list(self._alive))
 
     async def _stop(self, connections: list[Connection]) -> None:
+        if not connections:
+            return
         for connection in connections:
             connection.stop()
-        tasks = {connection.task for connection in connections if not connection.task.done()}
-        if self._closed:
-            tasks |= self._closing
-        if not tasks:
-            return
-        # One that is still opening does not listen for the stop yet; it is cancelled.
-        for connection in connections:
-            if not connection.task.done() and connection.opening:
+            # One that is still opening does not listen for the stop yet; it is cancelled.
+            if connection.opening:
                 connection.task.cancel()
+        tasks = {connection.task for connection in connections}
         _, stuck = await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT)
         for task in stuck:
             task.cancel()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ class McpSource:
         self.config = config
         self._root = root
         self._note = note
+        self._is_older = False
+        """Whether the last session that could be opened spoke a version with a handshake."""
 
     @staticmethod
     def config_model() -> type[SourceConfig]:
@@ -31,13 +33,19 @@ class McpSource:
     def signature(settings: Mapping[str, Any], root: Path) -> str | None:
         return None
 
-    def open(
-        self, credential: Credential, on_change: Callable[[], None]
-    ) -> AbstractAsyncContextManager[Session]:
-        if self.config.url is not None:
+    @contextlib.asynccontextmanager
+    async def open(self, credential: Credential, on_change: Callable[[], None]) -> AsyncGenerator[Session]:
+        # An older server is not asked again what it could not answer: some take long over it, or end.
+        known, self._is_older = self._is_older, False
+        config = self.config.model_copy(update={"protocol": "handshake"}) if known else self.config
+        if config.url is not None:
             from spindle.sources.mcp.open_http import open_http
 
-            return open_http(self.name, self.config, credential, on_change)
-        from spindle.sources.mcp.open_stdio import open_stdio
+            opening = open_http(self.name, config, credential, on_change)
+        else:
+            from spindle.sources.mcp.open_stdio import open_stdio
 
-        return open_stdio(self.name, self.config, self._root, credential, on_change, self._note)
+            opening = open_stdio(self.name, config, self._root, credential, on_change, self._note)
+        async with opening as session:
+            self._is_older = not session.is_modern
+            yield session

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import email.utils
+import math
 import time
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
+    HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -112,7 +115,7 @@ def to_error(error: MCPError, name: str) -> SpindleError:
             return CallTimeoutError(message, details=details)
         case code if code == PARSE_ERROR:
             return ServerError(f"{name!r} sent an answer that cannot be read", details=details)
-        case code if code in (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS):
+        case code if code in (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, HEADER_MISMATCH):
             return ClientError(message, details=details)
         case code if code == URL_ELICITATION_REQUIRED:
             return AuthError(message, hint="the server wants you to visit a page first", details=details)
@@ -131,11 +134,13 @@ def retry_after(value: str | None) -> float | None:
     if value is None:
         return None
     try:
-        return max(0.0, float(value))
+        seconds = float(value)
     except ValueError:
-        pass
-    try:
-        date = email.utils.parsedate_to_datetime(value)
-    except (TypeError, ValueError):
-        return None
-    return max(0.0, date.timestamp() - time.time())
+        try:
+            date = email.utils.parsedate_to_datetime(value)
+        except (TypeError, ValueError):
+            return None
+        if date.tzinfo is None:
+            date = date.replace(tzinfo=datetime.UTC)
+        seconds = date.timestamp() - time.time()
+    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -1,4 +1,4 @@
-"""JSON-RPC over a server's pipes, underneath the SDK's `ClientSession`.
+"""JSON-RPC over a link to a server, underneath the SDK's `ClientSession`.
 
 The SDK's own stdio transport passes every message through four memory streams and as many tasks;
 reading lines straight from the event loop costs about a third of that. The typed layer, with its
@@ -11,6 +11,7 @@ handled at once stop the reading (so the server's own pipe fills up), and progre
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 from collections import deque
@@ -34,19 +35,26 @@ from mcp.shared.dispatcher import (
 )
 from mcp.shared.exceptions import MCPError
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, RequestId
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, REQUEST_TIMEOUT, RequestId
 
 from spindle.domain.json_schema import is_object, to_json
-from spindle.sources.mcp.process import ServerProcess
+from spindle.sources.mcp.link import EDGE, Link
 
 logger = logging.getLogger("spindle.mcp")
 
 MAX_QUEUED_NOTIFICATIONS = 1000
 MAX_SERVER_REQUESTS = 64
 MAX_NOISE_LINES = 3
+HEEDED = frozenset({"notifications/tools/list_changed"})
+"""The notifications that anybody acts on. Some servers log a lot; the rest is dropped unread."""
 
-_ID_AT_START = re.compile(rb'^\s*\{(?:"jsonrpc":\s*"2\.0",\s*)?"id":\s*("?)(\d+)\1[,}]')
-_ID_AT_END = re.compile(rb'[,{]\s*"id":\s*("?)(\d+)\1(?:,\s*"jsonrpc":\s*"2\.0")?\s*\}\s*$')
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
+_ID = rb'"id"\s*:\s*("?)(\d+)\1'
+_ID_AT_START = re.compile(rb"^\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*[,}]")
+_ID_AT_END = re.compile(rb"[,{]\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*$")
+_NO_ANSWER = re.compile(
+    rb"^\s*\{\s*(?:" + _VERSION + rb'\s*,\s*)?(?:"id"\s*:\s*(?:"[^"]*"|\d+)\s*,\s*)?"method"\s*:'
+)
 
 
 class LinkLostError(MCPError):
@@ -76,7 +84,7 @@ class _Pending:
 class _ServerRequest:
     """What the SDK's session wants to know about a request that the server makes."""
 
-    dispatcher: StdioDispatcher
+    dispatcher: LinkDispatcher
     request_id: RequestId | None
     cancel_requested: anyio.Event
     transport: TransportContext
@@ -97,9 +105,13 @@ class _ServerRequest:
         """Servers of the handshake era ask for no progress from clients."""
 
 
-class StdioDispatcher:
-    def __init__(self, process: ServerProcess, max_message: int) -> None:
-        self._process = process
+class LinkDispatcher:
+    def __init__(
+        self, link: Link, max_message: int, kind: str = "stdio", heeded: frozenset[str] = HEEDED
+    ) -> None:
+        self._link = link
+        self._heeded = heeded
+        self._kind = kind
         self._max_message = max_message
         self._ids = 0
         self._pending: dict[RequestId, _Pending] = {}
@@ -123,8 +135,8 @@ class StdioDispatcher:
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         opts = opts or {}
-        if self._process.lost:
-            raise LinkLostError(f"the server {self._process.epitaph()}", sent=False)
+        if self._link.lost:
+            raise LinkLostError(f"the server {self._link.epitaph()}", sent=False)
         request_id = opts.get("request_id")
         if request_id is None:
             self._ids += 1
@@ -143,7 +155,8 @@ class StdioDispatcher:
         timeout = opts.get("timeout")
         timer = loop.call_later(timeout, _expire, pending.future, method) if timeout is not None else None
         try:
-            await self._process.write(to_json(message) + b"\n")
+            if not await self._link.write(to_json(message) + b"\n"):
+                raise LinkLostError(f"the server {self._link.epitaph()}", sent=False)
             result = await pending.future
             if pending.reporting is not None:
                 # Progress that came before the answer is passed on before it.
@@ -167,8 +180,8 @@ class StdioDispatcher:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = dict(params)
-        if not self._process.lost:
-            await self._process.write(to_json(message) + b"\n")
+        if not self._link.lost:
+            await self._link.write(to_json(message) + b"\n")
 
     async def run(
         self,
@@ -181,15 +194,13 @@ class StdioDispatcher:
         """Take what the server sends until its link is lost."""
         self._on_request = on_request
         self._intercept = on_notify_intercept
-        self._process.on_too_long = self._too_long
-        self._process.on_lost = self._link_lost
-        self._process.on_line = self._line
+        self._link.listen(self._line, self._too_long, self._link_lost)
         task_status.started()
-        if self._process.lost:
-            self._link_lost()
         context = cast(
             "DispatchContext[TransportContext]",
-            _ServerRequest(self, None, anyio.Event(), TransportContext(kind="stdio", can_send_request=True)),
+            _ServerRequest(
+                self, None, anyio.Event(), TransportContext(kind=self._kind, can_send_request=True)
+            ),
         )
         try:
             while not self.lost.done() or self._notifications:
@@ -201,7 +212,7 @@ class StdioDispatcher:
                 await on_notify(context, method, params)
                 if self._paused and len(self._notifications) < MAX_QUEUED_NOTIFICATIONS // 2:
                     self._paused = False
-                    self._process.resume_reading()
+                    self._link.resume_reading()
         finally:
             for task in self._requests:
                 task.cancel()
@@ -210,13 +221,14 @@ class StdioDispatcher:
     # --- what the process brings
 
     def _line(self, line: bytes) -> None:
+        if not line.strip():
+            return
         try:
             message: Any = orjson.loads(line)
         except orjson.JSONDecodeError:
-            message = None
+            message = _read_leniently(line)
         if not is_object(message):
-            # Servers print to stdout by mistake; it is remembered for when nothing else explains a failure.
-            self.noise.append(line[:200].decode("utf-8", "replace"))
+            self._unreadable(line)
             return
         method = message.get("method")
         if isinstance(method, str):
@@ -230,6 +242,14 @@ class StdioDispatcher:
             self._answer(message)
         else:
             self.noise.append(line[:200].decode("utf-8", "replace"))
+
+    def _unreadable(self, line: bytes) -> None:
+        # Servers print to stdout by mistake; it is remembered for when nothing else explains a failure.
+        self.noise.append(line[:200].decode("utf-8", "replace"))
+        match = _ID_AT_START.search(line[:EDGE]) or _ID_AT_END.search(line[-EDGE:])
+        pending = self._pending.get(int(match[2])) if match else None
+        if pending is not None and not pending.future.done():
+            pending.future.set_exception(MCPError(code=PARSE_ERROR, message="the answer is not valid JSON"))
 
     def _answer(self, message: dict[str, Any]) -> None:
         pending = self._waiting_for(message["id"])
@@ -262,13 +282,13 @@ class StdioDispatcher:
         if method == "notifications/progress":
             self._progress(params or {})
             return
-        if run_notify_intercept(self._intercept, method, params):
+        if run_notify_intercept(self._intercept, method, params) or method not in self._heeded:
             return
         self._notifications.append((method, params))
         self._wake.set()
         if len(self._notifications) > MAX_QUEUED_NOTIFICATIONS and not self._paused:
             self._paused = True
-            self._process.pause_reading()
+            self._link.pause_reading()
 
     def _progress(self, params: dict[str, Any]) -> None:
         pending = self._waiting_for(params.get("progressToken"))
@@ -287,11 +307,7 @@ class StdioDispatcher:
 
     async def _serve(self, request_id: Any, method: str, params: dict[str, Any] | None) -> None:
         assert self._on_request is not None
-        transport = TransportContext(kind="stdio", can_send_request=True)
-        context = cast(
-            "DispatchContext[TransportContext]",
-            _ServerRequest(self, request_id, anyio.Event(), transport),
-        )
+        context = self._context(request_id)
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id}
         try:
             answer["result"] = await self._on_request(context, method, params)
@@ -300,11 +316,19 @@ class StdioDispatcher:
         except Exception as error:  # noqa: BLE001 - the server must get an answer, whatever went wrong here
             logger.warning("could not serve %s: %r", method, error)
             answer["error"] = {"code": INTERNAL_ERROR, "message": "the client failed to answer"}
-        if not self._process.lost:
-            await self._process.write(to_json(answer) + b"\n")
+        if not self._link.lost:
+            await self._link.write(to_json(answer) + b"\n")
+
+    def _context(self, request_id: RequestId | None) -> DispatchContext[TransportContext]:
+        transport = TransportContext(kind=self._kind, can_send_request=True)
+        context = _ServerRequest(self, request_id, anyio.Event(), transport)
+        return cast("DispatchContext[TransportContext]", context)
 
     def _too_long(self, head: bytes, tail: bytes) -> None:
         """Fail the request whose answer it was; where the line does not show it, all that wait."""
+        if _NO_ANSWER.search(head):
+            logger.debug("dropped a message of the server that is over the size limit")
+            return
         match = _ID_AT_START.search(head) or _ID_AT_END.search(tail)
         pending = self._pending.get(int(match[2])) if match else None
         for waiting in [pending] if pending else list(self._pending.values()):
@@ -314,7 +338,7 @@ class StdioDispatcher:
     def _link_lost(self) -> None:
         if not self.lost.done():
             self.lost.set_result(None)
-        self._fail_all(f"the server {self._process.epitaph()}")
+        self._fail_all(f"the server {self._link.epitaph()}")
         self._wake.set()
 
     def _fail_all(self, reason: str) -> None:
@@ -324,10 +348,19 @@ class StdioDispatcher:
 
     def _cancel(self, request_id: RequestId) -> None:
         """Tell the server to stop working on a request. Written at once: the caller is leaving."""
-        if not self._process.lost:
+        if not self._link.lost:
             params = {"requestId": request_id, "reason": "the caller gave up"}
             message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
-            self._process.write_now(to_json(message) + b"\n")
+            self._link.write_now(to_json(message) + b"\n")
+
+
+def _read_leniently(line: bytes) -> Any:
+    """JSON with text that was cut in the middle of a character, as some servers send it; else None."""
+    try:
+        text = json.dumps(json.loads(line), ensure_ascii=False)
+        return orjson.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _expire(future: asyncio.Future[Any], method: str) -> None:

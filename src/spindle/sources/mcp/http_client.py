@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import functools
+import logging
+import re
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, cast
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx2
 from mcp_types import CONNECTION_CLOSED
 
 from spindle.domain.identity import Credential
+from spindle.errors import ConfigurationError
 from spindle.sources.mcp.convert import retry_after
 from spindle.sources.mcp.exchange import Exchange, current_exchange
+
+if TYPE_CHECKING:
+    from spindle.sources.mcp.config import McpConfig
 
 CONNECT_FAILURES = (
     httpx2.ConnectError,
@@ -22,10 +28,28 @@ CONNECT_FAILURES = (
 )
 
 
+class _WithoutQueries(logging.Filter):
+    """Keeps API keys that are part of a URL out of the HTTP library's log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(
+                argument.copy_with(query=None) if isinstance(argument, httpx2.URL) else argument
+                for argument in record.args
+            )
+        return True
+
+
+logging.getLogger("httpx2").addFilter(_WithoutQueries())
+
+
 @functools.cache
 def shared_ssl_context() -> ssl.SSLContext:
     """One for all clients: making it takes longer than many a call."""
     return httpx2.create_ssl_context()
+
+
+_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 class CredentialAuth(httpx2.Auth):
@@ -61,47 +85,56 @@ class McpHttpClient(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         exchange = (current_exchange.get() if request.method == "POST" else None) or Exchange()
+        url = request.url
         try:
             response = await super().send(request, **options)
         except httpx2.TransportError as error:
             exchange.failure = error
             exchange.never_sent = isinstance(error, CONNECT_FAILURES)
-            exchange.fail()
             if not (self._contain and request.method == "POST"):
                 raise
             return _as_answer(request, error)
+        finally:
+            request.url = url  # without the credential: it goes into messages
         exchange.status = response.status_code
         exchange.retry_after = retry_after(response.headers.get("retry-after"))
+        if response.headers.get("content-encoding", "identity") != "identity":
+            # It was told not to. A small body may unpack to one of any size.
+            await response.aclose()
+            exchange.failure = httpx2.DecodingError("the answer is compressed, which was not asked for")
+            return _as_answer(request, exchange.failure)
+        kind = response.headers.get("content-type", "").lower()
+        stream = cast(httpx2.AsyncByteStream, response.stream)
+        if kind.startswith("text/event-stream"):
+            # The older transport's one stream carries all answers; it drops single ones itself.
+            limit = self._max_body if self._contain else None
+            response.stream = _LimitedStream(stream, exchange, limit, by_event=True)
+        else:
+            response.stream = _LimitedStream(stream, exchange, self._max_body, by_event=False)
         if response.status_code >= 400:
-            kind = response.headers.get("content-type", "")
-            exchange.had_json_rpc_error = await _has_json_rpc_error(response) if "json" in kind else False
-            exchange.fail()
-        response.stream = _LimitedStream(
-            cast(httpx2.AsyncByteStream, response.stream), exchange, self._body_limit(response)
-        )
+            exchange.had_json_rpc_error = "json" in kind and await _has_json_rpc_error(response)
         return response
-
-    def _body_limit(self, response: httpx2.Response) -> int | None:
-        # A stream of events lives as long as its session; there the SDK limits each event.
-        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        return None if is_stream else self._max_body
 
 
 def make_client(
-    credential: Credential,
-    headers: Mapping[str, str],
-    connect_timeout: float,
-    max_body: int,
-    *,
-    contain: bool = True,
+    name: str, config: McpConfig, credential: Credential, *, contain: bool = True
 ) -> McpHttpClient:
+    shown = [*config.headers.items(), *credential.headers, *credential.cookies]
+    for header, value in shown:
+        # The HTTP library would refuse it too, with the value in its message.
+        if not value.isprintable():
+            raise ConfigurationError(
+                f"what {name!r} is to be shown as {header} holds a character that cannot be sent",
+                hint="a line break at its end, perhaps",
+                source=name,
+            )
     return McpHttpClient(
-        max_body=max_body,
+        max_body=config.max_result_size,
         contain=contain,
         auth=CredentialAuth(credential),
-        headers=dict(headers),
+        headers={"accept-encoding": "identity", **config.headers},
         # How long an answer may take is the call's to say.
-        timeout=httpx2.Timeout(None, connect=connect_timeout),
+        timeout=httpx2.Timeout(None, connect=config.connect_timeout),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
     )
 
@@ -127,23 +160,37 @@ async def _has_json_rpc_error(response: httpx2.Response) -> bool:
 
 
 class _LimitedStream(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream, exchange: Exchange, limit: int | None) -> None:
+    """A body of limited size. Of a stream of events, which may go on for days, each event is."""
+
+    def __init__(
+        self, stream: httpx2.AsyncByteStream, exchange: Exchange, limit: int | None, *, by_event: bool
+    ) -> None:
         self._stream = stream
         self._exchange = exchange
         self._limit = limit
+        self._by_event = by_event
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
+        size, before = 0, b""
         try:
             async for chunk in self._stream:
                 size += len(chunk)
+                if self._by_event:
+                    recent = before + chunk
+                    ends = [match.end() for match in _EVENT_END.finditer(recent)]
+                    size = len(recent) - ends[-1] if ends else size
+                    before = recent[-3:]
                 if self._limit is not None and size > self._limit:
-                    self._exchange.too_large = f"the answer is larger than {self._limit} bytes"
-                    raise BrokenResponse(self._exchange.too_large)
+                    break
                 yield chunk
         except httpx2.TransportError as error:
             self._exchange.failure = error
             raise BrokenResponse(str(error) or "the answer broke off") from error
+        if self._limit is not None and size > self._limit:
+            self._exchange.too_large = f"the answer is larger than {self._limit} bytes"
+            # Each is what the SDK expects from such a body, and fails one request for.
+            kind = httpx2.SSEError if self._by_event else BrokenResponse
+            raise kind(self._exchange.too_large)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

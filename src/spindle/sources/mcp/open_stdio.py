@@ -14,8 +14,9 @@ from spindle.sources.mcp.process import ServerProcess, environment
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
-    from spindle.ports.source import Note, Session
+    from spindle.ports.source import Note
     from spindle.sources.mcp.config import McpConfig
+    from spindle.sources.mcp.session import McpSession
 
 
 @contextlib.asynccontextmanager
@@ -26,15 +27,15 @@ async def open_stdio(
     credential: Credential,
     on_change: Callable[[], None],
     note: Note,
-) -> AsyncGenerator[Session]:
+) -> AsyncGenerator[McpSession]:
     async with contextlib.AsyncExitStack() as stack:
         try:
             session = await _start(stack, name, config, root, credential, on_change, handshake_only=False)
         except _ProbeEndedServerError:
             # Some older servers end when asked anything before the handshake. They get it at once.
             await stack.aclose()
-            note(f'{name}: speaks only the older handshake; `protocol = "handshake"` saves a start')
             session = await _start(stack, name, config, root, credential, on_change, handshake_only=True)
+            note(f'{name}: speaks only the older handshake; `protocol = "handshake"` saves a start')
         yield session
 
 
@@ -51,7 +52,7 @@ async def _start(
     on_change: Callable[[], None],
     *,
     handshake_only: bool,
-) -> Session:
+) -> McpSession:
     env = environment({**config.env, **dict(credential.env)})
     cwd = root / config.cwd if config.cwd else root
     command = (*config.command, *config.args)
@@ -59,20 +60,32 @@ async def _start(
     stack.push_async_callback(process.stop)
     # The SDK takes a second to load; the server starts meanwhile.
     await asyncio.to_thread(importlib.import_module, "spindle.sources.mcp.session")
-    from spindle.sources.mcp.dispatcher import StdioDispatcher
-    from spindle.sources.mcp.session import open_session
+    from spindle.sources.mcp.dispatcher import LinkDispatcher
+    from spindle.sources.mcp.session import open_session, without_groups
 
-    dispatcher = StdioDispatcher(process, config.max_result_size)
+    dispatcher = LinkDispatcher(process, config.max_result_size)
     place = f"{name} ({' '.join(config.command[:3])})"
     opening = open_session(name, config, place, dispatcher, on_change, handshake_only=handshake_only)
     try:
-        session = await stack.enter_async_context(opening)
+        with without_groups():
+            session = await stack.enter_async_context(opening)
     except SpindleError as error:
         if not process.lost:
             raise _with_noise(error, list(dispatcher.noise)) from None
-        if not handshake_only and config.protocol == "auto" and process.exit_code == 0:
+        await process.exit()
+        if not handshake_only and config.protocol == "auto" and (process.exit_code or 0) >= 0:
             raise _ProbeEndedServerError from None
         raise _ended_too_soon(name, process) from None
+    except asyncio.CancelledError:
+        # Time is up. What the server said so far may tell why.
+        if not (said := [*dispatcher.noise] or [process.last_words()])[-1]:
+            raise
+        raise ConnectionFailedError(
+            f"{name!r} was not ready within {config.connect_timeout:g} s; so far it only said:\n"
+            + _indented("\n".join(said)),
+            hint="check that its command starts an MCP server that speaks over stdin and stdout",
+            sent=False,
+        ) from None
     dispatcher.when_lost(lambda: session.lose(process.epitaph()))
     return session
 

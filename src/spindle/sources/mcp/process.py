@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from spindle.errors import ConnectionFailedError
+from spindle.sources.mcp.link import LineReader
 
 # What every program may need to run at all. Everything else, secrets above all, must be declared.
 BASE_ENVIRONMENT = (
@@ -22,6 +23,9 @@ BASE_ENVIRONMENT = (
 
 STDIN_GRACE = 2.0
 TERM_GRACE = 2.0
+LAST_GRACE = 1.0
+"""How long to wait for the exit of a process that closed its pipes, or the other way round."""
+EARLY_LINES = 20
 STDERR_LINES = 40
 STDERR_LINE_LENGTH = 500
 
@@ -41,23 +45,23 @@ def environment(declared: Mapping[str, str]) -> dict[str, str]:
 
 
 class ServerProcess(asyncio.SubprocessProtocol):
-    """Hands complete lines to `on_line` and says once, through `on_lost`, that no more will come."""
+    """A running server, linked to through its pipes."""
 
     def __init__(self, max_line: int) -> None:
-        self._max_line = max_line
-        self._buffer = bytearray()
-        self._skipping = False
-        self._head = b""
+        self._lines = LineReader(max_line, self._line, self._too_long)
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._stderr_rest = b""
         self._transport: asyncio.SubprocessTransport | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self._exited = asyncio.Event()
-        self._lost = False
-        self.on_line: Callable[[bytes], None] = lambda _line: None
-        self.on_too_long: Callable[[bytes, bytes], None] = lambda _head, _tail: None
-        self.on_lost: Callable[[], None] = lambda: None
+        self._ending: asyncio.TimerHandle | None = None
+        self._output_ended = False
+        self._told_lost = False
+        self._early: deque[bytes] = deque(maxlen=EARLY_LINES)
+        self._on_line: Callable[[bytes], None] = self._early.append
+        self._on_too_long: Callable[[bytes, bytes], None] = lambda _head, _tail: None
+        self._on_lost: Callable[[], None] = lambda: None
 
     @classmethod
     async def start(
@@ -81,6 +85,18 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     # --- talking
 
+    def listen(
+        self,
+        on_line: Callable[[bytes], None],
+        on_too_long: Callable[[bytes, bytes], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self._on_line, self._on_too_long, self._on_lost = on_line, on_too_long, on_lost
+        for line in self._early:
+            on_line(line)
+        if self._told_lost:
+            on_lost()
+
     @property
     def pid(self) -> int:
         assert self._transport is not None
@@ -88,19 +104,21 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     @property
     def lost(self) -> bool:
-        return self._lost
+        return self._ending is not None
 
     @property
     def exit_code(self) -> int | None:
         return self._transport.get_returncode() if self._transport else None
 
-    async def write(self, line: bytes) -> None:
+    async def write(self, line: bytes) -> bool:
         if not self._writable.is_set():
             await self._writable.wait()
+        if self.lost:
+            return False
         self._pipe(0).write(line)
+        return True
 
     def write_now(self, line: bytes) -> None:
-        """For the little that must go out although its writer cannot wait."""
         self._pipe(0).write(line)
 
     def pause_reading(self) -> None:
@@ -119,7 +137,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return "\n".join(line for line in lines if line.strip())
 
     def epitaph(self) -> str:
-        """How it ended."""
         code = self.exit_code
         if code is None:
             return "closed its output"
@@ -150,6 +167,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 await self._wait(TERM_GRACE)
         self._end_group()
         self._transport.close()
+        self._tell_lost()
+
+    async def exit(self) -> None:
+        """Wait a moment for the exit of a process that already closed its output."""
+        await self._wait(LAST_GRACE)
 
     def _end_group(self) -> None:
         _signal_group(self.pid, signal.SIGKILL)
@@ -169,52 +191,29 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:
-            self._read(data)
+            self._lines.feed(data)
         else:
             *lines, rest = (self._stderr_rest + data).split(b"\n")
             self._stderr.extend(_text(line) for line in lines)
             self._stderr_rest = rest[-STDERR_LINE_LENGTH:]
 
-    def _read(self, data: bytes) -> None:
-        start = 0
-        while (end := data.find(b"\n", start)) >= 0:
-            piece = data[start:end]
-            start = end + 1
-            if self._skipping:
-                self._skipping = False
-                self.on_too_long(self._head, (bytes(self._buffer) + piece)[-256:])
-                self._buffer.clear()
-                continue
-            if self._buffer:
-                self._buffer += piece
-                piece = bytes(self._buffer)
-                self._buffer.clear()
-            if len(piece) > self._max_line:
-                self.on_too_long(piece[:256], piece[-256:])
-            elif piece.strip():
-                self.on_line(piece)
-        rest = data[start:]
-        if self._skipping:
-            # Only the end of a line that is too long is of interest: it may name the request.
-            self._buffer += rest
-            del self._buffer[:-256]
-        elif rest:
-            self._buffer += rest
-            if len(self._buffer) > self._max_line:
-                self._head = bytes(self._buffer[:256])
-                del self._buffer[:-256]
-                self._skipping = True
+    def _line(self, line: bytes) -> None:
+        self._on_line(line)
+
+    def _too_long(self, head: bytes, tail: bytes) -> None:
+        self._on_too_long(head, tail)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self._output_ended = True
         if fd in (0, 1):
-            self._writable.set()
-            self._note_lost()
+            self._end()
 
     def process_exited(self) -> None:
         self._exited.set()
         # A launcher such as npx may leave the real server behind when it is killed.
         self._end_group()
-        self._note_lost()
+        self._end()
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -222,10 +221,21 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    def _note_lost(self) -> None:
-        if not self._lost:
-            self._lost = True
-            self.on_lost()
+    def _end(self) -> None:
+        """The end has begun. It is complete when the process has exited, which says why, and its output
+        was read to the end, which may hold answers; neither is waited for long."""
+        self._writable.set()
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().call_later(LAST_GRACE, self._tell_lost)
+        if self._output_ended and self._exited.is_set():
+            self._tell_lost()
+
+    def _tell_lost(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        if not self._told_lost:
+            self._told_lost = True
+            self._on_lost()
 
 
 def _text(line: bytes) -> str:

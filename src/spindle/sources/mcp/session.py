@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from mcp.client.session import ClientSession
-from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     HEADER_MISMATCH,
-    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
     CallToolRequest,
     CallToolRequestParams,
@@ -33,8 +32,11 @@ from spindle.errors import (
     ServerError,
     SpindleError,
     from_status,
+    innermost,
 )
+from spindle.sources.mcp.changes import follow_changes
 from spindle.sources.mcp.convert import to_error, to_result, to_spec, too_large
+from spindle.sources.mcp.dispatcher import LinkLostError
 from spindle.sources.mcp.exchange import Exchange, current_exchange
 from spindle.version import __version__
 
@@ -49,18 +51,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("spindle.mcp")
 
 MAX_PAGES = 1000
-RELISTEN_WAIT = 1.0
+REFUSES_EVERYTHING = frozenset({401, 403, 407, 429, 503})
 
 CallAnswer = CallToolResult | InputRequiredResult
 _call_answer: TypeAdapter[CallAnswer] = TypeAdapter(CallAnswer)
 
 
 class McpSession:
-    def __init__(self, name: str, session: ClientSession, place: str, *, race_failures: bool = False) -> None:
+    def __init__(self, name: str, session: ClientSession, place: str) -> None:
         self._name = name
         self._session = session
         self._place = place
-        self._race_failures = race_failures
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @property
@@ -69,7 +70,7 @@ class McpSession:
 
     async def discover(self) -> list[ToolSpec]:
         capabilities = self._session.server_capabilities
-        if capabilities is not None and capabilities.tools is None and not self._is_modern:
+        if capabilities is not None and capabilities.tools is None and not self.is_modern:
             return []
         specs: list[ToolSpec] = []
         cursor: str | None = None
@@ -118,7 +119,7 @@ class McpSession:
             self._lost.set_result(reason)
 
     @property
-    def _is_modern(self) -> bool:
+    def is_modern(self) -> bool:
         return self._session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def _exchange(self, send: Callable[[], Any]) -> Any:
@@ -126,8 +127,6 @@ class McpSession:
         exchange = Exchange()
         token = current_exchange.set(exchange)
         try:
-            if self._race_failures:
-                return await exchange.first_of(send())
             return await send()
         except MCPError as error:
             raise self._error(error, exchange) from error
@@ -142,9 +141,8 @@ class McpSession:
             current_exchange.reset(token)
 
     def _error(self, error: MCPError, exchange: Exchange) -> SpindleError:
-        if exchange.status == 404 and error.error.code == INVALID_REQUEST and not self._is_modern:
+        if exchange.status == 404 and error.error.code != METHOD_NOT_FOUND and not self.is_modern:
             # The server restarted and knows nothing of this session: nothing was done, and a new one helps.
-            self.lose("the server no longer knows the session")
             return ConnectionFailedError(f"{self._name!r} no longer knows the session", sent=False)
         return describe_failure(self._name, error, exchange)
 
@@ -163,8 +161,20 @@ def describe_failure(name: str, error: MCPError, exchange: Exchange) -> SpindleE
         message = f"{name!r} answered with HTTP status {exchange.status}"
         return from_status(exchange.status, message, retry_after=exchange.retry_after)
     found = to_error(error, name)
-    found.status = exchange.status if exchange.status and exchange.status >= 400 else None
+    found.status = exchange.status if exchange.status and exchange.status >= 300 else None
     return found
+
+
+@contextlib.contextmanager
+def without_groups() -> Generator[None]:
+    """Lets a typed error out of the groups that the SDK's task groups wrap it in."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        typed = group.subgroup(SpindleError)
+        if typed is None:
+            raise
+        raise innermost(typed) from None
 
 
 @contextlib.asynccontextmanager
@@ -176,7 +186,6 @@ async def open_session(
     on_change: Callable[[], None],
     *,
     handshake_only: bool = False,
-    race_failures: bool = False,
 ) -> AsyncGenerator[McpSession]:
     """Agree on a protocol version over a dispatcher, and follow changes of the tool list."""
 
@@ -193,19 +202,19 @@ async def open_session(
         message_handler=on_message,
     )
     async with client:
-        session = McpSession(name, client, place, race_failures=race_failures)
+        session = McpSession(name, client, place)
         exchange = Exchange()
         token = current_exchange.set(exchange)
         try:
-            opening = _negotiate(client, "handshake" if handshake_only else config.protocol)
-            await (exchange.first_of(opening) if race_failures else opening)
+            protocol = "handshake" if handshake_only else config.protocol
+            await _negotiate(client, protocol, patience=config.connect_timeout / 3)
         except MCPError as error:
             raise describe_failure(name, error, exchange) from error
         except (RuntimeError, ValidationError) as error:
             raise ServerError(f"{name!r} does not speak MCP as we know it: {error}") from None
         finally:
             current_exchange.reset(token)
-        follower = asyncio.create_task(_follow_changes(client, on_change))
+        follower = asyncio.create_task(follow_changes(client, on_change))
         try:
             yield session
         finally:
@@ -213,15 +222,17 @@ async def open_session(
             await asyncio.gather(follower, return_exceptions=True)
 
 
-async def _negotiate(client: ClientSession, protocol: str) -> None:
+async def _negotiate(client: ClientSession, protocol: str, patience: float) -> None:
     """The newest era both sides speak: ask in the modern way, fall back to the handshake."""
     if protocol == "handshake":
         await client.initialize()
         return
     try:
-        await client.discover()
-    except (MCPError, RuntimeError, ValidationError) as refusal:
-        if protocol == LATEST_MODERN_VERSION or _is_gone(refusal):
+        # Some older servers never answer what they do not know.
+        async with asyncio.timeout(patience if protocol == "auto" else None):
+            await client.discover()
+    except (MCPError, RuntimeError, ValidationError, TimeoutError) as refusal:
+        if protocol == LATEST_MODERN_VERSION or _is_final(refusal):
             raise
         try:
             await client.initialize()
@@ -232,28 +243,11 @@ async def _negotiate(client: ClientSession, protocol: str) -> None:
             await client.discover()
 
 
-def _is_gone(error: Exception) -> bool:
-    from spindle.sources.mcp.dispatcher import LinkLostError
-
-    exchange = current_exchange.get()
-    return isinstance(error, LinkLostError) or (exchange is not None and exchange.failure is not None)
-
-
-async def _follow_changes(client: ClientSession, on_change: Callable[[], None]) -> None:
-    """2026-07-28 servers tell of changes only to those who listen; older ones tell everybody."""
-    capabilities = client.server_capabilities
-    if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or capabilities is None:
-        return
-    if capabilities.tools is None or not capabilities.tools.list_changed:
-        return
-    while True:
-        try:
-            async with listen(client, tools_list_changed=True) as subscription:
-                async for _ in subscription:
-                    on_change()
-        except SubscriptionLost:
-            on_change()  # something may have changed while nobody listened
-        except MCPError as error:
-            logger.debug("no change notices: %s", error)
-            return
-        await asyncio.sleep(RELISTEN_WAIT)
+def _is_final(refusal: Exception) -> bool:
+    """Whether asking in the older way would get no other answer."""
+    exchange = current_exchange.get() or Exchange()
+    return (
+        isinstance(refusal, LinkLostError)
+        or exchange.failure is not None
+        or exchange.status in REFUSES_EVERYTHING
+    )

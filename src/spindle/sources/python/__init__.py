@@ -30,7 +30,8 @@ class PythonSource:
         """A source of functions that exist already, under their plain names."""
         from spindle.sources.python.config import PythonConfig
 
-        config = PythonConfig(kind="python", prefix=False)
+        # Not validated: these have neither a folder nor a module.
+        config = PythonConfig.model_construct(prefix=False)
         source = cls(name, config, root, note)
         source._functions = functions
         return source, config
@@ -57,8 +58,4 @@ class PythonSource:
     ) -> AsyncGenerator[PythonSession]:
         from spindle.sources.python.session import PythonSession
 
-        session = PythonSession(self.name, self.config, self._root, self._functions, self._note)
-        try:
-            yield session
-        finally:
-            session.close()
+        yield PythonSession(self.name, self.config, self._root, self._functions, self._note)

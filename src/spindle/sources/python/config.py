@@ -18,6 +18,6 @@ class PythonConfig(SourceConfig):
 
     @model_validator(mode="after")
     def _one_place(self) -> PythonConfig:
-        if self.path is not None and self.module is not None:
-            raise ValueError("give `path` or `module`, not both")
+        if (self.path is None) == (self.module is None):
+            raise ValueError("give either `path` (a folder) or `module` (an importable one)")
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
@@ -26,6 +27,8 @@ class ToolOptions:
     idempotent: bool | None = None
     destructive: bool | None = None
     pure: bool = False
+    home: str | None = None
+    """The module in which the function was marked, which is not always where it was written."""
 
 
 @overload
@@ -48,8 +51,15 @@ def tool(function: Any = None, /, *, tags: Sequence[str] = (), **options: Any) -
     properties are passed by name, or a Pydantic model, of which one instance is passed.
     """
 
+    home = sys._getframe(1).f_globals.get("__name__")  # pyright: ignore[reportPrivateUsage] - as logging does
+
     def mark(target: Any) -> Any:
-        setattr(target, MARK, ToolOptions(tags=tuple(tags), **options))
+        if isinstance(target, type) or not callable(target):
+            raise TypeError(f"@tool goes on a function, not on {target!r}")
+        try:
+            setattr(target, MARK, ToolOptions(tags=tuple(tags), home=home, **options))
+        except AttributeError:
+            raise TypeError(f"{target!r} cannot be marked; write a function that calls it") from None
         return target
 
     return mark if function is None else mark(function)
@@ -84,5 +94,12 @@ class Context:
     async def settle(self) -> None:
         """Wait until all progress has been passed on, so that none arrives after the result."""
         await asyncio.sleep(0)
+        for report in await asyncio.gather(*self._reports, return_exceptions=True):
+            if isinstance(report, Exception):
+                # The work is done; a listener that fails does not undo it.
+                logging.getLogger("spindle").warning("progress of %s was not taken: %r", self.tool, report)
+
+    def abandon(self) -> None:
+        """Nobody waits for this call any more."""
         for report in self._reports:
-            await report
+            report.cancel()

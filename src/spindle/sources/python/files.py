@@ -1,4 +1,4 @@
-"""Loading a folder of Python files as tools' homes.
+"""Loading Python files as tools' homes.
 
 Each folder becomes a package of its own name, so two workspaces never meet in `sys.modules`. Its
 files may import each other plainly (`import other`), as scripts in one folder do: their `import`
@@ -12,17 +12,25 @@ import builtins
 import contextlib
 import hashlib
 import importlib
-import importlib.machinery
+import importlib.abc
 import importlib.util
 import os
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 MAX_FILES = 2000
+
+# A file that changed this recently may change again without its times telling.
+_SETTLED_AFTER = 2.0
+
+_digests: dict[str, tuple[tuple[int, ...], str]] = {}
 
 
 def folder_signature(folder: Path) -> str:
@@ -30,32 +38,45 @@ def folder_signature(folder: Path) -> str:
     marks: list[str] = []
     for path in _python_files(folder):
         with contextlib.suppress(OSError):
-            stat = path.stat()
-            marks.append(f"{path}:{stat.st_mtime_ns}:{stat.st_size}")
-    return hashlib.sha256("\n".join(marks).encode()).hexdigest()[:32]
+            marks.append(f"{path}:{_digest(path)}")
+    return hashlib.sha256("\n".join(marks).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def module_signature(module: str, root: Path) -> str | None:
+    """Changes when the module's file does, or any file of the package."""
     for place in (root, *map(Path, sys.path)):
         base = place.joinpath(*module.split("."))
-        for path in (base.with_suffix(".py"), base / "__init__.py"):
-            if path.is_file():
-                stat = path.stat()
-                return f"{path}:{stat.st_mtime_ns}:{stat.st_size}"
+        if (base / "__init__.py").is_file():
+            return folder_signature(base)
+        with contextlib.suppress(OSError):
+            return _digest(f"{base}.py")
     return None
 
 
-def _python_files(folder: Path) -> list[Path]:
-    found: list[Path] = []
+def _python_files(folder: Path) -> list[str]:
+    found: list[str] = []
     for base, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__pycache__")))
-        found += [Path(base, name) for name in sorted(files) if name.endswith(".py")]
+        found += [os.path.join(base, name) for name in sorted(files) if name.endswith(".py")]
         if len(found) > MAX_FILES:
             break
     return found
 
 
-class _FreshLoader(importlib.machinery.SourceFileLoader):
+def _digest(path: str) -> str:
+    """Of the content, read again only when the file's times or size changed, or are too fresh to trust."""
+    stat = os.stat(path)
+    mark = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino)
+    known = _digests.get(path)
+    if known is not None and known[0] == mark:
+        return known[1]
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    if time.time() - max(stat.st_mtime, stat.st_ctime) > _SETTLED_AFTER:
+        _digests[path] = (mark, digest)
+    return digest
+
+
+class _FreshLoader(SourceFileLoader):
     """Compiles from the source every time, and gives the module the folder's own `import`."""
 
     def __init__(self, name: str, path: str, folder: FolderModules) -> None:
@@ -70,34 +91,64 @@ class _FreshLoader(importlib.machinery.SourceFileLoader):
         super().exec_module(module)
 
 
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules of all folders, each under its own package."""
+
+    def __init__(self) -> None:
+        self.folders: dict[str, FolderModules] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package, _, inside = fullname.partition(".")
+        folder = self.folders.get(package)
+        return folder.spec(fullname, inside) if folder is not None else None
+
+
+_finder = _Finder()
+_locks: dict[str, threading.RLock] = {}
+
+
 class FolderModules:
     """The modules of one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        mark = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
+        mark = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:12]
         self.package = f"spindle_workspace_{mark}"
+        _finder.folders[self.package] = self
+        if _finder not in sys.meta_path:
+            sys.meta_path.insert(0, _finder)
 
     def load_all(self) -> Iterator[tuple[Path, ModuleType | str]]:
         """Each file with its module, or with why it could not be imported."""
-        self.forget()
-        package = ModuleType(self.package)
-        package.__path__ = [str(self.folder)]
-        sys.modules[self.package] = package
-        for path in sorted(self.folder.glob("*.py")):
-            if path.name.startswith(("_", ".")):
-                continue
-            try:
-                yield path, self._load(path.stem)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is reported
-                yield path, _reason(error, path)
+        with self.fresh():
+            for path in sorted(self.folder.glob("*.py")):
+                if path.name.startswith(("_", ".")):
+                    continue
+                try:
+                    yield path, self.load(path.stem)
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is reported
+                    yield path, _reason(error, path)
 
-    def forget(self) -> None:
-        for name in [name for name in sys.modules if name.partition(".")[0] == self.package]:
-            del sys.modules[name]
+    @contextlib.contextmanager
+    def fresh(self) -> Generator[None]:
+        """Modules loaded inside are read anew. One thread at a time."""
+        with _locks.setdefault(self.package, threading.RLock()):
+            for name in [name for name in sys.modules if name.partition(".")[0] == self.package]:
+                del sys.modules[name]
+            yield
+
+    def load(self, name: str) -> ModuleType:
+        return importlib.import_module(f"{self.package}.{name}")
+
+    def has(self, name: str) -> bool:
+        return name.isidentifier() and (
+            (self.folder / f"{name}.py").is_file() or (self.folder / name / "__init__.py").is_file()
+        )
 
     def builtins_for(self, module: ModuleType) -> dict[str, Any]:
-        own = module.__name__.rpartition(".")[2]
+        own = module.__name__.partition(".")[2]
 
         def import_(
             name: str,
@@ -107,62 +158,51 @@ class FolderModules:
             level: int = 0,
         ) -> ModuleType:
             top = name.partition(".")[0]
-            if level == 1 and self._has(top):
-                self._load(top)
-            if level == 0 and top != own and self._has(top):
-                first = self._load(top)
-                full = importlib.import_module(f"{self.package}.{name}")
-                return full if fromlist else first
-            return builtins.__import__(name, globals, locals, fromlist, level)
+            # A file may share its name with the library it uses: `github.py` that imports github.
+            if level > 0 or top == own or not self.has(top):
+                return builtins.__import__(name, globals, locals, fromlist, level)
+            found = builtins.__import__(f"{self.package}.{name}", globals, locals, fromlist, 0)
+            return found if fromlist else sys.modules[f"{self.package}.{top}"]
 
         return {**vars(builtins), "__import__": import_}
 
-    def _has(self, name: str) -> bool:
-        return self._file(name) is not None
-
-    def _file(self, name: str) -> Path | None:
-        if not name.isidentifier():
+    def spec(self, fullname: str, inside: str) -> ModuleSpec | None:
+        base = self.folder.joinpath(*inside.split(".")) if inside else self.folder
+        for path in (base / "__init__.py", base.with_name(f"{base.name}.py")):
+            if inside and path.is_file():
+                return importlib.util.spec_from_file_location(
+                    fullname,
+                    path,
+                    loader=_FreshLoader(fullname, str(path), self),
+                    submodule_search_locations=[str(base)] if path.parent == base else None,
+                )
+        if not base.is_dir():
             return None
-        for path in (self.folder / f"{name}.py", self.folder / name / "__init__.py"):
-            if path.is_file():
-                return path
-        return None
-
-    def _load(self, name: str) -> ModuleType:
-        full = f"{self.package}.{name}"
-        if full in sys.modules:
-            return sys.modules[full]
-        path = self._file(name)
-        assert path is not None
-        locations = [str(path.parent)] if path.name == "__init__.py" else None
-        spec = importlib.util.spec_from_file_location(
-            full, path, loader=_FreshLoader(full, str(path), self), submodule_search_locations=locations
-        )
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[full] = module
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            sys.modules.pop(full, None)
-            raise
-        setattr(sys.modules[self.package], name, module)
-        return module
+        spec = ModuleSpec(fullname, None, is_package=True)
+        spec.submodule_search_locations = [str(base)]
+        return spec
 
 
 def load_module(name: str, root: Path, *, again: bool) -> ModuleType:
-    """An importable module, looked for in the workspace first."""
-    sys.path.insert(0, str(root))
-    try:
-        module = importlib.import_module(name)
-        return importlib.reload(module) if again else module
-    finally:
-        sys.path.remove(str(root))
+    """A module of the workspace, under a name of its own, or else one that Python itself can import."""
+    folder = FolderModules(root)
+    if folder.has(name.partition(".")[0]):
+        with folder.fresh():
+            return folder.load(name)
+    module = importlib.import_module(name)
+    if again and module.__file__:
+        # Not importlib.reload(): it would take an edit in the same second for no edit, and keep
+        # functions that are no longer in the file.
+        code = compile(Path(module.__file__).read_bytes(), module.__file__, "exec", dont_inherit=True)
+        kept = {key: value for key, value in vars(module).items() if key.startswith("__")}
+        vars(module).clear()
+        vars(module).update(kept)
+        exec(code, vars(module))  # noqa: S102 - the module's own source, as import does
+    return module
 
 
 def _reason(error: BaseException, path: Path) -> str:
-    if isinstance(error, SyntaxError):
+    if isinstance(error, SyntaxError) and error.filename == str(path):
         return f"line {error.lineno}: {error.msg}"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename == str(path):

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
-import contextvars
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import orjson
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from spindle.domain.call import Block, Call, Result
+from spindle.domain.json_schema import to_json
 from spindle.errors import InvalidArgumentsError, NotFoundError, ServerError, ToolError
-from spindle.sources.python.decorator import MARK, Context
+from spindle.sources.python.decorator import MARK, Context, ToolOptions
 from spindle.sources.python.files import FolderModules, load_module
-from spindle.sources.python.schema import FunctionTool, UnusableFunctionError, function_tool
+from spindle.sources.python.schema import FunctionTool, UnusableFunctionError, function_tool, place
+from spindle.sources.python.threads import in_thread, stdout_to_stderr
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool, ToolSpec
     from spindle.ports.source import Note
     from spindle.sources.python.config import PythonConfig
-
-MAX_THREADS = 64
 
 
 class PythonSession:
@@ -47,12 +42,17 @@ class PythonSession:
         self._functions = functions
         self._note = note
         self._tools: dict[str, FunctionTool] | None = None
-        self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix=f"spindle-{name}")
+        self._loading = asyncio.Lock()
         self._lost = asyncio.get_running_loop().create_future()
 
     async def discover(self) -> list[ToolSpec]:
         """Load, or load again, all functions."""
-        tools = await asyncio.to_thread(self._load)
+        async with self._loading:
+            return await self._discover()
+
+    async def _discover(self) -> list[ToolSpec]:
+        with stdout_to_stderr():
+            tools = await in_thread(self._load, f"spindle-load-{self._name}")
         self._tools = {tool.spec.remote_name: tool for tool in tools}
         return [tool.spec for tool in tools]
 
@@ -61,46 +61,50 @@ class PythonSession:
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
         if self._tools is None:
-            await self.discover()
+            async with self._loading:
+                if self._tools is None:
+                    await self._discover()
         assert self._tools is not None
         found = self._tools.get(tool.spec.remote_name)
         if found is None:
             raise NotFoundError(f"{tool.name} is no longer defined", hint="run `spindle sync`")
         context = Context(tool.name, call, asyncio.get_running_loop())
         try:
-            positional, named = found.bind(call.arguments, context)
+            arguments = found.bind(call.arguments, context)
         except ValidationError as error:
             raise _invalid(tool, error) from None
         try:
-            value = await self._run(found.function, positional, named)
+            value = await self._run(found.function, arguments)
+        except asyncio.CancelledError:
+            context.abandon()
+            raise
         except ToolError as error:
-            return Result((Block("text", text=error.message),), is_error=True)
-        except Exception as error:  # noqa: BLE001 - whatever a user's function raises is its result
-            return Result((Block("text", text=f"{type(error).__name__}: {error}"),), is_error=True)
+            value = _failure(error.message)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's function raises is its result
+            value = _failure(f"{type(error).__name__}: {error}")
         await context.settle()
         return _result(found, tool, value)
 
-    def close(self) -> None:
-        # A sync function cannot be stopped; its thread is left to end by itself.
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    async def _run(self, function: Callable[..., Any], positional: list[Any], named: dict[str, Any]) -> Any:
-        if inspect.iscoroutinefunction(inspect.unwrap(function)):
-            return await function(*positional, **named)
-        work = functools.partial(function, *positional, **named)
-        context = contextvars.copy_context()
-        value = await asyncio.get_running_loop().run_in_executor(self._threads, context.run, work)
+    async def _run(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        if inspect.iscoroutinefunction(function):
+            return await function(**arguments)
+        # A sync function cannot be stopped; when the call is given up, its thread ends by itself.
+        work = functools.partial(function, **arguments)
+        value = await in_thread(work, f"spindle-{self._name}")
         return await value if inspect.isawaitable(value) else value
 
     def _load(self) -> list[FunctionTool]:
         tools: list[FunctionTool] = []
-        # What a user's file prints while it is imported must not mix with results on stdout.
-        with contextlib.redirect_stdout(sys.stderr):
-            for function in self._find_functions():
-                try:
-                    tools.append(function_tool(function))
-                except UnusableFunctionError as error:
-                    self._note(f"{_place(function)}: `{function.__name__}` is left out: {error}")
+        seen: set[int] = set()
+        for function in self._find_functions():
+            if id(function) in seen:
+                continue
+            seen.add(id(function))
+            try:
+                tools.append(function_tool(function))
+            except UnusableFunctionError as error:
+                name = getattr(function, "__name__", None) or type(function).__name__
+                self._note(f"{place(function)}: `{name}` is left out: {error}")
         return tools
 
     def _find_functions(self) -> Iterable[Callable[..., Any]]:
@@ -110,7 +114,7 @@ class PythonSession:
         elif self._config.module is not None:
             try:
                 module = load_module(self._config.module, self._root, again=self._tools is not None)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 reason = f"{type(error).__name__}: {error}"
                 raise ServerError(f"cannot import {self._config.module}: {reason}") from error
             yield from _marked(vars(module), module.__name__)
@@ -126,16 +130,22 @@ class PythonSession:
 
 
 def _marked(names: dict[str, Any], module: str) -> Iterable[Callable[..., Any]]:
-    """Functions that this module itself defines: one that it imports is its home's to offer."""
-    seen: set[int] = set()
-    for value in list(names.values()):
-        if hasattr(value, MARK) and getattr(value, "__module__", None) == module and id(value) not in seen:
-            seen.add(id(value))
+    """Functions that this module itself defines or marks: one that it imports is its home's to offer."""
+    own_classes = [
+        value
+        for value in names.values()
+        if isinstance(value, type) and getattr(value, "__module__", None) == module
+    ]
+    # A marked method is found so that its author is told why it is left out.
+    methods = [item for cls in own_classes for item in vars(cls).values()]
+    for value in [*names.values(), *methods]:
+        options = getattr(value, MARK, None)
+        if isinstance(options, ToolOptions) and module in (options.home, getattr(value, "__module__", None)):
             yield value
 
 
-def _place(function: Callable[..., Any]) -> str:
-    return getattr(getattr(function, "__code__", None), "co_filename", function.__module__)
+def _failure(message: str) -> Result:
+    return Result((Block("text", text=message),), is_error=True)
 
 
 def _invalid(tool: Tool, error: ValidationError) -> InvalidArgumentsError:
@@ -153,26 +163,32 @@ def _result(found: FunctionTool, tool: Tool, value: Any) -> Result:
     if isinstance(value, Block):
         return Result((value,))
     if isinstance(value, (list, tuple)):
-        items = cast("Sequence[Any]", value)
+        items = cast("Sequence[object]", value)
         if items and all(isinstance(item, Block) for item in items):
-            return Result(tuple(items))
+            return Result(tuple(cast("Sequence[Block]", items)))
+    returns = found.returns
+    if returns.plain is not None and not isinstance(value, returns.plain):
+        raise _wrong_return(tool, f"a value of type {type(cast(object, value)).__name__}")
     if isinstance(value, bytes):
         data = base64.b64encode(value).decode()
         return Result((Block("resource", data=data, mime_type="application/octet-stream", size=len(value)),))
-    if found.returns is None:
+    if returns.adapter is None:
         if value is None:
             return Result()
         if isinstance(value, str):
             return Result((Block("text", text=value),))
     try:
-        if found.returns is not None:
-            structured = found.returns.dump_python(value, mode="json", warnings="error")
+        if returns.adapter is not None:
+            structured = returns.adapter.dump_python(value, mode="json", warnings="error")
         else:
             structured = to_jsonable_python(value)
     except (PydanticSerializationError, UserWarning, ValueError) as error:
-        raise ServerError(
-            f"what {tool.name} returned is not what it declares: {error}",
-            hint=f"see {tool.spec.place}",
-        ) from None
-    text = structured if isinstance(structured, str) else orjson.dumps(structured).decode()
+        raise _wrong_return(tool, str(error)) from None
+    text = structured if isinstance(structured, str) else to_json(structured).decode()
     return Result((Block("text", text=text),), structured=structured, has_structured=True)
+
+
+def _wrong_return(tool: Tool, problem: str) -> ServerError:
+    return ServerError(
+        f"what {tool.name} returned is not what it declares: {problem}", hint=f"see {tool.spec.place}"
+    )

@@ -1,0 +1,83 @@
+"""What carries messages to a server and back, one at a time: its pipes, or a stream of events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+EDGE = 256
+"""Bytes that are kept of each end of a line that is too long: they may name the request it answers."""
+
+
+class Link(Protocol):
+    def listen(
+        self,
+        on_line: Callable[[bytes], None],
+        on_too_long: Callable[[bytes, bytes], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        """Say who takes the lines, the two ends of each that is too long, and the word that no more
+        will come, which is said once. What came before anybody listened is handed over now."""
+        ...
+
+    @property
+    def lost(self) -> bool:
+        """Whether it takes no more requests. Answers to earlier ones may still be on their way."""
+        ...
+
+    async def write(self, line: bytes) -> bool:
+        """False when the line was not written, because the link was lost before it could be."""
+        ...
+
+    def write_now(self, line: bytes) -> None:
+        """For the little that must go out although its writer cannot wait."""
+        ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def epitaph(self) -> str:
+        """How the server ended, as the rest of a sentence about it."""
+        ...
+
+
+class LineReader:
+    """Cuts a stream of bytes into lines. Of a line over the limit only the two ends are kept."""
+
+    def __init__(
+        self, limit: int, on_line: Callable[[bytes], None], on_too_long: Callable[[bytes, bytes], None]
+    ) -> None:
+        self._limit = limit
+        self._on_line = on_line
+        self._on_too_long = on_too_long
+        self._buffer = bytearray()
+        self._head: bytes | None = None
+
+    def feed(self, data: bytes) -> None:
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            self._complete(data[start:end])
+            start = end + 1
+        if start < len(data):
+            self._keep(data[start:])
+
+    def _complete(self, piece: bytes) -> None:
+        if self._buffer:
+            self._keep(piece)
+            piece = bytes(self._buffer)
+            self._buffer.clear()
+        if self._head is not None:
+            head, self._head = self._head, None
+            self._on_too_long(head, piece[-EDGE:])
+        elif len(piece) > self._limit:
+            self._on_too_long(piece[:EDGE], piece[-EDGE:])
+        else:
+            self._on_line(piece)
+
+    def _keep(self, piece: bytes) -> None:
+        self._buffer += piece
+        if self._head is None and len(self._buffer) > self._limit:
+            self._head = bytes(self._buffer[:EDGE])
+        if self._head is not None:
+            del self._buffer[:-EDGE]

@@ -1,0 +1,204 @@
+"""Sessions and their owners, with sources that fail in ways a real one does only now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from servers.running import PATIENCE
+from spindle.catalog.connections import Connections
+from spindle.domain.identity import Credential
+from spindle.domain.source import SourceConfig
+from spindle.errors import AuthError, ConnectionFailedError, SpindleError
+
+NOBODY = Credential()
+
+
+class PaperSession:
+    def __init__(self) -> None:
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def wait_closed(self) -> str:
+        return await self.lost
+
+
+class PaperSource:
+    """Opens sessions as it is told."""
+
+    def __init__(self) -> None:
+        self.opened: list[PaperSession] = []
+        self.closed = 0
+        self.fails: BaseException | None = None
+        self.hangs = False
+        self.refuses_to_close = 0
+
+    @contextlib.asynccontextmanager
+    async def open(self, credential: Credential, on_change: Callable[[], None]) -> AsyncIterator[Any]:
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.fails is not None:
+            raise self.fails
+        session = PaperSession()
+        self.opened.append(session)
+        try:
+            yield session
+        finally:
+            while self.refuses_to_close > 0:
+                self.refuses_to_close -= 1
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+            self.closed += 1
+
+
+@contextlib.asynccontextmanager
+async def connecting(**settings: Any) -> AsyncIterator[tuple[Callable[..., Any], PaperSource, Connections]]:
+    source, connections = PaperSource(), Connections(lambda _name: None)
+    config = SourceConfig(kind="paper", **settings)
+
+    def session(credential: Credential = NOBODY) -> Any:
+        return connections.session("s", source, config, credential)  # type: ignore[arg-type]
+
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield session, source, connections
+    finally:
+        await connections.close()
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "message"),
+    [
+        (RuntimeError("a bug"), ConnectionFailedError, "cannot open 's': a bug"),
+        (ExceptionGroup("many", [ValueError("inside")]), ConnectionFailedError, "cannot open 's': inside"),
+        (ExceptionGroup("many", [AuthError("who are you?")]), AuthError, "who are you"),
+        (OSError(), ConnectionFailedError, "cannot open 's': OSError"),
+        (asyncio.CancelledError(), ConnectionFailedError, "the session with 's' broke off"),
+    ],
+)
+async def test_whatever_an_opening_raises_reaches_the_caller_as_a_typed_error(
+    failure: BaseException, kind: type[SpindleError], message: str
+) -> None:
+    async with connecting() as (session, source, _):
+        source.fails = failure
+        with pytest.raises(kind, match=message) as caught:
+            async with session():
+                pass
+        assert caught.value.source == "s"
+        source.fails = None
+        async with session() as opened:
+            assert opened is source.opened[0]
+
+
+async def test_parallel_callers_share_one_opening_and_one_failure() -> None:
+    async with connecting() as (session, source, _):
+        source.fails = OSError("nobody home")
+
+        async def attempt() -> None:
+            async with session():
+                pass
+
+        outcomes = await asyncio.gather(*(attempt() for _ in range(10)), return_exceptions=True)
+    assert {str(outcome) for outcome in outcomes} == {"cannot open 's': nobody home"}
+
+
+async def test_an_owner_that_its_own_session_cancels_is_replaced() -> None:
+    async with connecting() as (session, source, connections):
+        async with session():
+            (connection,) = connections._alive
+            connection.task.cancel()
+            await asyncio.wait([connection.task])
+        assert source.closed == 1
+        assert connection.lost_because == "the session with 's' broke off"
+        async with session() as opened:
+            assert opened is source.opened[1]
+
+
+async def test_a_lost_session_is_replaced() -> None:
+    async with connecting() as (session, _, connections):
+        async with session() as first:
+            (connection,) = connections._alive
+            first.lost.set_result("the server left")
+            await asyncio.wait([connection.task])
+        assert connection.lost_because == "the server left"
+        async with session() as second:
+            assert second is not first
+
+
+async def test_a_session_on_which_nothing_was_sent_ends_with_its_last_user() -> None:
+    async with connecting() as (session, source, connections):
+        async with session() as first:
+            (connection,) = connections._alive
+            with pytest.raises(ConnectionFailedError):
+                async with session():
+                    raise ConnectionFailedError("refused", sent=False)
+            async with session() as second:
+                assert second is not first
+            assert not connection.task.done()
+        await asyncio.wait([connection.task])
+        assert source.closed == 1
+
+
+async def test_an_error_of_another_source_does_not_end_the_session() -> None:
+    async with connecting() as (session, _, __):
+        async with session() as first:
+            pass
+        with pytest.raises(ConnectionFailedError):
+            async with session():
+                raise ConnectionFailedError("refused", sent=False, source="another")
+        async with session() as second:
+            assert second is first
+
+
+async def test_an_opening_that_takes_too_long_is_given_up() -> None:
+    async with connecting(connect_timeout=0.01) as (session, source, connections):
+        source.hangs = True
+        with pytest.raises(ConnectionFailedError, match="was not ready within"):
+            async with session():
+                pass
+        assert not connections._open
+
+
+async def test_an_opening_that_nobody_waits_for_any_more_may_fail_in_silence() -> None:
+    async with connecting() as (session, source, connections):
+        source.hangs = True
+
+        async def attempt() -> None:
+            async with session():
+                pass
+
+        task = asyncio.create_task(attempt())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        await connections.close()
+        assert not connections._alive
+
+
+async def test_a_session_that_does_not_end_when_told_is_made_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spindle.catalog.connections.CLOSE_TIMEOUT", 0.01)
+    async with connecting() as (session, source, connections):
+        source.refuses_to_close = 1
+        async with session():
+            pass
+        await connections.close()
+        assert source.closed == 1
+        with pytest.raises(ConnectionFailedError, match="was closed"):
+            async with session():
+                pass
+
+
+async def test_closing_one_source_leaves_the_app_in_use() -> None:
+    async with connecting() as (session, source, connections):
+        async with session():
+            pass
+        await connections.close_source("another")
+        assert source.closed == 0
+        await connections.close_source("s")
+        assert source.closed == 1
+        async with session() as opened:
+            assert opened is source.opened[1]

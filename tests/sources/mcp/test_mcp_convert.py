@@ -1,0 +1,68 @@
+"""Errors and headers as the rest of Spindle knows them."""
+
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from spindle.errors import (
+    AuthError,
+    CallTimeoutError,
+    ClientError,
+    ConnectionFailedError,
+    ServerError,
+    SpindleError,
+)
+from spindle.sources.mcp.convert import retry_after, to_error
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, None),
+        ("7", 7.0),
+        (" 1.5 ", 1.5),
+        ("-3", 0.0),
+        ("soon", None),
+        ("inf", None),
+        ("nan", None),
+        ("Mon, 99 Nov 2026", None),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+    ],
+)
+def test_retry_after_is_read_or_ignored(value: str | None, seconds: float | None) -> None:
+    assert retry_after(value) == seconds
+
+
+@pytest.mark.parametrize("zone", ["GMT", "-0000"])
+def test_retry_after_may_be_a_date(zone: str) -> None:
+    date = formatdate(time.time() + 60, usegmt=True).replace("GMT", zone)
+    found = retry_after(date)
+    assert found is not None
+    assert 50 < found <= 60
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "retryable"),
+    [
+        (-32000, ConnectionFailedError, True),
+        (-32001, CallTimeoutError, True),
+        (-32700, ServerError, False),
+        (-32600, ClientError, False),
+        (-32601, ClientError, False),
+        (-32602, ClientError, False),
+        (-32020, ClientError, False),
+        (-32603, ServerError, True),
+        (-32042, AuthError, False),
+        (-32099, ServerError, False),
+        (5, ServerError, False),
+    ],
+)
+def test_a_code_means_one_kind_of_error(code: int, kind: type[SpindleError], retryable: bool) -> None:
+    found = to_error(MCPError(code=code, message="words"), "s")
+    assert type(found) is kind
+    assert found.retryable is retryable
+    assert found.details == {"code": code}

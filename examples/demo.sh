@@ -13,7 +13,12 @@ say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
 run() {
   local expected="$1"
   shift
-  printf '\033[36m$ %s\033[0m\n' "$(printf '%q ' "$@" | sed "s/ $//; s/\\\\,/,/g")"
+  local shown="" word
+  for word in "$@"; do
+    case "$word" in *[!A-Za-z0-9_./=:-]*) word="'$word'" ;; esac
+    shown+=" $word"
+  done
+  printf '\033[36m$%s\033[0m\n' "$shown"
   "$@"
   local code=$?
   if [ "$code" -ne "$expected" ]; then
@@ -46,7 +51,7 @@ say "Every call was recorded."
 run 0 spindle history --limit 10
 
 say "The same from Python."
-run 0 python "$here/five_lines.py"
+run 0 python ../five_lines.py
 
 echo
 if [ "$failures" -gt 0 ]; then

@@ -15,8 +15,9 @@ from spindle.catalog.catalog import Catalog
 from spindle.catalog.sources import SourceSet
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.tool import Tool, ToolSummary
-from spindle.ports.store import Store, ToolFilter
+from spindle.ports.store import Store, ToolFilter, ToolStore
 from spindle.stores.files import FolderFileStore
+from spindle.stores.layered import LayeredToolStore
 from spindle.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -26,14 +27,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("spindle")
 
+SETTLE_TIMEOUT = 5.0
+
 
 class Spindle:
     """An open workspace. Made by `spindle.open`."""
 
-    def __init__(self, settings: Settings, store: Store, catalog: Catalog, caller: Caller) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, private: SqliteStore, catalog: Catalog, caller: Caller
+    ) -> None:
         self.settings = settings
         self.store = store
         self.catalog = catalog
+        self._private = private
         self._caller = caller
 
     async def call(
@@ -73,6 +79,9 @@ class Spindle:
 
     async def close(self) -> None:
         await self.catalog.close()
+        # Calls that were running end with their sessions, and are recorded like any other.
+        await self._caller.settle(SETTLE_TIMEOUT)
+        await self._private.close()
         await self.store.close()
 
 
@@ -91,18 +100,23 @@ async def build(
     """Put the parts together. The arguments are explained at `spindle.open`."""
     loaded = settings or settings_module.load(path, environ)
     opened = store or await SqliteStore(loaded.store).open()
+    private = SqliteStore(":memory:")
     try:
         sources = SourceSet(loaded, note, environ)
+        known: ToolStore = opened
         if tools:
             from spindle.sources.python import PythonSource
 
-            sources.add("python", *PythonSource.of_functions("python", tools, loaded.root, note))
+            own = "python" if "python" not in sources.names else "python-functions"
+            sources.add(own, *PythonSource.of_functions(own, tools, loaded.root, note))
+            known = LayeredToolStore(opened, await private.open(), {own})
         chosen = Credentials(credentials)
-        catalog = Catalog(sources, opened, chosen, note)
+        catalog = Catalog(sources, known, chosen, note)
         files = FolderFileStore(loaded.state_folder / "files")
         caller = Caller(catalog, opened, files, chosen, note, permission=permission, clock=clock)
         await catalog.open()
     except BaseException:
+        await private.close()
         await opened.close()
         raise
-    return Spindle(loaded, opened, catalog, caller)
+    return Spindle(loaded, opened, private, catalog, caller)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spindle.calls.caller import DEFAULT_OPTIONS, CallOptions
+from spindle.errors import ConnectionFailedError
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -30,7 +31,7 @@ class BlockingSpindle:
     @classmethod
     def start(cls, build: Callable[[], Awaitable[Spindle]]) -> BlockingSpindle:
         loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=loop.run_forever, name="spindle", daemon=True)
+        thread = threading.Thread(target=_serve, args=(loop,), name="spindle", daemon=True)
         thread.start()
 
         async def built() -> Spindle:
@@ -71,12 +72,21 @@ class BlockingSpindle:
         return self._run(self._app.history(limit=limit, tool=tool, outcome=outcome))
 
     def close(self) -> None:
-        try:
-            self._run(self._app.close())
-        finally:
-            _end(self._loop, self._thread)
+        if self._thread.is_alive():
+            try:
+                self._run(self._app.close())
+            finally:
+                _end(self._loop, self._thread)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError(
+                "this blocks, and an async tool must not: call it from a function without async"
+            )
+        if not self._thread.is_alive():
+            work.close()
+            raise ConnectionFailedError("this Spindle was closed", hint="open it again", sent=False)
         return _wait(self._loop, work)
 
 
@@ -90,7 +100,23 @@ def _wait(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop until it is stopped, then end whatever is still on it."""
+    try:
+        loop.run_forever()
+        loop.run_until_complete(_end_what_is_left())
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
+
+
+async def _end_what_is_left() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
 def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
-    loop.close()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spindle.errors import BreakerOpenError, SpindleError
+from spindle.errors import BreakerOpenError, ResultTooLargeError, SpindleError
 
-# What says that the source is unwell. Bad arguments, refusals and a caller's change of mind do not.
+# What says that the source is unwell. Bad arguments, refusals, too much of an answer and a caller's
+# change of mind do not.
 FAILURES = frozenset({"connection", "timeout", "server"})
 
 
@@ -17,6 +18,7 @@ class Breaker:
         self._cooldown = cooldown
         self._now = now
         self._failures = 0
+        self._last = ""
         self._opened_at: float | None = None
         self._probing = False
 
@@ -33,9 +35,10 @@ class Breaker:
         wait = self._wait()
         if wait > 0 or self._probing:
             raise BreakerOpenError(
-                f"{self._source!r} failed {self._failures} times in a row and is left alone"
-                + (f" for another {wait:.1f} s" if wait > 0 else " while one call tries it again"),
-                hint="see `spindle doctor`; the next try is made by itself",
+                f"{self._source!r} failed {_times(self._failures)} and is left alone"
+                + (f" for another {wait:.1f} s" if wait > 0 else " while one call tries it again")
+                + f"; the last failure: {self._last}",
+                hint=f"see `spindle doctor {self._source}`; the first call after that tries again",
                 source=self._source,
                 retry_after=max(wait, 0.0),
                 sent=False,
@@ -55,14 +58,19 @@ class Breaker:
             self._probing = False
         if not isinstance(error, SpindleError):
             return
-        if error.category not in FAILURES:
+        if error.category not in FAILURES or isinstance(error, ResultTooLargeError):
             # The source answered, so it is there.
             self.succeeded(probe)
             return
         self._failures += 1
+        self._last = error.message
         if probe or self._failures >= self._limit:
             self._opened_at = self._now()
 
     def _wait(self) -> float:
         assert self._opened_at is not None
         return self._opened_at + self._cooldown - self._now()
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times in a row"

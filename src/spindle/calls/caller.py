@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -12,20 +13,36 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.calls.breaker import Breaker
 from spindle.calls.cache import ResultCache
-from spindle.calls.limits import Limit, hold
+from spindle.calls.limits import Limit, hold, in_order, rate_limiter
 from spindle.calls.permissions import Permission, allow_all, require
-from spindle.calls.record import clean, clean_json, masked
+from spindle.calls.record import (
+    clean,
+    clean_json,
+    configured_secrets,
+    fit_to_store,
+    masked,
+    mentions_secrets,
+    secrets_in,
+)
 from spindle.calls.retry import wait_before_retry
 from spindle.calls.validate import Validation
 from spindle.domain.call import Block, Call, CallRecord, Progress, Result, new_id
 from spindle.domain.identity import LOCAL, Principal
-from spindle.errors import CallTimeoutError, InvalidArgumentsError, SpindleError, StoreError, ToolError
+from spindle.errors import (
+    CallTimeoutError,
+    Interruption,
+    ServerError,
+    SpindleError,
+    StoreError,
+    ToolError,
+)
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
     from spindle.auth.credentials import Credentials
     from spindle.catalog.catalog import Catalog
+    from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
     from spindle.domain.tool import Tool
     from spindle.ports.source import Note
@@ -43,7 +60,7 @@ class CallOptions:
     timeout: float | None = None
     on_progress: Progress | None = None
     limits: Sequence[Limit] = ()
-    """Limits to keep besides the source's, such as an agent's; the outermost first."""
+    """Limits to keep besides the source's, such as an agent's."""
     use_cache: bool = True
     raise_tool_errors: bool = False
     """Raise ToolError instead of returning a result with `is_error`."""
@@ -68,6 +85,7 @@ class _Guards:
     breaker: Breaker
     limit: Limit
     rate: AsyncLimiter | None
+    secrets: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -105,12 +123,24 @@ class Caller:
         self._validation = Validation()
         self._cache = ResultCache(store, clock.now)
         self._guards: dict[str, _Guards] = {}
+        self._marked: dict[str, bool] = {}
+        self._running = 0
+        self._idle = asyncio.Event()
 
     async def call(
         self, name: str, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS
     ) -> Result:
         """Call a tool. Returns its result, also one that reports an error of the tool's own
         (`is_error`); raises a SpindleError when it could not be called or did not answer."""
+        self._running += 1
+        try:
+            return await self._call(name, arguments, options)
+        finally:
+            self._running -= 1
+            if self._running == 0:
+                self._idle.set()
+
+    async def _call(self, name: str, arguments: Mapping[str, Any] | None, options: CallOptions) -> Result:
         running = _Progressing()
         started_at, began = self._clock.now(), time.perf_counter()
         given = dict(arguments or {})
@@ -119,34 +149,42 @@ class Caller:
         try:
             tool = running.tool = await self._catalog.find(name)
             config = self._catalog.sources.config(tool.source)
+            guards = self._guards.get(tool.source) or self._make_guards(tool.source, config)
+            running.secrets = guards.secrets
             require(self._permission, options.principal, tool)
-            _require_object(tool, given)
             self._validation.check_arguments(tool, given)
             credential = await self._credentials.for_call(tool.source, config, options.principal)
-            running.secrets = credential.secrets | self._catalog.sources.secrets(tool.source)
+            running.secrets |= credential.secrets
             call = Call(
                 tool.name, given, options.principal, credential, options.on_progress, running.key, parent
             )
-            result = await self._cache.get(tool, call, config.cache) if options.use_cache else None
+            result = await self._cached(tool, call, config) if options.use_cache else None
             if result is None:
-                result = await self._attempt_until_done(tool, call, config, options, running)
-                await self._cache.put(tool, call, config.cache, result)
+                result = await self._attempt_until_done(tool, call, config, options, guards, running)
+                await self._keep_result(tool, call, config, result)
             else:
                 outcome = "cached"
             if result.is_error:
-                outcome, problem = "tool", {"category": "tool", "message": result.text[:2000]}
+                outcome, problem = "tool", {"category": "tool", "message": result.text}
+                running.secrets |= secrets_in(given, tool.input_schema)
                 if options.raise_tool_errors:
                     raise ToolError(result.text, source=tool.source, tool=tool.name, details=result.to_dict())
             return result
         except SpindleError as error:
             if running.tool is not None:
                 error.about(source=running.tool.source, tool=running.tool.name)
-            error.message = clean(error.message, running.secrets)
-            error.args = (error.message,)
+                running.secrets |= secrets_in(given, running.tool.input_schema)
+                _hide_secrets(error, running.secrets)
             outcome, problem = error.category, error.to_dict()
             raise
         except asyncio.CancelledError:
             outcome = "cancelled"
+            raise
+        except Interruption:
+            outcome = "paused"
+            raise
+        except BaseException as error:
+            outcome, problem = "error", {"category": "error", "message": f"{type(error).__name__}: {error}"}
             raise
         finally:
             _current_call.reset(token)
@@ -156,23 +194,36 @@ class Caller:
                     tool=running.tool.name,
                     source=running.tool.source,
                     principal=options.principal.id,
-                    arguments=masked(given, running.tool.input_schema, running.secrets),
+                    arguments=self._masked(running.tool, given, running.secrets),
                     outcome=outcome,
                     started_at=started_at,
                     duration=time.perf_counter() - began,
                     attempts=running.attempts,
-                    error=clean_json(problem, running.secrets),
+                    error=fit_to_store(problem, running.secrets),
                     parent=parent,
                 )
                 await self._record(record)
 
+    async def settle(self, seconds: float) -> None:
+        """Wait until the calls that run now are recorded, but not for long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._running:
+                    self._idle.clear()
+                    await self._idle.wait()
+
     async def _attempt_until_done(
-        self, tool: Tool, call: Call, config: SourceConfig, options: CallOptions, running: _Progressing
+        self,
+        tool: Tool,
+        call: Call,
+        config: SourceConfig,
+        options: CallOptions,
+        guards: _Guards,
+        running: _Progressing,
     ) -> Result:
         while True:
-            running.attempts += 1
             try:
-                return await self._attempt(tool, call, config, options)
+                return await self._attempt(tool, call, config, options, guards, running)
             except SpindleError as error:
                 wait = wait_before_retry(error, tool, running.attempts, config.retry)
                 if wait is None:
@@ -180,70 +231,120 @@ class Caller:
             # No limit is held and the breaker is free while waiting.
             await self._clock.sleep(wait)
 
-    async def _attempt(self, tool: Tool, call: Call, config: SourceConfig, options: CallOptions) -> Result:
-        guards = self._guards.get(tool.source) or self._make_guards(tool.source, config)
+    async def _attempt(
+        self,
+        tool: Tool,
+        call: Call,
+        config: SourceConfig,
+        options: CallOptions,
+        guards: _Guards,
+        running: _Progressing,
+    ) -> Result:
         probe = guards.breaker.enter()
         try:
-            async with hold((*options.limits, guards.limit)):
+            async with hold(in_order(options.limits, guards.limit)):
                 if guards.rate is not None:
                     await guards.rate.acquire()
-                result = await self._send(tool, call, config, options.timeout or config.timeout)
-            if not result.is_error:
-                self._validation.check_structured(tool, result.structured, result.has_structured)
+                running.attempts += 1
+                timeout = config.timeout if options.timeout is None else options.timeout
+                result = await self._send(tool, call, config, timeout)
         except BaseException as error:
             guards.breaker.failed(error, probe)
             raise
         guards.breaker.succeeded(probe)
+        # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
+        if not result.is_error:
+            self._validation.check_structured(tool, result.structured, result.has_structured)
         return await self._keep_large_content(result)
 
     async def _send(self, tool: Tool, call: Call, config: SourceConfig, timeout: float) -> Result:
         source = self._catalog.sources.get(tool.source)
         connections = self._catalog.connections
         async with connections.session(tool.source, source, config, call.credential) as session:
+            timer = asyncio.timeout(timeout)
             try:
-                async with asyncio.timeout(timeout):
+                async with timer:
                     return await session.invoke(tool, call)
-            except TimeoutError:
-                raise CallTimeoutError(
-                    f"{tool.name} did not answer within {timeout:g} s",
-                    hint=f"raise sources.{tool.source}.timeout if it needs longer",
-                ) from None
+            except SpindleError:
+                raise
+            except Exception as error:
+                if isinstance(error, TimeoutError) and timer.expired():
+                    raise CallTimeoutError(
+                        f"{tool.name} did not answer within {timeout:g} s",
+                        hint=f"raise sources.{tool.source}.timeout, or the call's own, if it needs longer",
+                    ) from None
+                # A source is anybody's code; what it should have mapped itself is mapped here.
+                raise ServerError(
+                    f"the source of {tool.name} failed: {type(error).__name__}: {error}",
+                    hint="tell the author of the source",
+                ) from error
 
     def _make_guards(self, source: str, config: SourceConfig) -> _Guards:
-        rate = None
-        if config.rate_limit is not None:
-            from aiolimiter import AsyncLimiter
-
-            rate = AsyncLimiter(config.rate_limit.calls, config.rate_limit.seconds)
-        breaker = Breaker(source, config.breaker.failures, config.breaker.cooldown, self._clock.monotonic)
-        guards = self._guards[source] = _Guards(breaker, Limit(config.max_concurrency), rate)
+        guards = self._guards[source] = _Guards(
+            Breaker(source, config.breaker.failures, config.breaker.cooldown, self._clock.monotonic),
+            Limit(config.max_concurrency),
+            rate_limiter(config.rate_limit) if config.rate_limit is not None else None,
+            frozenset(self._catalog.sources.secrets(source) | configured_secrets(config)),
+        )
         return guards
 
+    async def _cached(self, tool: Tool, call: Call, config: SourceConfig) -> Result | None:
+        try:
+            return await self._cache.get(tool, call, config.cache)
+        except StoreError as error:
+            self._note(f"a cached result of {tool.name} could not be read: {error.message}")
+            return None
+
+    async def _keep_result(self, tool: Tool, call: Call, config: SourceConfig, result: Result) -> None:
+        try:
+            await self._cache.put(tool, call, config.cache, result)
+        except (StoreError, TypeError) as error:
+            # A value that the store cannot write, such as a number over 64 bits, is as good as uncached.
+            self._note(f"the result of {tool.name} could not be cached: {error}")
+
     async def _keep_large_content(self, result: Result) -> Result:
-        if not any(block.data and len(block.data) > INLINE_LIMIT * 4 // 3 for block in result.content):
+        if not any(_is_large(block) for block in result.content):
             return result
-        blocks = [await self._keep_large_block(block) for block in result.content]
+        blocks = [await self._keep_block(block) if _is_large(block) else block for block in result.content]
         return replace(result, content=tuple(blocks))
 
-    async def _keep_large_block(self, block: Block) -> Block:
-        if not block.data or len(block.data) <= INLINE_LIMIT * 4 // 3:
+    async def _keep_block(self, block: Block) -> Block:
+        assert block.data is not None
+        try:
+            data = base64.b64decode("".join(block.data.split()), validate=True)
+            path = await self._files.keep(data, block.mime_type)
+        except (ValueError, StoreError) as error:
+            # Too large to be handy is better than lost.
+            self._note(f"a large {block.type} could not be kept as a file: {error}")
             return block
-        data = base64.b64decode(block.data)
-        path = await self._files.keep(data, block.mime_type)
         return replace(block, data=None, path=path, size=len(data))
+
+    def _masked(self, tool: Tool, arguments: JsonObject, secrets: frozenset[str]) -> JsonObject:
+        marked = self._marked.get(tool.fingerprint)
+        if marked is None:
+            marked = self._marked[tool.fingerprint] = mentions_secrets(tool.input_schema)
+        return masked(arguments, tool.input_schema, secrets, marked=marked)
 
     async def _record(self, record: CallRecord) -> None:
         try:
-            # Shielded: a call that is cancelled is recorded all the same.
-            await asyncio.shield(self._store.save_call(record))
-        except StoreError as error:
-            # The tool has done its work; its result must not be lost because it cannot be written down.
-            self._note(f"the call of {record.tool} could not be recorded: {error.message}")
+            await self._store.save_call(record)
+        except Exception as error:  # noqa: BLE001 - the tool has done its work; its result must not be lost
+            self._note(f"the call of {record.tool} could not be recorded: {error}")
 
 
-def _require_object(tool: Tool, arguments: Mapping[Any, Any]) -> None:
-    for key in arguments:
-        if not isinstance(key, str):
-            raise InvalidArgumentsError(
-                f"the arguments of {tool.name} must be named by text, not by {key!r}", tool=tool.name
-            )
+def _is_large(block: Block) -> bool:
+    # Four characters of base64 are three bytes, the last of which may be padding.
+    return block.data is not None and len(block.data) > (INLINE_LIMIT + 2) // 3 * 4
+
+
+def _hide_secrets(error: SpindleError, secrets: frozenset[str]) -> None:
+    if not secrets:
+        return
+    error.message = clean(error.message, secrets)
+    error.hint = error.hint and clean(error.hint, secrets)
+    error.details = clean_json(error.details, secrets)
+    error.args = (error.message,)
+    cause = str(error.__cause__)
+    if clean(cause, secrets) != cause:
+        # A traceback would print what the message no longer says.
+        error.__cause__ = None

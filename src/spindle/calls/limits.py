@@ -1,16 +1,27 @@
 """How much may happen at once, and how often.
 
-A call may pass several limits: its agent's, its pattern's and its source's. They are taken in that
-order, and a call that makes further calls lends its places to them while it waits: nobody waits for
-a place while holding one, so no arrangement of limits can deadlock.
+A call may pass several limits: its agent's, its pattern's and its source's. They are taken in one order
+that is the same for every call, the source's last; and a call that makes further calls lends its places
+to them while it waits for them. So whoever waits for a place waits only for calls that can go on, and
+no arrangement of limits can deadlock.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Sequence
-from contextvars import ContextVar
+import itertools
+from collections.abc import Sequence
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from aiolimiter import AsyncLimiter
+
+    from spindle.domain.source import RateLimit
+
+_serial = itertools.count()
 
 
 class Limit:
@@ -18,6 +29,7 @@ class Limit:
 
     def __init__(self, places: int) -> None:
         self._semaphore = asyncio.Semaphore(places)
+        self.order = next(_serial)
 
     async def acquire(self) -> None:
         await self._semaphore.acquire()
@@ -26,51 +38,85 @@ class Limit:
         self._semaphore.release()
 
 
-class _Holding:
-    """The places that one running call holds, unless it has lent them to calls made inside it."""
+def in_order(outer: Sequence[Limit], source: Limit) -> Sequence[Limit]:
+    """Each limit once, in the order in which every call takes them: older ones first, because a pattern
+    is made inside its agent, and the source's last, so that nobody keeps it busy with waiting."""
+    if not outer:
+        return (source,)
+    return (*sorted(set(outer) - {source}, key=lambda limit: limit.order), source)
+
+
+class hold:  # noqa: N801 - used like a function
+    """Hold a place in each of these limits, having lent those of the call this one is made in."""
 
     def __init__(self, limits: Sequence[Limit]) -> None:
         self._limits = limits
         self._held: list[Limit] = []
         self._borrowers = 0
+        self._ended = False
+        self._reclaiming: asyncio.Lock | None = None
+        self._outer: hold | None = None
+        self._token: Token[hold | None] | None = None
 
-    async def take(self) -> None:
-        for limit in self._limits:
+    async def __aenter__(self) -> None:
+        outer = self._outer = _current.get()
+        if outer is not None:
+            outer._lend()
+        self._token = _current.set(self)
+        try:
+            await self._take()
+        except BaseException:
+            await self._leave()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._leave()
+
+    async def _leave(self) -> None:
+        assert self._token is not None
+        _current.reset(self._token)
+        self._ended = True
+        self._give_back()
+        if self._outer is not None:
+            await self._outer._reclaim()
+
+    async def _take(self) -> None:
+        # Places may be lent, and the call may end, while one of its parts waits to have them back.
+        while len(self._held) < len(self._limits) and not (self._borrowers or self._ended):
+            position = len(self._held)
+            limit = self._limits[position]
             await limit.acquire()
-            self._held.append(limit)
+            if self._borrowers or self._ended or len(self._held) != position:
+                limit.release()
+            else:
+                self._held.append(limit)
 
-    def give_back(self) -> None:
+    def _give_back(self) -> None:
         while self._held:
             self._held.pop().release()
 
-    def lend(self) -> None:
+    def _lend(self) -> None:
         self._borrowers += 1
-        self.give_back()
+        self._give_back()
 
-    async def reclaim(self) -> None:
+    async def _reclaim(self) -> None:
         self._borrowers -= 1
-        if self._borrowers == 0:
-            await self.take()
+        if self._ended or self._borrowers:
+            return
+        if self._reclaiming is None:
+            self._reclaiming = asyncio.Lock()
+        async with self._reclaiming:
+            await self._take()
 
 
-_current: ContextVar[_Holding | None] = ContextVar("spindle_limits", default=None)
+_current: ContextVar[hold | None] = ContextVar("spindle_limits", default=None)
 
 
-@contextlib.asynccontextmanager
-async def hold(limits: Sequence[Limit]) -> AsyncGenerator[None]:
-    """Hold a place in each of these limits, having lent those of the call this one is made in."""
-    outer = _current.get()
-    if outer is not None:
-        outer.lend()
-    try:
-        mine = _Holding(limits)
-        token = _current.set(mine)
-        try:
-            await mine.take()
-            yield
-        finally:
-            _current.reset(token)
-            mine.give_back()
-    finally:
-        if outer is not None:
-            await outer.reclaim()
+def rate_limiter(limit: RateLimit) -> AsyncLimiter:
+    from aiolimiter import AsyncLimiter
+
+    # The limiter admits one call at a time, so a rate below one is one call in a longer time.
+    calls = max(limit.calls, 1.0)
+    return AsyncLimiter(calls, limit.seconds * calls / limit.calls)

@@ -3,59 +3,162 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from typing import Any, cast
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Any, cast
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve
 
+if TYPE_CHECKING:
+    from spindle.domain.source import SourceConfig
+
 MASK = "•••"
 MAX_TEXT = 4000
+MIN_SECRET = 4
+"""Shorter values are no secrets, and masking them would make every text unreadable."""
+
 _SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase)?$|secret|token$|api[_-]?key|auth(orization)?$|credential|private[_-]?key|cookie",
+    r"pass(word|wd|phrase|code)$|(^|[_-])pass$|secret|token$|api[_-]?key|auth(orization)?$|credential|private[_-]?key"
+    r"|access[_-]?key|cookie",
     re.IGNORECASE,
 )
+_MAX_DEPTH = 8
 
 
-def masked(arguments: JsonObject, schema: JsonObject, secrets: Collection[str]) -> JsonObject:
+def masked(
+    arguments: JsonObject, schema: JsonObject, secrets: Collection[str], *, marked: bool | None = None
+) -> JsonObject:
     """Arguments fit to be stored: values that are secret by name, by schema or by being one of the
-    source's own secrets are masked, and very long texts are cut."""
-    return cast(JsonObject, _mask(arguments, schema, schema, secrets))
+    source's own secrets are masked, and very long texts are cut. `marked` is what `mentions_secrets`
+    says of the schema, where that is known."""
+    schemas = [schema] if (mentions_secrets(schema) if marked is None else marked) else []
+    return cast(JsonObject, _mask(arguments, schemas, schema, _longest_first(secrets), None))
 
 
-def _mask(value: Any, schema: Any, root: JsonObject, secrets: Collection[str]) -> Any:
-    resolved = resolve(root, schema)
-    if resolved.get("format") == "password" or resolved.get("writeOnly") is True:
-        return MASK
+def secrets_in(arguments: JsonObject, schema: JsonObject) -> set[str]:
+    """The texts that `masked` hides for their name or schema, to be hidden from messages too."""
+    found: set[str] = set()
+    schemas = [schema] if mentions_secrets(schema) else []
+    _mask(arguments, schemas, schema, (), found)
+    return found
+
+
+def mentions_secrets(schema: Any, depth: int = 0) -> bool:
+    """Whether anything in a schema is marked as secret. Most have no such mark, and need no second look."""
+    if is_object(schema):
+        if schema.get("format") == "password" or schema.get("writeOnly") is True:
+            return True
+        return depth < 64 and any(mentions_secrets(item, depth + 1) for item in schema.values())
+    return is_array(schema) and depth < 64 and any(mentions_secrets(item, depth + 1) for item in schema)
+
+
+def configured_secrets(config: SourceConfig) -> set[str]:
+    """Values in a source's settings that are secret although they were written there as they are."""
+    named: dict[str, Any] = {**config.env, **getattr(config, "headers", {})}
+    found = {str(value) for name, value in named.items() if _SECRET_NAME.search(name)}
+    for part in ("token", "password", "value"):
+        found.add(getattr(config.auth, part, ""))
+    return {value for value in found if len(value) >= MIN_SECRET}
+
+
+def _mask(
+    value: Any, schemas: list[Any], root: JsonObject, secrets: Collection[str], found: set[str] | None
+) -> Any:
+    """`schemas` are all that describe the value; `found` collects what is hidden."""
+    if schemas:
+        schemas = [part for schema in schemas for part in _parts(root, schema, 0)]
+        if any(part.get("format") == "password" or part.get("writeOnly") is True for part in schemas):
+            return _hide(value, found)
+    if isinstance(value, str):
+        return cut(clean(value, secrets)) if secrets else cut(value)
     if is_object(value):
-        properties = resolved.get("properties")
-        known = properties if is_object(properties) else {}
         return {
-            key: MASK
-            if _SECRET_NAME.search(key) and isinstance(item, (str, bytes))
-            else _mask(item, known.get(key), root, secrets)
+            key: _hide(item, found)
+            if _SECRET_NAME.search(key)
+            else _mask(item, _of_property(schemas, key), root, secrets, found)
             for key, item in value.items()
         }
-    if is_array(value):
-        return [_mask(item, resolved.get("items"), root, secrets) for item in value]
-    if isinstance(value, str):
-        return clean(value, secrets)[:MAX_TEXT]
+    if isinstance(value, (list, tuple)):
+        items = cast("list[Any]", value)
+        inner = [part["items"] for part in schemas if "items" in part]
+        inner += [item for part in schemas for item in part.get("prefixItems", ())]
+        return [_mask(item, inner, root, secrets, found) for item in items]
     return value
+
+
+def _hide(value: Any, found: set[str] | None) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if found is not None:
+        found.update(text for text in _texts(value) if len(text) >= MIN_SECRET)
+    return MASK
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if is_object(value):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in cast("list[Any]", value):
+            yield from _texts(item)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
+
+def _parts(root: JsonObject, schema: Any, depth: int) -> Iterator[JsonObject]:
+    """A schema and all of its branches: an optional secret is one branch of two."""
+    resolved = resolve(root, schema)
+    yield resolved
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        branches = resolved.get(keyword)
+        if depth < _MAX_DEPTH and is_array(branches):
+            for branch in branches:
+                yield from _parts(root, branch, depth + 1)
+
+
+def _of_property(schemas: list[Any], key: str) -> list[Any]:
+    found: list[Any] = []
+    for part in schemas:
+        properties = part.get("properties")
+        if is_object(properties) and key in properties:
+            found.append(properties[key])
+        elif is_object(part.get("additionalProperties")):
+            found.append(part["additionalProperties"])
+    return found
+
+
+def cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text)} characters)"
 
 
 def clean(text: str, secrets: Collection[str]) -> str:
     """The text with every known secret masked."""
-    for secret in secrets:
-        if secret:
-            text = text.replace(secret, MASK)
+    for secret in _longest_first(secrets):
+        text = text.replace(secret, MASK)
     return text
 
 
 def clean_json(value: Any, secrets: Collection[str]) -> Any:
     """The same for every text inside a JSON value."""
+    return _each_text(value, lambda text: clean(text, secrets))
+
+
+def fit_to_store(value: Any, secrets: Collection[str]) -> Any:
+    """The same, and very long texts are cut."""
+    return _each_text(value, lambda text: cut(clean(text, secrets)))
+
+
+def _each_text(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return clean(value, secrets)
+        return change(value)
     if is_object(value):
-        return {key: clean_json(item, secrets) for key, item in value.items()}
+        return {key: _each_text(item, change) for key, item in value.items()}
     if is_array(value):
-        return [clean_json(item, secrets) for item in value]
+        return [_each_text(item, change) for item in value]
     return value
+
+
+def _longest_first(secrets: Collection[str]) -> Collection[str]:
+    """Otherwise a secret that begins like another would leave the other's end to be read."""
+    if not secrets:
+        return ()
+    return sorted((secret for secret in secrets if len(secret) >= MIN_SECRET), key=len, reverse=True)

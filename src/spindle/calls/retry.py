@@ -28,5 +28,6 @@ def _safe(error: SpindleError, tool: Tool, config: RetryConfig) -> bool:
         return False
     if error.status is not None and error.status not in config.statuses:
         return False
-    # It never left, or the source says that it did not do it, or doing it twice is harmless.
-    return not error.sent or isinstance(error, RateLimitedError) or tool.hints.safe_to_repeat
+    # It never left, or doing it twice is harmless, or the source did not do it and says when to come back.
+    told_to = isinstance(error, RateLimitedError) and error.retry_after is not None
+    return not error.sent or told_to or tool.hints.safe_to_repeat

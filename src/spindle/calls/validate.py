@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
 
 from spindle.domain.json_schema import JsonObject, parameters
 from spindle.errors import InvalidArgumentsError, ServerError, suggest
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_PROBLEMS = 50
 MAX_COMPILED = 2000
+MAX_DEPTH = 200
 
 
 class Validation:
@@ -25,11 +30,13 @@ class Validation:
         self._compiled: OrderedDict[tuple[str, str], Validator] = OrderedDict()
 
     def check_arguments(self, tool: Tool, arguments: JsonObject) -> None:
-        validator = self._validator(tool, "input", tool.input_schema)
-        if validator.is_valid(arguments):
-            return
-        found = itertools.islice(validator.iter_errors(arguments), MAX_PROBLEMS)
-        problems = [_problem(error) for error in found]
+        problems = not_json(arguments)
+        if not problems:
+            validator = self._validator(tool, "input", tool.input_schema)
+            if validator.is_valid(arguments):
+                return
+            found = itertools.islice(validator.iter_errors(arguments), MAX_PROBLEMS)
+            problems = [_problem(error, "arguments") for error in found]
         lines = "; ".join(f"{item['path']}: {item['problem']}" for item in problems)
         raise InvalidArgumentsError(
             f"the arguments do not fit {tool.name}: {lines}",
@@ -37,6 +44,7 @@ class Validation:
             tool=tool.name,
             source=tool.source,
             details=problems,
+            sent=False,
         )
 
     def check_structured(self, tool: Tool, structured: Any, given: bool) -> None:
@@ -49,9 +57,8 @@ class Validation:
                 hint="tell the author of the source", tool=tool.name, source=tool.source,
             )  # fmt: skip
         validator = self._validator(tool, "output", tool.output_schema)
-        first = next(iter(validator.iter_errors(structured)), None)
-        if first is not None:
-            problem = _problem(first)
+        if not validator.is_valid(structured):
+            problem = _problem(next(iter(validator.iter_errors(structured))), "the result")
             raise ServerError(
                 f"what {tool.name} returned does not fit its output schema: "
                 f"{problem['path']}: {problem['problem']}",
@@ -70,21 +77,16 @@ class Validation:
 
 def schema_problem(schema: JsonObject) -> str | None:
     """Why a schema cannot be used, or None."""
-    import jsonschema_rs
-
     try:
-        jsonschema_rs.validator_for(schema, offline=True)
+        _validator_for(schema)
     except ValueError as error:
         return str(error).split("\n", 1)[0]
     return None
 
 
 def _compile(tool: Tool, side: str, schema: JsonObject) -> Validator:
-    import jsonschema_rs
-
     try:
-        # Offline: a schema must not make us fetch an address of its author's choice.
-        return jsonschema_rs.validator_for(schema, offline=True)
+        return _validator_for(schema)
     except ValueError as error:
         raise ServerError(
             f"the {side} schema of {tool.name} is not valid: {str(error).split(chr(10), 1)[0]}",
@@ -94,15 +96,70 @@ def _compile(tool: Tool, side: str, schema: JsonObject) -> Validator:
         ) from None
 
 
-def _problem(error: ValidationError) -> dict[str, str]:
+def _validator_for(schema: JsonObject) -> Validator:
+    import jsonschema_rs
+
+    # Offline: a schema must not make us fetch an address of its author's choice. And what a format means
+    # in detail is the source's to say: drafts differ, and a refusal here could not be argued with.
+    try:
+        return jsonschema_rs.validator_for(schema, offline=True, validate_formats=False)
+    except ValueError:
+        if "$schema" not in schema:
+            raise
+        # It may name a dialect that nobody can know; the keywords are then taken as in the newest draft.
+        plain = {key: value for key, value in schema.items() if key != "$schema"}
+        return jsonschema_rs.validator_for(plain, offline=True, validate_formats=False)
+
+
+def not_json(arguments: Mapping[Any, Any]) -> list[dict[str, str]]:
+    """What in the arguments cannot be sent as JSON: it would be lost or changed on the way."""
+    import orjson
+
+    try:
+        written = orjson.dumps(
+            arguments, option=orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+        )
+    except TypeError:
+        written = b""
+    # A number that is not one is written as null; so a null needs a second look.
+    return list(_oddities(arguments, "", 0)) if not written or b"null" in written else []
+
+
+def _oddities(value: Any, path: str, depth: int) -> Iterator[dict[str, str]]:
+    if depth > MAX_DEPTH:
+        yield {"path": _shown(path), "problem": f"nested more than {MAX_DEPTH} levels deep"}
+    elif isinstance(value, dict):
+        for key, item in cast("dict[Any, Any]", value).items():
+            if isinstance(key, str):
+                yield from _oddities(item, f"{path}.{key}", depth + 1)
+            else:
+                yield {"path": _shown(path), "problem": f"{key!r} is not text, as a name must be"}
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(cast("list[Any]", value)):
+            yield from _oddities(item, f"{path}[{index}]", depth + 1)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            yield {"path": _shown(path), "problem": f"{value} is not a number that JSON knows"}
+    elif isinstance(value, str):
+        if not value.isascii() and value.encode("utf-8", "replace") != value.encode("utf-8", "surrogatepass"):
+            yield {"path": _shown(path), "problem": "holds half a character, which is not Unicode text"}
+    elif value is not None and not isinstance(value, (int, Enum, UUID)):
+        yield {"path": _shown(path), "problem": f"a Python {type(value).__name__} is not JSON"}
+
+
+def _problem(error: ValidationError, whole: str) -> dict[str, str]:
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
-    return {"path": path.removeprefix(".") or "arguments", "problem": error.message}
+    return {"path": _shown(path, whole), "problem": error.message}
+
+
+def _shown(path: str, whole: str = "arguments") -> str:
+    return path.removeprefix(".") or whole
 
 
 def _hint(tool: Tool, arguments: JsonObject) -> str:
     known = [parameter.name for parameter in parameters(tool.input_schema)]
     for name in arguments:
-        meant = suggest(name, known) if name not in known else None
+        meant = suggest(str(name), known) if name not in known else None
         if meant:
             return f"did you mean {meant!r} instead of {name!r}?"
     return f"`spindle call {tool.name} --help` shows its parameters"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spindle.catalog.connections import Connections
 from spindle.catalog.diff import SyncReport, merge
 from spindle.catalog.naming import name_tools
 from spindle.domain.identity import LOCAL
 from spindle.domain.tool import Tool, ToolSpec, ToolSummary
-from spindle.errors import CallTimeoutError, NotFoundError, SpindleError, suggest
+from spindle.errors import CallTimeoutError, NotFoundError, ServerError, SpindleError, suggest
 from spindle.ports.store import SourceState, ToolFilter, ToolStore
 
 if TYPE_CHECKING:
@@ -33,23 +33,27 @@ class Catalog:
         self._known: dict[str, Tool] = {}
         self._version = -1
         self._marks: dict[str, str] = {}
+        """By source, the signature that its stored tools stand for."""
+        self._failed: dict[str, str] = {}
+        """By source, the signature with which it last could not be read."""
         self._listeners: list[Listener] = []
         self._dirty: set[str] = set()
         self._refreshes: dict[str, asyncio.Task[None]] = {}
         self._syncing: dict[str, asyncio.Lock] = {}
+        self._pending: dict[str, asyncio.Task[SyncReport]] = {}
 
     async def open(self) -> None:
         """Forget sources that are no longer configured, and note what the stored tools stand for."""
-        stored = await self._store.sources()
-        for name in set(stored) - set(self.sources.names):
+        for name in set(await self._store.sources()) - set(self.sources.names):
             await self._store.forget_source(name)
-        self._marks = {name: state.signature for name, state in stored.items() if state.synced_at}
+        await self._see_other_processes()
 
     async def close(self) -> None:
-        for task in self._refreshes.values():
+        tasks: list[asyncio.Task[Any]] = [*self._refreshes.values(), *self._pending.values()]
+        for task in tasks:
             task.cancel()
         await self.connections.close()
-        await asyncio.gather(*self._refreshes.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     # --- looking
 
@@ -59,19 +63,28 @@ class Catalog:
         if tool is not None:
             stale = await self._freshen([tool.source], local_only=True)
         else:
-            stale = await self._freshen(self._candidates(name))
-        if stale:
+            named = name.partition(".")[0]
+            if named in self.sources.names:
+                # Asked for by name, so it is tried again even if it could not be read before.
+                self._failed.pop(named, None)
+                stale = await self._freshen([named])
+            else:
+                stale = await self._freshen(self.sources.names)
+        if stale or tool is None:
+            # Also when nothing was stale: another call may have synced the source since the first look.
             tool = await self._lookup(name)
         if tool is None:
             raise await self._not_found(name)
         return tool
 
     async def tools(self, where: ToolFilter) -> list[ToolSummary]:
+        await self._see_other_processes()
         await self._freshen(self.sources.names, local_only=True)
         return await self._store.tools(where)
 
     async def search(self, query: str, limit: int = 10) -> list[ToolSummary]:
         """The tools that fit the words best, best first."""
+        await self._see_other_processes()
         await self._freshen(self.sources.names, local_only=True)
         return await self._store.search(query, limit)
 
@@ -88,15 +101,12 @@ class Catalog:
         return [name for name in self.sources.names if not self._is_fresh(name)]
 
     def on_change(self, listener: Listener) -> None:
-        """Call `listener` after the tools of a source changed while this process runs."""
+        """Call `listener` after the tools of a source changed while this process runs, and after a
+        source's own notice also when nothing did."""
         self._listeners.append(listener)
 
     async def _lookup(self, name: str) -> Tool | None:
-        version = await self._store.catalog_version()
-        if version != self._version:
-            # Another process, or a sync of ours, changed the stored tools.
-            self._known.clear()
-            self._version = version
+        await self._see_other_processes()
         tool = self._known.get(name)
         if tool is None:
             tool = await self._store.tool(name)
@@ -111,23 +121,36 @@ class Catalog:
                 self._known[name] = tool
         return tool
 
-    def _candidates(self, name: str) -> list[str]:
-        """The sources that may hold a tool of this name but have not said so yet."""
-        prefix = name.partition(".")[0]
-        return [prefix] if prefix in self.sources.names else self.sources.names
+    async def _see_other_processes(self) -> None:
+        """Drop what is remembered when the stored tools changed, by whomever."""
+        version = await self._store.catalog_version()
+        if version != self._version:
+            self._known.clear()
+            self._marks = {
+                name: state.signature
+                for name, state in (await self._store.sources()).items()
+                if state.synced_at is not None
+            }
+            self._version = version
 
     async def _not_found(self, name: str) -> NotFoundError:
-        known = await self._store.names()
-        locals_ = {full.rpartition(".")[2]: full for full in known}
-        meant = suggest(name, known) or locals_.get(suggest(name, locals_) or "")
-        states = await self._store.sources()
-        failed = states.get(name.partition(".")[0])
+        source = name.partition(".")[0]
+        failed = (await self._store.sources()).get(source)
         if failed is not None and failed.error:
             return NotFoundError(
                 f"there is no tool {name!r}; its source could not be read: {failed.error}",
                 hint=f"see `spindle doctor {failed.name}`",
                 tool=name,
             )
+        if any(stored.name == name for stored in await self._store.stored_tools(source)):
+            return NotFoundError(
+                f"the tool {name!r} is new, and waits to be accepted because its source is pinned",
+                hint=f"`spindle sync {source} --accept {name}`, once you trust it",
+                tool=name,
+            )
+        known = await self._store.names()
+        locals_ = {full.rpartition(".")[2]: full for full in known}
+        meant = suggest(name, known) or locals_.get(suggest(name.rpartition(".")[2], locals_) or "")
         hint = f"did you mean {meant!r}?" if meant else f"try `spindle search {name.rpartition('.')[2]}`"
         return NotFoundError(f"there is no tool {name!r}", hint=hint, tool=name, details=meant)
 
@@ -139,33 +162,47 @@ class Catalog:
         """Ask sources for their tools, all at once; one that fails keeps its last known tools.
         `accept` names tools of pinned sources whose new definitions are trusted; True: all."""
         self.sources.validate()
-        wanted = self.sources.names if names is None else list(names)
+        wanted = self.sources.names if names is None else list(dict.fromkeys(names))
         for name in wanted:
             self.sources.table(name)
-        return list(await asyncio.gather(*(self._sync_one(name, accept) for name in wanted)))
+        reports = list(await asyncio.gather(*(self._sync_one(name, accept) for name in wanted)))
+        await self._check_accepted(accept)
+        return reports
+
+    async def _check_accepted(self, accept: Collection[str] | bool) -> None:
+        known = await self._store.names() if not isinstance(accept, bool) and accept else []
+        for name in () if isinstance(accept, bool) else accept:
+            if name not in known:
+                meant = suggest(name, known)
+                self._note(f"no tool {name!r} was accepted" + (f"; did you mean {meant!r}?" if meant else ""))
 
     async def _sync_one(self, name: str, accept: Collection[str] | bool = ()) -> SyncReport:
         started = time.perf_counter()
         async with self._syncing.setdefault(name, asyncio.Lock()):
+            signature = self.sources.signature(name)
             try:
-                report = await self._sync(name, accept)
+                report = await self._sync(name, signature, accept)
+                self._marks[name] = signature
+                self._failed.pop(name, None)
             except SpindleError as error:
                 error.about(source=name)
                 await self._store.note_failure(name, self.sources.kind(name), error.message)
+                self._failed[name] = signature
                 report = SyncReport(name, error=error.to_dict())
         report.seconds = time.perf_counter() - started
         return report
 
-    async def _sync(self, name: str, accept: Collection[str] | bool) -> SyncReport:
+    async def _sync(self, name: str, signature: str, accept: Collection[str] | bool) -> SyncReport:
         config = self.sources.config(name)
-        signature = self.sources.signature(name)
         found = name_tools(name, config, await self._discover(name))
         known = await self._store.stored_tools(name)
-        accepted = {tool.name for tool in found} if accept is True else accept or ()
-        merged, report = merge(name, known, found, pinned=config.pinned, accept=accepted)
-        state = SourceState(name, config.kind, signature, time.time())
-        await self._store.replace_tools(state, merged)
-        self._marks[name] = signature
+        state = (await self._store.sources()).get(name)
+        # Adding a pinned source is to trust what it offers then, and nothing that comes later.
+        trusted = not config.pinned or state is None or state.synced_at is None
+        merged, report = merge(name, known, found, trusted=trusted, accept=accept)
+        await self._store.replace_tools(SourceState(name, config.kind, signature, time.time()), merged)
+        if report.differs:
+            self._tell(report)
         return report
 
     async def _discover(self, name: str) -> list[ToolSpec]:
@@ -180,24 +217,39 @@ class Catalog:
                     f"{name!r} did not list its tools within {config.timeout:g} s",
                     hint=f"raise sources.{name}.timeout",
                 ) from None
+            except SpindleError:
+                raise
+            except Exception as error:
+                # A source is somebody else's code: its mistake is its own failure, not that of all.
+                raise ServerError(f"{name!r} could not list its tools: {error!r}") from error
 
     def _is_fresh(self, name: str) -> bool:
         return self._marks.get(name) == self.sources.signature(name)
 
     async def _freshen(self, names: Sequence[str], *, local_only: bool = False) -> bool:
-        """Sync those of these sources whose settings or definition changed. True when any was."""
+        """Sync those of these sources whose settings or definition changed. True when any was. One
+        that failed is not tried again until it changes."""
         stale: list[str] = []
         for name in names:
             if name in self.sources.names:
                 if local_only and self.sources.local_signature(name) is None:
                     continue
-                if not self._is_fresh(name):
+                signature = self.sources.signature(name)
+                if signature not in (self._marks.get(name), self._failed.get(name)):
                     stale.append(name)
-        for report in await asyncio.gather(*(self._sync_one(name) for name in stale)):
-            if report.error:
-                self._marks[report.source] = self.sources.signature(report.source)
-                self._note(f"{report.source}: {report.error['message']}")
+        if stale:
+            for report in await asyncio.gather(*(self._shared_sync(name) for name in stale)):
+                if report.error:
+                    self._note(f"{report.source}: {report.error['message']}")
         return bool(stale)
+
+    async def _shared_sync(self, name: str) -> SyncReport:
+        """One sync for all who find the source stale at the same moment; none of them can cancel it."""
+        task = self._pending.get(name)
+        if task is None:
+            task = self._pending[name] = asyncio.create_task(self._sync_one(name), name=f"sync of {name}")
+            task.add_done_callback(lambda _: self._pending.pop(name, None))
+        return await asyncio.shield(task)
 
     def _source_changed(self, name: str) -> None:
         """A source said that its tools changed. Several notices in a row cause one refresh."""
@@ -213,5 +265,12 @@ class Catalog:
             report = await self._sync_one(name)
             if report.error:
                 self._note(f"{name}: could not refresh its tools: {report.error['message']}")
-            for listener in self._listeners:
+            if not report.differs:
+                self._tell(report)
+
+    def _tell(self, report: SyncReport) -> None:
+        for listener in self._listeners:
+            try:
                 listener(report)
+            except Exception as error:  # noqa: BLE001 - a listener's mistake must not stop the sync
+                self._note(f"a listener failed on the changes of {report.source}: {error!r}")

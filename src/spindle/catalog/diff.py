@@ -57,14 +57,14 @@ def merge(
     known: Sequence[StoredTool],
     found: Sequence[Tool],
     *,
-    pinned: bool,
-    accept: Collection[str] | None = None,
+    trusted: bool,
+    accept: Collection[str] | bool = (),
 ) -> tuple[list[StoredTool], SyncReport]:
-    """What to store now. On a pinned source, a definition that is new or different is held back
-    unless its name is in `accept`; the first sync of all is what the user trusts by adding it."""
+    """What to store now. Of a source that is not trusted, a definition that is new or different is
+    held back unless `accept` has its name (True: any). Where one is held already, only that one is
+    accepted: what a person has seen, not what the source says since."""
     report = SyncReport(source)
     before = {stored.name: stored for stored in known}
-    trusted = not pinned or not known
     merged: list[StoredTool] = []
     for tool in found:
         stored = before.pop(tool.name, None)
@@ -73,7 +73,7 @@ def merge(
             merged.append(StoredTool(tool.name, current=tool))
             continue
         change = Change(tool.name, changed_fields(current, tool))
-        if not trusted and tool.name not in (accept or ()):
+        if not (trusted or _accepted(tool, stored, accept)):
             report.held.append(change)
             merged.append(StoredTool(tool.name, current=current, held=tool))
             continue
@@ -85,6 +85,13 @@ def merge(
     report.removed = sorted(name for name, stored in before.items() if stored.current)
     report.tools = sum(1 for stored in merged if stored.current)
     return merged, report
+
+
+def _accepted(tool: Tool, stored: StoredTool | None, accept: Collection[str] | bool) -> bool:
+    if not (accept is True or (accept and tool.name in accept)):
+        return False
+    held = stored.held if stored else None
+    return held is None or held.fingerprint == tool.fingerprint
 
 
 def changed_fields(before: Tool | None, after: Tool) -> tuple[str, ...]:

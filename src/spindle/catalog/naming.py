@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -20,15 +21,14 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
 def name_tools(source: str, config: SourceConfig, specs: Sequence[ToolSpec]) -> list[Tool]:
     """The tools that the source's `include` and `exclude` let in, each under its catalog name."""
     _refuse_duplicates(source, specs)
-    taken = {spec.remote_name for spec in specs if legal(spec.remote_name) == spec.remote_name}
+    claims = Counter(legal(spec.remote_name) for spec in specs)
     tools: list[Tool] = []
     for spec in specs:
         local = legal(spec.remote_name)
-        if local != spec.remote_name and (local in taken or len(spec.remote_name) > MAX_LENGTH):
-            # Two names may become one; a mark of the original keeps them apart and stable.
-            mark = hashlib.sha256(spec.remote_name.encode()).hexdigest()[:8]
-            local = f"{local[: MAX_LENGTH - 9]}_{mark}"
-        taken.add(local)
+        if local != spec.remote_name and (claims[local] > 1 or len(spec.remote_name) > MAX_LENGTH):
+            # Two names became one: a mark of the original keeps them apart, in whatever order they come.
+            original = spec.remote_name.encode("utf-8", "surrogatepass")
+            local = f"{local[: MAX_LENGTH - 9]}_{hashlib.sha256(original).hexdigest()[:8]}"
         if config.admits(local):
             name = f"{source}.{local}" if config.prefix else local
             tools.append(Tool(name, source, config.kind, spec, spec.fingerprint))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
     from spindle.ports.source import Note, Source
     from spindle.settings import Settings
-
-MakeSource = Callable[[str, Any, Path, "Note"], "Source"]
 
 
 class SourceSet:
@@ -33,6 +31,7 @@ class SourceSet:
         self._configs: dict[str, SourceConfig] = {}
         self._made: dict[str, Source] = {}
         self._table_marks: dict[str, str] = {}
+        self._classes: dict[str, type[Source] | None] = {}
 
     @property
     def names(self) -> list[str]:
@@ -65,7 +64,7 @@ class SourceSet:
         if self._validated is None:
             written = {name: table for name, table in self._tables.items() if name not in self._made}
             models = config_models({str(table["kind"]) for table in written.values()})
-            self._validated = self._settings.validate(models)
+            self._validated = self._settings.validate(models, self._environ)
 
     def config(self, name: str) -> SourceConfig:
         """The source's settings with every `${VAR}` replaced."""
@@ -83,7 +82,7 @@ class SourceSet:
         made = self._made.get(name)
         if made is None:
             config = self.config(name)
-            cls = source_class(config.kind)
+            cls = self._class(name)
             assert cls is not None, "an unknown kind does not pass validation"
             made = self._made[name] = cls(name, config, self._settings.root, self._note)
         return made
@@ -105,8 +104,14 @@ class SourceSet:
 
     def local_signature(self, name: str) -> str | None:
         """The part of the signature that a source with a definition on this machine gives."""
-        cls = source_class(self.kind(name))
+        cls = self._class(name)
         return cls.signature(self._tables[name], self._settings.root) if cls is not None else None
+
+    def _class(self, name: str) -> type[Source] | None:
+        # Kept, because finding the class of a plugin looks through all installed packages.
+        if name not in self._classes:
+            self._classes[name] = source_class(self.kind(name))
+        return self._classes[name]
 
     def _require(self, name: str) -> None:
         if name not in self._tables:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
 JsonObject = dict[str, Any]
+
+_MAX_PARTS = 256
 
 EMPTY_OBJECT_SCHEMA: JsonObject = {"type": "object", "properties": {}}
 
@@ -24,32 +28,56 @@ def canonical(value: Any) -> bytes:
     return to_json(value, sort_keys=True)
 
 
-def to_json(value: Any, *, sort_keys: bool = False) -> bytes:
+def to_json(value: Any, *, sort_keys: bool = False, default: Callable[[Any], Any] | None = None) -> bytes:
+    """`default` turns what is not JSON into something that is."""
     import orjson
 
     try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
+        return orjson.dumps(value, default, orjson.OPT_SORT_KEYS if sort_keys else None)
     except TypeError:
-        # orjson refuses integers over 64 bits, which JSON itself allows.
+        # orjson refuses integers over 64 bits and half surrogate pairs (which file names may hold),
+        # both of which JSON can write.
         import json
 
-        return json.dumps(value, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False).encode()
+        return json.dumps(value, default=default, sort_keys=sort_keys, separators=(",", ":")).encode()
+
+
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+
+
+def from_json(data: bytes) -> Any:
+    """What `to_json` was given, also where orjson alone would round a number or refuse a text."""
+    import orjson
+
+    if not _LONG_NUMBER.search(data):
+        try:
+            return orjson.loads(data)
+        except orjson.JSONDecodeError:
+            pass
+    import json
+
+    return json.loads(data)
 
 
 def resolve_pointer(root: JsonObject, reference: str) -> Any:
     """What a local `#/...` reference points at, or None when it points nowhere."""
     from urllib.parse import unquote
 
+    if not reference.startswith(("#/", "/")):
+        return root if reference in ("#", "") else None
     node: Any = root
     for raw in reference.removeprefix("#").split("/")[1:]:
         step = unquote(raw).replace("~1", "/").replace("~0", "~")
         if is_object(node) and step in node:
             node = node[step]
-        elif is_array(node) and step.isdigit() and int(step) < len(node):
+        elif is_array(node) and _INDEX.fullmatch(step) and int(step) < len(node):
             node = node[int(step)]
         else:
             return None
     return node
+
+
+_INDEX = re.compile(r"[0-9]{1,9}")
 
 
 def resolve(root: JsonObject, schema: Any) -> JsonObject:
@@ -95,7 +123,7 @@ def parameters(schema: JsonObject) -> list[Parameter]:
     """The top-level properties of an object schema, `allOf` parts included, in order."""
     found: dict[str, Any] = {}
     required: set[str] = set()
-    for part in _object_parts(schema, schema, depth=0):
+    for part in _object_parts(schema, schema):
         properties = part.get("properties")
         if is_object(properties):
             found.update(properties)
@@ -118,37 +146,52 @@ def parameters(schema: JsonObject) -> list[Parameter]:
     return result
 
 
-def _object_parts(root: JsonObject, schema: Any, depth: int) -> Iterator[JsonObject]:
-    resolved = resolve(root, schema)
-    yield resolved
-    parts = resolved.get("allOf")
-    if depth < 8 and is_array(parts):
-        for part in parts:
-            yield from _object_parts(root, part, depth + 1)
+def _object_parts(root: JsonObject, schema: Any) -> Iterator[JsonObject]:
+    """The schema and all parts of its `allOf`, in the order they are written. Bounded, because
+    references may go in circles."""
+    waiting = [schema]
+    for _ in range(_MAX_PARTS):
+        if not waiting:
+            return
+        resolved = resolve(root, waiting.pop(0))
+        yield resolved
+        parts = resolved.get("allOf")
+        if is_array(parts):
+            waiting[:0] = parts
 
 
-def types_of(root: JsonObject, schema: Any, depth: int = 0) -> frozenset[str]:
-    """The JSON types a schema admits; empty when it does not say."""
-    resolved = resolve(root, schema)
-    declared = resolved.get("type")
-    if isinstance(declared, str):
-        return frozenset({declared})
-    if is_array(declared):
-        return frozenset(str(name) for name in declared)
-    if "const" in resolved:
-        return frozenset({type_of(resolved["const"])})
-    choices = resolved.get("enum")
-    if is_array(choices):
-        return frozenset(type_of(choice) for choice in choices)
+def types_of(root: JsonObject, schema: Any) -> frozenset[str]:
+    """The JSON types a schema speaks of; empty when it does not say."""
     found: set[str] = set()
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        branches = resolved.get(keyword)
-        if depth < 8 and is_array(branches):
-            for branch in branches:
-                found |= types_of(root, branch, depth + 1)
-    if not found and "properties" in resolved:
-        return frozenset({"object"})
+    waiting = [schema]
+    for _ in range(_MAX_PARTS):
+        if not waiting:
+            break
+        resolved = resolve(root, waiting.pop())
+        own = _own_types(resolved)
+        branches = [
+            branch
+            for keyword in ("anyOf", "oneOf", "allOf")
+            if is_array(resolved.get(keyword))
+            for branch in resolved[keyword]
+        ]
+        if own or not branches:
+            found |= own or ({"object"} if "properties" in resolved else set())
+        else:
+            waiting += branches
     return frozenset(found)
+
+
+def _own_types(schema: JsonObject) -> set[str]:
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return {declared}
+    if is_array(declared):
+        return {str(name) for name in declared}
+    if "const" in schema:
+        return {type_of(schema["const"])}
+    choices = schema.get("enum")
+    return {type_of(choice) for choice in choices} if is_array(choices) else set()
 
 
 def type_of(value: object) -> str:
@@ -172,20 +215,17 @@ def type_of(value: object) -> str:
 
 def property_texts(schema: JsonObject, limit: int = 200) -> Iterator[str]:
     """Names and descriptions of all properties at any depth, for search. Bounded."""
-    queue: list[Any] = [schema]
+    waiting: deque[Any] = deque([schema])
     seen = 0
-    while queue and seen < limit:
-        node = queue.pop(0)
-        if is_array(node):
-            queue.extend(node)
-            continue
-        if not is_object(node):
-            continue
-        seen += 1
-        properties = node.get("properties")
-        if is_object(properties):
-            for name, value in properties.items():
-                yield name
-                if is_object(value) and isinstance(value.get("description"), str):
-                    yield cast(str, value["description"])
-        queue.extend(value for value in node.values() if is_object(value) or is_array(value))
+    while waiting and seen < limit:
+        node = waiting.popleft()
+        if is_object(node):
+            seen += 1
+            properties = node.get("properties")
+            if is_object(properties):
+                for name, value in properties.items():
+                    yield name
+                    if is_object(value) and isinstance(value.get("description"), str):
+                        yield cast(str, value["description"])
+        inner = node.values() if is_object(node) else node
+        waiting.extend(value for value in inner if is_object(value) or is_array(value))

@@ -67,7 +67,8 @@ class ToolStore(Protocol):
 
 class CallStore(Protocol):
     async def save_call(self, record: CallRecord) -> None:
-        """Returns once the record would survive the death of this process."""
+        """Returns once the record would survive the death of this process. Who awaits it may be
+        cancelled meanwhile: the record is kept all the same."""
         ...
 
     async def calls(

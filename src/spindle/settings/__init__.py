@@ -27,6 +27,9 @@ TOP_LEVEL = ("sources", "store")
 
 RawTable = dict[str, Any]
 
+# Settings that say what a source is, as opposed to how it is used.
+_PLACES = frozenset({"kind", "command", "url", "path", "module"})
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -44,8 +47,16 @@ class Settings:
         if (self.root / TOOLS_FOLDER).is_dir() and self.is_workspace:
             tables[TOOLS_FOLDER] = {"kind": "python", "path": TOOLS_FOLDER, "prefix": False}
         for name, table in cast("dict[str, RawTable]", self.raw.get("sources", {})).items():
-            tables[name] = {"kind": "mcp", **table}
-        return {name: table for name, table in tables.items() if table.get("enabled", True)}
+            if name in tables and not table.keys() & _PLACES:
+                tables[name] |= table  # settings of the workspace's own folder, such as a timeout
+            elif name in tables:
+                raise ConfigurationError(
+                    f"{self.origin(name)}: the name of sources.{name} is that of the workspace's own folder",
+                    hint="choose another name for the source",
+                )
+            else:
+                tables[name] = {"kind": "mcp", **table}
+        return {name: table for name, table in tables.items() if _is_on(table.get("enabled", True))}
 
     @property
     def store(self) -> str:
@@ -61,11 +72,13 @@ class Settings:
     def origin(self, source: str) -> str:
         return self.origins.get(source, FILE_NAME)
 
-    def validate(self, models: Mapping[str, type[SourceConfig]]) -> dict[str, SourceConfig]:
+    def validate(
+        self, models: Mapping[str, type[SourceConfig]], environ: Mapping[str, str] | None = None
+    ) -> dict[str, SourceConfig]:
         """All sources as typed settings, or one error that names every mistake."""
         from spindle.settings.validate import validate_sources
 
-        return validate_sources(self.sources, self.origins, models)
+        return validate_sources(self.sources, self.origin, models, os.environ if environ is None else environ)
 
 
 def load(path: Path | str | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -80,7 +93,7 @@ def load(path: Path | str | None = None, environ: Mapping[str, str] | None = Non
     for file in files:
         table = _read(file)
         own_sources = table.pop("sources", {})
-        raw |= table
+        _merge(raw, table)
         if not isinstance(own_sources, dict):
             raise ConfigurationError(f"{file}: `sources` must be a table such as [sources.NAME]")
         for name, settings in cast("dict[str, Any]", own_sources).items():
@@ -88,9 +101,9 @@ def load(path: Path | str | None = None, environ: Mapping[str, str] | None = Non
                 raise ConfigurationError(f"{file}: sources.{name} must be a table: [sources.{name}]")
             sources[name] = cast(RawTable, settings)
             origins[name] = str(file)
+    _check_top_level(raw, files[-1])
     raw["sources"] = sources
     _apply_environment(raw, environ)
-    _check_top_level(raw, files[-1])
     return Settings(root or Path.cwd(), raw, origins, is_workspace=root is not None)
 
 
@@ -98,8 +111,8 @@ def workspace_root(path: Path | str | None) -> Path | None:
     """The folder of the workspace. A path that is given must be one; without it, look upwards."""
     if path is not None:
         given = Path(path).expanduser().resolve()
-        if given.is_file():
-            given = given.parent
+        if given.name == FILE_NAME and given.is_file():
+            return given.parent
         if not given.is_dir():
             raise ConfigurationError(
                 f"there is no folder {given}", hint="create a workspace with `spindle new PATH`"
@@ -137,43 +150,72 @@ def _read(file: Path) -> RawTable:
         ) from None
 
 
-_VARIABLE = re.compile(r"SPINDLE_([A-Z0-9_]+?__[A-Z0-9_]+)")
+_VARIABLE = re.compile(r"SPINDLE_([A-Z0-9]+(?:_[A-Z0-9]+)*(?:__[A-Z0-9]+(?:_[A-Z0-9]+)*)+|STORE)")
 
 
 def _apply_environment(raw: RawTable, environ: Mapping[str, str]) -> None:
-    """SPINDLE_SECTION__KEY=value sets section.key; values are TOML where they parse, else text."""
+    """SPINDLE_SECTION__KEY=value sets section.key."""
     for variable, text in sorted(environ.items()):
         match = _VARIABLE.fullmatch(variable)
         if not match:
             continue
-        path = match[1].lower().split("__")
-        node = raw
-        for step in path[:-1]:
-            inner = node.setdefault(_existing_key(node, step), {})
+        *folders, last = match[1].split("__")
+        section = (folders[0] if folders else last).lower()
+        if section not in TOP_LEVEL:
+            raise ConfigurationError(
+                f"the environment variable {variable} sets `{section}`, which is not a setting",
+                hint=_did_you_mean(section),
+            )
+        node, inside = raw, ""
+        for step in folders:
+            inside = _existing_key(node, step, inside)
+            inner = node.setdefault(inside, {})
             if not isinstance(inner, dict):
-                raise ConfigurationError(f"{variable} sets a key inside {step!r}, which is not a table")
+                raise ConfigurationError(f"{variable} sets a key inside {inside!r}, which is not a table")
             node = cast(RawTable, inner)
-        node[_existing_key(node, path[-1])] = _value_of(text)
+        node[_existing_key(node, last, inside)] = _value_of(text)
 
 
-def _existing_key(node: RawTable, step: str) -> str:
+def _existing_key(node: RawTable, step: str, inside: str) -> str:
     """Variables are upper case; a source called `my-Server` is still found."""
     for key in node:
-        if key.lower().replace("-", "_") == step:
+        if key.upper().replace("-", "_") == step:
             return key
-    return step
+    return step if inside == "env" else step.lower()
 
 
 def _value_of(text: str) -> Any:
+    """Lists, tables and quoted text are TOML. Anything else stays text, which fields that want
+    a number or a truth value read by themselves: a token of digits must not become a number."""
+    if text[:1] not in ("[", "{", '"', "'") or "\n" in text:
+        return text
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
 
 
+def _is_on(value: Any) -> bool:
+    return value.lower() not in ("false", "no", "off", "0") if isinstance(value, str) else bool(value)
+
+
+def _merge(below: RawTable, above: RawTable) -> None:
+    for key, value in above.items():
+        under = below.get(key)
+        if isinstance(under, dict) and isinstance(value, dict):
+            _merge(cast(RawTable, under), cast(RawTable, value))
+        else:
+            below[key] = value
+
+
 def _check_top_level(raw: RawTable, file: Path) -> None:
     for key in raw:
         if key not in TOP_LEVEL:
-            meant = suggest(key, TOP_LEVEL)
-            hint = f"did you mean `{meant}`?" if meant else f"known are: {', '.join(TOP_LEVEL)}"
-            raise ConfigurationError(f"{file}: `{key}` is not a setting", hint=hint)
+            raise ConfigurationError(f"{file}: `{key}` is not a setting", hint=_did_you_mean(key))
+    if not isinstance(raw.get("store", ""), str):
+        raise ConfigurationError(f'{file}: `store` must be text: a path, or ":memory:"')
+
+
+def _did_you_mean(key: str) -> str:
+    meant = suggest(key, TOP_LEVEL)
+    return f"did you mean `{meant}`?" if meant else f"known are: {', '.join(TOP_LEVEL)}"

@@ -3,74 +3,198 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import time
-from collections.abc import Generator, Mapping
+import tomllib
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from spindle.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from tomlkit import TOMLDocument
-    from tomlkit.items import Table
 
 LOCK_TIMEOUT = 15.0
 
 
 def add_source(file: Path, name: str, table: Mapping[str, Any], *, replace: bool = False) -> None:
-    with _editing(file) as document:
-        sources = _sources(document)
-        if name in sources and not replace:
+    """Put `[sources.NAME]` at the end of the file, or in place of the one it replaces."""
+    with _locked(file):
+        before, data = _read(file)
+        known = _sources_in(data, file)
+        if name in known and not replace:
             raise ConfigurationError(
                 f"{file} already has a source {name!r}",
                 hint="choose another name, or give --replace",
             )
-        sources[name] = _as_toml(table)
+        wanted = {**data, "sources": {**known, name: _plain(table)}}
+        edits = (_swapped, _set_in_place, _moved) if name in known else (_appended, _set_in_place)
+        _replace(file, _first_that_means(wanted, file, edits, before, name, table))
 
 
 def remove_source(file: Path, name: str) -> bool:
     """True when the file had it."""
-    with _editing(file) as document:
-        sources = _sources(document)
-        if name not in sources:
+    with _locked(file):
+        before, data = _read(file)
+        if name not in _sources_in(data, file):
             return False
-        del sources[name]
+        rest = {key: value for key, value in data["sources"].items() if key != name}
+        wanted = {**data, "sources": rest}
+        _replace(file, _first_that_means(wanted, file, (_cut, _deleted_in_place), before, name))
         return True
 
 
-@contextlib.contextmanager
-def _editing(file: Path) -> Generator[TOMLDocument]:
-    """The document to change, written back whole and at once when the block ends well."""
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
+Edit = Callable[..., str]
 
-    with _locked(file):
-        try:
-            before = file.read_text("utf-8") if file.exists() else ""
-            document = tomlkit.parse(before)
-        except TOMLKitError as error:
-            raise ConfigurationError(f"{file} is not valid TOML: {error}", hint="fix it first") from None
-        except OSError as error:
-            raise ConfigurationError(f"cannot read {file}: {error}") from None
-        yield document
-        after = tomlkit.dumps(document)
-        if after != before:
-            _replace(file, after)
+
+def _first_that_means(wanted: dict[str, Any], file: Path, edits: Sequence[Edit], *given: Any) -> str:
+    """The outcome of the first edit after which the file says what is wanted. The first only adds or
+    cuts lines, so that nothing else in the file can change; TOML has forms for which that is not enough."""
+    import tomlkit.exceptions
+
+    for edit in edits:
+        with contextlib.suppress(tomllib.TOMLDecodeError, tomlkit.exceptions.TOMLKitError):
+            text = edit(*given)
+            if _meaning(tomllib.loads(text)) == _meaning(wanted):
+                return text
+    raise ConfigurationError(
+        f"{file} is written in a way that cannot be edited by program",
+        hint="edit its `sources` by hand; nothing was changed",
+    )
+
+
+def _meaning(data: dict[str, Any]) -> dict[str, Any]:
+    """A file without sources says the same as one with an empty table of them."""
+    return {key: value for key, value in data.items() if key != "sources" or value}
+
+
+def _appended(text: str, name: str, table: Mapping[str, Any]) -> str:
+    added = _rendered(text, name, table)
+    if not text.strip():
+        return text + added
+    newline = _newline(text)
+    return text + ("" if text.endswith("\n") else newline) + newline + added
+
+
+def _swapped(text: str, name: str, table: Mapping[str, Any]) -> str:
+    return _cut(text, name, instead=_rendered(text, name, table))
+
+
+def _rendered(text: str, name: str, table: Mapping[str, Any]) -> str:
+    import tomlkit
+
+    added = tomlkit.dumps({"sources": {name: _plain(table)}}).strip("\n") + "\n"
+    return added.replace("\n", _newline(text))
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _cut(text: str, name: str, instead: str = "") -> str:
+    """Without the lines of [sources.NAME] and its sub-tables. Comments that stand above the next
+    table, or apart at the end, are not about this one and stay."""
+    kept: list[str] = []
+    tail: list[str] = []
+    cutting = False
+    for line in text.splitlines(keepends=True):
+        header = _header_path(line) if line.lstrip().startswith("[") else []
+        if header:
+            was_cutting, cutting = cutting, header[:2] == ["sources", name]
+            if was_cutting and not cutting:
+                kept += tail
+            elif cutting and not was_cutting:
+                kept.append(instead)
+                instead = ""
+        if not cutting:
+            kept.append(line)
+        elif line.strip() and not line.lstrip().startswith("#"):
+            tail = []
+        else:
+            tail.append(line)
+    if cutting and any(line.strip() for line in tail):
+        kept += itertools.dropwhile(str.strip, tail)
+    return "".join(kept)
+
+
+def _header_path(line: str) -> list[str]:
+    """The keys of a `[table.header]`; none for a line that only looks like one."""
+    try:
+        node: Any = tomllib.loads(line)
+    except tomllib.TOMLDecodeError:
+        return []
+    path: list[str] = []
+    while isinstance(node, (dict, list)) and node:
+        if isinstance(node, dict):
+            key, node = next(iter(cast("dict[str, Any]", node).items()))
+            path.append(key)
+        else:
+            node = cast("list[Any]", node)[0]
+    return path
+
+
+def _set_in_place(text: str, name: str, table: Mapping[str, Any]) -> str:
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    cast("dict[str, Any]", document["sources"])[name] = _plain(table)
+    return tomlkit.dumps(document)
+
+
+def _deleted_in_place(text: str, name: str) -> str:
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    del cast("dict[str, Any]", document["sources"])[name]
+    return tomlkit.dumps(document)
+
+
+def _moved(text: str, name: str, table: Mapping[str, Any]) -> str:
+    return _appended(_deleted_in_place(text, name), name, table)
+
+
+def _read(file: Path) -> tuple[str, dict[str, Any]]:
+    try:
+        text = file.read_bytes().decode() if file.exists() else ""
+        return text, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{file} is not valid TOML: {error}", hint="fix it first") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read {file}: {error}") from None
+
+
+def _sources_in(data: dict[str, Any], file: Path) -> dict[str, Any]:
+    sources = data.get("sources", {})
+    if not isinstance(sources, dict):
+        raise ConfigurationError(f"{file}: `sources` must be a table such as [sources.NAME]")
+    return cast("dict[str, Any]", sources)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, Any]", value).items()
+        return {key: _plain(item) for key, item in items if item is not None}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in cast("Sequence[Any]", value)]
+    return value
 
 
 def _replace(file: Path, text: str) -> None:
-    partial = file.with_name(f".{file.name}.{os.getpid()}.part")
+    """Write the file whole and at once; one that others may not read stays so at every moment."""
+    target = file.resolve()
+    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        mode = file.stat().st_mode & 0o777 if file.exists() else 0o644
-        with partial.open("w", encoding="utf-8") as handle:
-            handle.write(text)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+        partial.unlink(missing_ok=True)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(text.encode())
             handle.flush()
             os.fsync(handle.fileno())
         partial.chmod(mode)
-        partial.replace(file)
+        partial.replace(target)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise ConfigurationError(f"cannot write {file}: {error}; nothing was changed") from None
 
 
@@ -100,26 +224,3 @@ def _locked(file: Path) -> Generator[None]:
                     raise ConfigurationError(f"another process is editing {file}; try again") from None
                 time.sleep(0.01)
         yield
-
-
-def _sources(document: TOMLDocument) -> Table:
-    import tomlkit
-
-    if "sources" not in document:
-        document["sources"] = tomlkit.table(is_super_table=True)
-    return cast("Table", document["sources"])
-
-
-def _as_toml(table: Mapping[str, Any]) -> Table:
-    import tomlkit
-
-    result = tomlkit.table()
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            inner = tomlkit.table()
-            for inner_key, inner_value in cast("Mapping[str, Any]", value).items():
-                inner[inner_key] = inner_value
-            result[key] = inner
-        else:
-            result[key] = list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
-    return result

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     ConfigT = TypeVar("ConfigT", bound=SourceConfig)
 
+_SECRET_KEY = re.compile(
+    r"^(?:env|headers)\..*(?:key|token|secret|passw|auth|credential|cookie)", re.IGNORECASE
+)
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -33,14 +36,28 @@ def missing_variables(table: Any, environ: Mapping[str, str]) -> Iterator[tuple[
 
 
 def secret_values(table: Any, environ: Mapping[str, str]) -> set[str]:
-    """Values that came from the environment: they are masked wherever they would be shown."""
-    names = {match[1] for _, text in _texts(table, "") for match in _REFERENCE.finditer(text)}
-    return {environ[name] for name in names if len(environ.get(name, "")) >= 4}
+    """Values that came from the environment, and those written under a name such as API_KEY: they
+    are masked wherever they would be shown."""
+    found: set[str] = set()
+    for key, text in _texts(table, ""):
+        references = {match[1] for match in _REFERENCE.finditer(text)}
+        found |= {environ.get(name, "") for name in references}
+        if not references and _SECRET_KEY.search(key):
+            found.add(text)
+    return {value for value in found if len(value) >= 4}
+
+
+def has_reference(text: str) -> bool:
+    return _REFERENCE.search(text) is not None
+
+
+def expand_text(text: str, environ: Mapping[str, str], source: str, key: str) -> str:
+    return _REFERENCE.sub(lambda match: _value(match, environ, source, key), text)
 
 
 def _expand(value: Any, environ: Mapping[str, str], source: str, key: str) -> Any:
     if isinstance(value, str):
-        return _REFERENCE.sub(lambda match: _value(match, environ, source, key), value)
+        return expand_text(value, environ, source, key)
     if isinstance(value, dict):
         return {
             name: _expand(item, environ, source, f"{key}.{name}" if key else str(name))

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from spindle.domain.source import SOURCE_NAME, SourceConfig
 from spindle.errors import ConfigurationError, suggest
+from spindle.settings.expand import expand_text, has_reference
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+Step = int | str
+
+# Below these, what was given may be a secret and is not repeated in a message.
+_SECRET_TABLES = frozenset({"auth", "env", "headers"})
+
 
 def validate_sources(
     tables: Mapping[str, dict[str, Any]],
-    origins: Mapping[str, str],
+    origin: Callable[[str], str],
     models: Mapping[str, type[SourceConfig]],
+    environ: Mapping[str, str],
 ) -> dict[str, SourceConfig]:
     problems: list[str] = []
     valid: dict[str, SourceConfig] = {}
     for name, table in tables.items():
-        where = f"{origins.get(name, 'spindle.toml')}: sources.{name}"
+        where = f"{origin(name)}: sources.{name}"
         if not SOURCE_NAME.fullmatch(name):
             problems.append(
                 f"{where}: a source's name begins with a letter and has only letters, digits, `_` and `-`"
@@ -33,18 +41,41 @@ def validate_sources(
             problems.append(f"{where}.kind: {_unknown_kind(table['kind'], models)}")
             continue
         try:
-            valid[name] = model.model_validate(table)
+            valid[name] = _validate(name, table, model, environ)
         except ValidationError as error:
-            problems += [_describe(where, problem, model) for problem in error.errors()]
+            found = [_describe(where, problem, table, model) for problem in error.errors()]
+            problems += dict.fromkeys(found)
+        except ConfigurationError as error:
+            problems.append(f"{where}: {error.message}")
     if problems:
-        count = "a mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
+        listed = "\n".join(f"  {problem}" for problem in problems)
         raise ConfigurationError(
-            f"the configuration has {count}:\n" + "\n".join(f"  {problem}" for problem in problems)
-            if len(problems) > 1
-            else problems[0],
+            problems[0]
+            if len(problems) == 1
+            else f"the configuration has {len(problems)} mistakes:\n{listed}",
             details=problems,
         )
     return valid
+
+
+def _validate(
+    name: str, table: dict[str, Any], model: type[SourceConfig], environ: Mapping[str, str]
+) -> SourceConfig:
+    """Text keeps its `${VAR}`s until the source is used. Where something else than text is wanted,
+    such as a number, they are replaced now."""
+    try:
+        return model.model_validate(table)
+    except ValidationError as error:
+        filled = copy.deepcopy(table)
+        for problem in error.errors():
+            path = _path(problem["loc"], table)
+            given = _at(table, path)
+            if isinstance(given, str) and has_reference(given):
+                holder = _at(filled, path[:-1])
+                holder[path[-1]] = expand_text(given, environ, name, _dotted(path))
+        if filled == table:
+            raise
+        return model.model_validate(filled)
 
 
 def _unknown_kind(kind: Any, models: Mapping[str, Any]) -> str:
@@ -54,26 +85,65 @@ def _unknown_kind(kind: Any, models: Mapping[str, Any]) -> str:
     )
 
 
-def _describe(where: str, problem: ErrorDetails, model: type[SourceConfig]) -> str:
-    path = ".".join(str(step) for step in problem["loc"])
-    place = f"{where}.{path}" if path else where
+def _describe(where: str, problem: ErrorDetails, table: dict[str, Any], model: type[SourceConfig]) -> str:
+    path = _path(problem["loc"], table)
+    place = f"{where}.{_dotted(path)}" if path else where
     if problem["type"] == "extra_forbidden":
-        key = str(problem["loc"][-1])
-        meant = suggest(key, _known_keys(model, problem["loc"][:-1]))
+        meant = suggest(str(path[-1]), _known_keys(model, path[:-1]))
         return f"{place}: not a setting of this source" + (f"; did you mean `{meant}`?" if meant else "")
     message = problem["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
-    given = problem.get("input")
-    if problem["type"] == "missing" or isinstance(given, (dict, list, tuple)):
+    given = _at(table, path)
+    if given is None or isinstance(given, (dict, list, tuple)) or (path and path[0] in _SECRET_TABLES):
         return f"{place}: {message}"
     return f"{place}: {message} (got {given!r})"
 
 
-def _known_keys(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+def _path(location: Sequence[Step], table: Any) -> list[Step]:
+    """Where in the file that is. Pydantic also names the branch of a union that it tried."""
+    path: list[Step] = []
+    node = table
+    for position, step in enumerate(location):
+        if isinstance(node, dict):
+            items = cast("dict[Step, Any]", node)
+            if step not in items and position < len(location) - 1:
+                continue
+            node = items.get(step)
+        elif isinstance(node, list) and isinstance(step, int):
+            node = cast("list[Any]", node)[step]
+        else:
+            continue
+        path.append(step)
+    return path
+
+
+def _at(table: Any, path: Sequence[Step]) -> Any:
     for step in path:
-        field = model.model_fields.get(str(step))
-        annotation = field.annotation if field else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            return []
-        model = annotation
-    return list(model.model_fields)
+        if isinstance(table, dict):
+            table = cast("dict[Step, Any]", table).get(step)
+        elif isinstance(table, list):
+            table = cast("list[Any]", table)[cast(int, step)]
+    return table
+
+
+def _dotted(path: Sequence[Step]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+def _known_keys(model: type[BaseModel], path: Sequence[Step]) -> list[str]:
+    models = [model]
+    for step in path:
+        models = [
+            inner
+            for outer in models
+            if str(step) in outer.model_fields
+            for inner in _models_in(outer.model_fields[str(step)].annotation)
+        ]
+    return [field.alias or name for outer in models for name, field in outer.model_fields.items()]
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)

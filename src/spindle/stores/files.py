@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import mimetypes
-import os
+import uuid
 from pathlib import Path
 
 from spindle.errors import StoreError
@@ -23,12 +24,16 @@ class FolderFileStore:
         path = self._folder / f"{hashlib.sha256(data).hexdigest()[:32]}{suffix}"
         if path.exists():
             return str(path)
-        partial = path.with_suffix(f".{os.getpid()}.part")
+        partial = path.with_suffix(f".{uuid.uuid4().hex}.part")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             partial.write_bytes(data)
             partial.replace(path)
         except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise StoreError(f"cannot keep a file in {self._folder}: {error}") from None
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise StoreError(
+                f"cannot keep a file in {self._folder}: {error}",
+                hint="check that the folder can be written and has space",
+            ) from None
         return str(path)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from spindle.domain.json_schema import property_texts
 from spindle.domain.tool import Tool, ToolSummary
+from spindle.stores.rows import storable, summary_from_row
 
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORDS = re.compile(r"[^\W_]+")
@@ -19,6 +20,10 @@ _STOP = frozenset(
 _RANK = "bm25(tool_search, 12.0, 5.0, 3.0, 1.0)"
 
 _PARAMETER_TEXT_LIMIT = 4000
+_QUERY_LIMIT = 1000
+_TERM_LIMIT = 12
+_CROWD = 1000
+"""So many tools are ranked at most; ranking every tool of a large catalog would take too long."""
 
 
 def words(text: str) -> list[str]:
@@ -26,17 +31,18 @@ def words(text: str) -> list[str]:
     return [word.lower() for word in _WORDS.findall(_HUMPS.sub(" ", text))]
 
 
-def index_row(tool: Tool) -> tuple[str, str, str, str]:
+def index_row(tool: Tool) -> tuple[str, ...]:
     """What is indexed of a tool. A name is there whole and in its parts."""
     name = f"{tool.name} {' '.join(words(tool.name))} {tool.spec.title or ''}"
     parameters = " ".join(" ".join(words(text)) for text in property_texts(tool.input_schema))
-    return (name, " ".join(tool.spec.tags), tool.description, parameters[:_PARAMETER_TEXT_LIMIT])
+    texts = (name, " ".join(tool.spec.tags), tool.description, parameters[:_PARAMETER_TEXT_LIMIT])
+    return tuple(storable(text) for text in texts)
 
 
 def search(connection: sqlite3.Connection, query: str, limit: int) -> list[ToolSummary]:
-    """Tools that have all words, then tools that have some; the last word may be a beginning."""
-    terms = words(query)
-    useful = [term for term in terms if term not in _STOP] or terms
+    """Tools that have all words, then tools that have some; each word may be a beginning."""
+    terms = words(query[:_QUERY_LIMIT])
+    useful = list(dict.fromkeys(term for term in terms if term not in _STOP) or terms)[:_TERM_LIMIT]
     if not useful:
         return []
     found = _match(connection, _expression(useful, " AND "), limit)
@@ -56,19 +62,29 @@ def _expression(terms: Iterable[str], joiner: str) -> str:
 
 
 def _match(connection: sqlite3.Connection, expression: str, limit: int) -> list[ToolSummary]:
-    rows = connection.execute(
-        f"""
-        SELECT tools.name, tools.source, tools.kind, tools.description, tools.tags, tools.held IS NOT NULL
-        FROM (SELECT rowid, {_RANK} AS rank FROM tool_search
-              WHERE tool_search MATCH ? ORDER BY rank LIMIT ?) hit
-        JOIN tools ON tools.id = hit.rowid
-        ORDER BY hit.rank, tools.name
-        """,  # noqa: S608 - only constants are put into the statement
-        (expression, limit),
-    )
+    [[matching]] = connection.execute(_COUNT, (expression, _CROWD + 1))
+    if matching <= _CROWD:
+        return _ranked(connection, expression, limit)
+    # Words that thousands of tools have tell little: names and tags that have them do, and of the
+    # others some are as good as all.
+    found = _ranked(connection, f"{{name tags}} : ({expression})", limit)
+    known = {summary.name for summary in found}
+    if len(found) < limit:
+        found += [item for item in _ranked(connection, expression, limit) if item.name not in known]
+    return found[:limit]
+
+
+def _ranked(connection: sqlite3.Connection, expression: str, limit: int) -> list[ToolSummary]:
+    rows = connection.execute(_SELECT, (expression, _CROWD, limit))
     return [summary_from_row(row) for row in rows]
 
 
-def summary_from_row(row: tuple[str, str, str, str, str, int]) -> ToolSummary:
-    name, source, kind, description, tags, held = row
-    return ToolSummary(name, source, kind, description, tuple(tags.split()), bool(held))
+_COUNT = "SELECT count(*) FROM (SELECT 1 FROM tool_search WHERE tool_search MATCH ? LIMIT ?)"
+_SELECT = f"""
+    SELECT tools.name, tools.source, tools.kind, tools.description, tools.tags, tools.held IS NOT NULL
+    FROM (SELECT rowid, rank
+          FROM (SELECT rowid, {_RANK} AS rank FROM tool_search WHERE tool_search MATCH ? LIMIT ?)
+          ORDER BY rank LIMIT ?) hit
+    JOIN tools ON tools.id = hit.rowid
+    ORDER BY hit.rank, tools.name
+"""  # noqa: S608 - only constants are put into the statement

@@ -7,17 +7,28 @@ a kill -9 of any process.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import sqlite3
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.call import CallRecord, Result
-from spindle.domain.tool import Tool, ToolSpec, ToolSummary
+from spindle.domain.json_schema import from_json, to_json
+from spindle.domain.tool import Tool, ToolSummary
 from spindle.errors import NameConflictError, NotFoundError, StoreError
 from spindle.ports.store import SourceState, StoredTool, ToolFilter
-from spindle.stores.search import index_row, search, summary_from_row
+from spindle.stores.migrate import migrate, migrations, schema_version, use_write_ahead_log
+from spindle.stores.rows import (
+    record_from_row,
+    row_from_record,
+    row_from_stored,
+    storable,
+    stored_from_row,
+    summary_from_row,
+)
+from spindle.stores.search import index_row, search
 from spindle.stores.worker import Worker, as_store_error
 
 if TYPE_CHECKING:
@@ -25,6 +36,8 @@ if TYPE_CHECKING:
 
 BUSY_TIMEOUT = 15.0
 MAX_CACHED_RESULT = 1024 * 1024
+TIDY_EVERY = 256
+"""Records between two that go through the thread."""
 
 
 class SqliteStore:
@@ -40,23 +53,30 @@ class SqliteStore:
             else Worker(self._connect, name="spindle-store-read", transactions=False)
         )
         self._version_connection: sqlite3.Connection | None = None
+        self._saved = 0
 
     async def open(self) -> SqliteStore:
         """Create the file if need be and bring it to the newest version."""
-        if not self._memory:
-            try:
-                Path(self._path).parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise StoreError(f"cannot create the folder of {self._path}: {error}") from None
-            try:
-                self._version_connection = self._connect()
-                current = self._version_connection.execute("PRAGMA user_version").fetchone()[0]
-            except sqlite3.Error as error:
-                raise as_store_error(error) from None
-            if current == len(_migrations()):
-                return self
-        await self._writer.run(_migrate)
+        try:
+            if self._memory or not self._is_current():
+                await self._writer.run(migrate)
+            if self._version_connection is not None:
+                _never_wait(self._version_connection)
+        except BaseException:
+            await self.close()
+            raise
         return self
+
+    def _is_current(self) -> bool:
+        try:
+            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot create the folder of {self._path}: {error}") from None
+        try:
+            self._version_connection = self._connect()
+            return schema_version(self._version_connection) == len(migrations())
+        except sqlite3.Error as error:
+            raise as_store_error(error) from None
 
     async def __aenter__(self) -> SqliteStore:
         return await self.open()
@@ -77,34 +97,37 @@ class SqliteStore:
         connection = sqlite3.connect(
             self._path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
         )
-        if not self._memory:
-            _use_write_ahead_log(connection)
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA foreign_keys = ON")
+        try:
+            if not self._memory:
+                use_write_ahead_log(connection, BUSY_TIMEOUT)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     # --- tools
 
     async def catalog_version(self) -> int:
         # Read on the event loop: a point read in WAL mode waits for nobody and takes microseconds.
-        if self._version_connection is None:
-            return await self._reader.run(_catalog_version)
-        try:
-            return _catalog_version(self._version_connection)
-        except sqlite3.Error as error:
-            raise as_store_error(error) from None
+        if self._version_connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                return _catalog_version(self._version_connection)
+        return await self._reader.run(_catalog_version)
 
     async def tool(self, name: str) -> Tool | None:
         def work(db: sqlite3.Connection) -> Tool | None:
             query = f"{_SELECT_TOOL} WHERE name = ? AND definition IS NOT NULL"
-            row = db.execute(query, (name,)).fetchone()
-            return _stored_from_row(row).current if row else None
+            row = db.execute(query, (storable(name),)).fetchone()
+            return stored_from_row(row).current if row else None
 
         return await self._reader.run(work)
 
     async def names_ending_in(self, local_name: str) -> list[str]:
+        wanted = storable(local_name)
         query = "SELECT name FROM tools WHERE local_name = ? AND definition IS NOT NULL ORDER BY name"
-        return await self._reader.run(lambda db: [row[0] for row in db.execute(query, (local_name,))])
+        return await self._reader.run(lambda db: [row[0] for row in db.execute(query, (wanted,))])
 
     async def names(self) -> list[str]:
         query = "SELECT name FROM tools WHERE definition IS NOT NULL ORDER BY name"
@@ -116,11 +139,14 @@ class SqliteStore:
             WHERE definition IS NOT NULL
               AND (:source IS NULL OR source = :source)
               AND (:kind IS NULL OR kind = :kind)
-              AND (:tag IS NULL OR instr(' ' || tags || ' ', ' ' || :tag || ' '))
+              AND (:tag IS NULL OR instr(char(10) || tags || char(10), char(10) || :tag || char(10)))
               AND (:pattern IS NULL OR name GLOB :pattern)
             ORDER BY name
         """
-        values = {"source": where.source, "kind": where.kind, "tag": where.tag, "pattern": where.pattern}
+        values = {
+            key: value if value is None else storable(value)
+            for key, value in dataclasses.asdict(where).items()
+        }
         return await self._reader.run(lambda db: [summary_from_row(row) for row in db.execute(query, values)])
 
     async def search(self, query: str, limit: int) -> list[ToolSummary]:
@@ -129,7 +155,7 @@ class SqliteStore:
     async def stored_tools(self, source: str) -> list[StoredTool]:
         query = f"{_SELECT_TOOL} WHERE source = ? ORDER BY name"
         return await self._reader.run(
-            lambda db: [_stored_from_row(row) for row in db.execute(query, (source,))]
+            lambda db: [stored_from_row(row) for row in db.execute(query, (storable(source),))]
         )
 
     async def sources(self) -> dict[str, SourceState]:
@@ -142,7 +168,7 @@ class SqliteStore:
         return await self._reader.run(lambda db: {row[0]: SourceState(*row) for row in db.execute(query)})
 
     async def replace_tools(self, state: SourceState, tools: Sequence[StoredTool]) -> None:
-        rows = [_row_from_stored(tool, state) for tool in tools]
+        rows = [row_from_stored(tool, state) for tool in tools]
         indexed = [(tool.name, index_row(tool.current)) for tool in tools if tool.current]
 
         def work(db: sqlite3.Connection) -> None:
@@ -180,7 +206,7 @@ class SqliteStore:
             INSERT INTO sources (name, kind, error) VALUES (?, ?, ?)
             ON CONFLICT (name) DO UPDATE SET error = excluded.error
         """
-        await self._writer.run(lambda db: db.execute(query, (source, kind, error)) and None)
+        await self._writer.run(lambda db: db.execute(query, (source, kind, storable(error))) and None)
 
     async def forget_source(self, source: str) -> None:
         def work(db: sqlite3.Connection) -> None:
@@ -193,14 +219,23 @@ class SqliteStore:
     # --- calls
 
     async def save_call(self, record: CallRecord) -> None:
-        import orjson
+        row = row_from_record(record)
+        if not self._saved_at_once(row):
+            await self._writer.run(lambda db: db.execute(_INSERT_CALL, row) and None)
 
-        row = (
-            record.key, record.tool, record.source, record.principal,
-            orjson.dumps(record.arguments, default=str), record.outcome, record.started_at, record.duration,
-            record.attempts, orjson.dumps(record.error, default=str) if record.error else None, record.parent,
-        )  # fmt: skip
-        await self._writer.run(lambda db: db.execute(_INSERT_CALL, row) and None)
+    def _saved_at_once(self, row: tuple[Any, ...]) -> bool:
+        """Commit on the event loop where that is possible without waiting for anybody: it takes a fifth of
+        what the way through the thread does, and every call makes it. Whatever is in the way, a lock or
+        a fault, is the thread's to wait for or to report."""
+        self._saved += 1
+        # Now and then the thread commits, because that is what moves the log into the file.
+        if self._version_connection is None or self._saved % TIDY_EVERY == 0:
+            return False
+        try:
+            self._version_connection.execute(_INSERT_CALL, row)
+        except sqlite3.Error:
+            return False
+        return True
 
     async def calls(
         self, *, limit: int, tool: str | None = None, outcome: str | None = None
@@ -211,29 +246,28 @@ class SqliteStore:
                    OR (:outcome = 'failed' AND outcome NOT IN ('ok', 'cached')))
             ORDER BY id DESC LIMIT :limit
         """
-        values = {"tool": tool, "outcome": outcome, "limit": limit}
-        return await self._reader.run(lambda db: [_record_from_row(row) for row in db.execute(query, values)])
+        values = {"tool": tool and storable(tool), "outcome": outcome, "limit": limit}
+        return await self._reader.run(lambda db: [record_from_row(row) for row in db.execute(query, values)])
 
     async def call(self, key: str) -> CallRecord | None:
-        query = f"{_SELECT_CALL} WHERE substr(key, 1, length(:key)) = :key LIMIT 2"
-        rows = await self._reader.run(lambda db: db.execute(query, {"key": key}).fetchall())
-        if len(rows) > 1:
+        # A range over the index of keys instead of a look at every record.
+        query = f"{_SELECT_CALL} WHERE key >= ? AND key < ? ORDER BY key LIMIT 2"
+        beginning = storable(key)
+        values = (beginning, beginning + "\U0010ffff")
+        rows = await self._reader.run(lambda db: db.execute(query, values).fetchall())
+        if len(rows) > 1 and rows[0][0] != key:
             raise NotFoundError(f"several calls begin with {key!r}", hint="give more characters of the key")
-        return _record_from_row(rows[0]) if rows else None
+        return record_from_row(rows[0]) if rows else None
 
     # --- cache
 
     async def cached(self, key: str, now: float) -> Result | None:
-        import orjson
-
         query = "SELECT result FROM cache WHERE key = ? AND expires_at > ?"
         row = await self._reader.run(lambda db: db.execute(query, (key, now)).fetchone())
-        return Result.from_dict(orjson.loads(row[0]), cached=True) if row else None
+        return Result.from_dict(from_json(row[0]), cached=True) if row else None
 
     async def cache(self, key: str, result: Result, expires_at: float, now: float) -> None:
-        import orjson
-
-        blob = orjson.dumps({**result.to_dict(), "has_structured": result.has_structured})
+        blob = to_json({**result.to_dict(), "has_structured": result.has_structured})
         if len(blob) > MAX_CACHED_RESULT:
             return
 
@@ -259,45 +293,10 @@ _INSERT_CALL = """
 """
 
 
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switching the mode ignores the busy timeout, so processes that start together try again."""
-    deadline = time.monotonic() + BUSY_TIMEOUT
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-
-
-def _migrations() -> list[Path]:
-    return sorted((Path(__file__).parent / "migrations").glob("*.sql"))
-
-
-def _migrate(db: sqlite3.Connection) -> None:
-    migrations = _migrations()
-    current = db.execute("PRAGMA user_version").fetchone()[0]
-    if current > len(migrations):
-        raise StoreError(
-            f"the state was written by a newer Spindle (version {current}, this one knows {len(migrations)})",
-            hint="upgrade Spindle, or use another workspace",
-        )
-    for number, path in enumerate(migrations[current:], start=current + 1):
-        for statement in _statements(path.read_text("utf-8")):
-            db.execute(statement)
-        db.execute(f"PRAGMA user_version = {number}")
-
-
-def _statements(script: str) -> Iterable[str]:
-    # Not executescript(): it commits first, and a migration must happen whole or not at all.
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
+def _never_wait(connection: sqlite3.Connection) -> None:
+    """For use on the event loop: neither for another's lock nor for the disk."""
+    connection.execute("PRAGMA busy_timeout = 0")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
 
 
 def _catalog_version(db: sqlite3.Connection) -> int:
@@ -320,48 +319,3 @@ def _refuse_conflict(db: sqlite3.Connection, name: str, place: str) -> None:
             f"two tools are called {name!r}: one in {other[0]}, one in {place}",
             hint="rename one of them, or leave one out with `exclude`",
         )
-
-
-def _row_from_stored(stored: StoredTool, state: SourceState) -> dict[str, Any]:
-    import orjson
-
-    shown = stored.current or stored.held
-    assert shown is not None, "a stored tool has a current definition, a held one, or both"
-    return {
-        "name": stored.name,
-        "local_name": shown.local_name,
-        "source": state.name,
-        "kind": state.kind,
-        "description": shown.description,
-        "tags": " ".join(shown.spec.tags),
-        "place": shown.spec.place,
-        "fingerprint": stored.current.fingerprint if stored.current else None,
-        "definition": orjson.dumps(stored.current.spec.definition()) if stored.current else None,
-        "held": orjson.dumps(stored.held.spec.definition()) if stored.held else None,
-    }
-
-
-def _stored_from_row(row: tuple[Any, ...]) -> StoredTool:
-    import orjson
-
-    name, source, kind, place, fingerprint, definition, held = row
-
-    def tool(blob: bytes, mark: str | None) -> Tool:
-        spec = ToolSpec.from_definition(orjson.loads(blob), place)
-        return Tool(name, source, kind, spec, mark or spec.fingerprint)
-
-    return StoredTool(
-        name,
-        current=tool(definition, fingerprint) if definition is not None else None,
-        held=tool(held, None) if held is not None else None,
-    )
-
-
-def _record_from_row(row: tuple[Any, ...]) -> CallRecord:
-    import orjson
-
-    key, tool, source, principal, arguments, outcome, started_at, duration, attempts, error, parent = row
-    return CallRecord(
-        key, tool, source, principal, orjson.loads(arguments), outcome, started_at, duration, attempts,
-        orjson.loads(error) if error else None, parent,
-    )  # fmt: skip

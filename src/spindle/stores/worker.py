@@ -39,8 +39,11 @@ class Worker:
         self._transactions = transactions
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._closed = False
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._closed:
+            raise StoreError("the store was closed", hint="open Spindle again")
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
             self._thread.start()
@@ -49,6 +52,8 @@ class Worker:
         return await future
 
     async def close(self) -> None:
+        """Finish what was asked for, then end."""
+        self._closed = True
         if self._thread is not None:
             self._jobs.put(None)
             await asyncio.to_thread(self._thread.join)
@@ -93,6 +98,8 @@ class Worker:
                 connection.execute("SAVEPOINT job")
                 _run_job(connection, job)
                 if job.error is not None:
+                    if not connection.in_transaction:
+                        raise job.error  # such as a full disk: SQLite has undone the whole batch
                     connection.execute("ROLLBACK TO job")
                 connection.execute("RELEASE job")
             connection.execute("COMMIT")
@@ -127,16 +134,21 @@ def _resolve(jobs: list[_Job]) -> None:
             job.future.set_result(job.outcome)
 
 
+_HINTS = {
+    "SQLITE_FULL": "free some space on the disk that holds the workspace",
+    "SQLITE_IOERR": "check the disk that holds the workspace, and its free space",
+    "SQLITE_READONLY": "the state file or its folder cannot be written; check its permissions",
+    "SQLITE_CANTOPEN": "the state file or its folder cannot be opened; check its permissions",
+    "SQLITE_BUSY": "another process holds the state file; try again",
+    "SQLITE_NOTADB": "the state file is damaged; move it away and run `spindle sync`",
+    "SQLITE_CORRUPT": "the state file is damaged; move it away and run `spindle sync`",
+}
+
+
 def as_store_error(error: BaseException) -> BaseException:
     if not isinstance(error, sqlite3.Error):
         return error
-    code = getattr(error, "sqlite_errorname", "")
-    hint = {
-        "SQLITE_FULL": "free some space on the disk that holds the workspace",
-        "SQLITE_READONLY": "the state file or its folder cannot be written; check its permissions",
-        "SQLITE_CANTOPEN": "the state file or its folder cannot be opened; check its permissions",
-        "SQLITE_BUSY": "another process holds the state file; try again",
-        "SQLITE_NOTADB": "the state file is damaged; move it away and run `spindle sync`",
-        "SQLITE_CORRUPT": "the state file is damaged; move it away and run `spindle sync`",
-    }.get(code)
+    code: str = getattr(error, "sqlite_errorname", "")
+    # The name may say more than is needed here: SQLITE_IOERR_WRITE, SQLITE_READONLY_DIRECTORY.
+    hint = next((hint for name, hint in _HINTS.items() if code.startswith(name)), None)
     return StoreError(f"the workspace's state could not be used: {error}", hint=hint, details=code or None)

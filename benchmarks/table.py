@@ -1,0 +1,34 @@
+"""Figures beside their goals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Row:
+    part: str
+    what: str
+    value: float
+    unit: str
+    ratio: float | None = None
+    """To the same figure of `mcp.Client`."""
+    goal: float | None = None
+    """The most it may be: the ratio where there is one, else the value."""
+
+    @property
+    def met(self) -> bool | None:
+        if self.goal is None:
+            return None
+        return (self.value if self.ratio is None else self.ratio) <= self.goal
+
+
+def table(rows: list[Row]) -> str:
+    width = max(len(row.what) for row in rows)
+    lines = [f"{'':{width}}  {'figure':>10}          {'/ mcp':>6}  goal"]
+    for row in rows:
+        ratio = f"{row.ratio:6.2f}" if row.ratio is not None else " " * 6
+        goal = "" if row.met is None else f"≤ {row.goal:g} {'✓' if row.met else '✗'}"
+        digits = 3 if row.unit == "s" else 1 if row.value < 100 else 0
+        lines.append(f"{row.what:{width}}  {row.value:10,.{digits}f} {row.unit:8} {ratio}  {goal}".rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,56 @@
+"""Bringing a SQLite file to the version that this Spindle knows."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from spindle.errors import StoreError
+
+
+def use_write_ahead_log(connection: sqlite3.Connection, patience: float) -> None:
+    """Switching the mode ignores the busy timeout, so processes that start together try again."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def migrations() -> list[Path]:
+    return sorted((Path(__file__).parent / "migrations").glob("*.sql"))
+
+
+def schema_version(db: sqlite3.Connection) -> int:
+    return db.execute("PRAGMA user_version").fetchone()[0]
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Apply what is missing. Runs inside a transaction, so several processes may try at once."""
+    known = migrations()
+    current = schema_version(db)
+    if current > len(known):
+        raise StoreError(
+            f"the state was written by a newer Spindle (version {current}, this one knows {len(known)})",
+            hint="upgrade Spindle, or use another workspace",
+        )
+    for number, path in enumerate(known[current:], start=current + 1):
+        for statement in _statements(path.read_text("utf-8")):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {number}")
+
+
+def _statements(script: str) -> Iterable[str]:
+    # Not executescript(): it commits first, and a migration must happen whole or not at all.
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

@@ -1,0 +1,262 @@
+"""Arguments against the schemas that sources gave: every problem named, nothing coerced or fetched."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import math
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from made_source import OpenDesk, spec
+
+from spindle.calls.validate import MAX_PROBLEMS, Validation, schema_problem
+from spindle.domain.tool import Tool
+from spindle.errors import InvalidArgumentsError, ServerError
+
+
+def tool(schema: dict[str, Any], output: dict[str, Any] | None = None) -> Tool:
+    definition = spec("do", schema, output_schema=output)
+    return Tool("made.do", "made", "made", definition, definition.fingerprint)
+
+
+def problems(schema: dict[str, Any], arguments: dict[Any, Any]) -> dict[str, str]:
+    """Path to problem; empty when the arguments fit."""
+    try:
+        Validation().check_arguments(tool(schema), arguments)
+    except InvalidArgumentsError as error:
+        return {item["path"]: item["problem"] for item in error.details}
+    return {}
+
+
+def test_every_problem_is_listed_with_its_path() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "n": {"type": "integer"},
+            "who": {"type": "object", "properties": {"name": {"type": "string"}}},
+            "list": {"type": "array", "items": {"enum": ["a", "b"]}},
+        },
+        "required": ["must"],
+        "additionalProperties": False,
+    }
+    found = problems(schema, {"n": "1", "who": {"name": 2}, "list": ["a", "c"], "more": 1})
+    assert set(found) == {"n", "who.name", "list[1]", "arguments"}
+    assert found["n"] == '"1" is not of type "integer"'
+    with pytest.raises(InvalidArgumentsError) as caught:
+        Validation().check_arguments(tool(schema), {"n": "1", "more": 1})
+    message = str(caught.value)
+    assert '"must" is a required property' in message
+    assert "more" in message
+    assert 'n: "1" is not of type "integer"' in message
+    assert (caught.value.tool, caught.value.source) == ("made.do", "made")
+
+
+@pytest.mark.parametrize("value", ["1", 1.5, True, None, [1]])
+def test_nothing_is_coerced(value: Any) -> None:
+    assert problems({"properties": {"n": {"type": "integer"}}}, {"n": value})
+
+
+def test_a_long_list_of_problems_ends() -> None:
+    schema = {"additionalProperties": {"type": "integer"}}
+    found = problems(schema, {f"a{n}": "x" for n in range(MAX_PROBLEMS * 2)})
+    assert len(found) == MAX_PROBLEMS
+
+
+def test_a_mistyped_name_gets_a_suggestion() -> None:
+    schema = {"properties": {"path": {}}, "required": ["path"]}
+    with pytest.raises(InvalidArgumentsError) as caught:
+        Validation().check_arguments(tool(schema), {"pahts": 1})
+    assert caught.value.hint == "did you mean 'path' instead of 'pahts'?"
+    with pytest.raises(InvalidArgumentsError) as caught:
+        Validation().check_arguments(tool(schema), {})
+    assert "spindle call made.do --help" in str(caught.value.hint)
+
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "keyword", "fits"),
+    [
+        # In draft 7 `items` may be a list, one for each place; since 2020-12 that is `prefixItems`.
+        (DRAFT_7, "items", False),
+        (DRAFT_7, "prefixItems", True),
+        (DRAFT_2020, "prefixItems", False),
+        (None, "prefixItems", False),
+    ],
+)
+def test_a_schema_is_read_in_its_own_draft(dialect: str | None, keyword: str, fits: bool) -> None:
+    schema: dict[str, Any] = {"properties": {"pair": {keyword: [{"type": "string"}, {"type": "integer"}]}}}
+    if dialect:
+        schema["$schema"] = dialect
+    assert (problems(schema, {"pair": ["a", "b"]}) == {}) is fits
+
+
+def test_a_dialect_that_nobody_knows_is_read_as_the_newest() -> None:
+    schema = {"$schema": "https://example.com/own", "properties": {"n": {"type": "integer"}}}
+    assert schema_problem(schema) is None
+    assert problems(schema, {"n": 1}) == {}
+    assert set(problems(schema, {"n": "x"})) == {"n"}
+
+
+@pytest.mark.parametrize("place", ["$defs", "definitions"])
+def test_definitions_are_followed_also_into_themselves(place: str) -> None:
+    schema = {
+        "properties": {"tree": {"$ref": f"#/{place}/node"}},
+        place: {
+            "node": {
+                "type": "object",
+                "properties": {"children": {"type": "array", "items": {"$ref": f"#/{place}/node"}}},
+            }
+        },
+    }
+    assert problems(schema, {"tree": {"children": [{"children": []}]}}) == {}
+    found = problems(schema, {"tree": {"children": [{"children": 1}]}})
+    assert set(found) == {"tree.children[0].children"}
+
+
+@pytest.mark.parametrize("dialect", [DRAFT_7, DRAFT_2020])
+@pytest.mark.parametrize("form", ["uri", "date-time", "email", "date", "made-up"])
+def test_formats_are_left_to_the_source(dialect: str, form: str) -> None:
+    schema = {"$schema": dialect, "properties": {"a": {"type": "string", "format": form}}}
+    assert problems(schema, {"a": "not of that form"}) == {}
+
+
+class _Counting(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.server.hits.append(self.path)  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"type": "object"}')
+
+    def log_message(self, *_args: Any) -> None: ...
+
+
+@pytest.fixture
+def counting_server() -> Iterator[tuple[str, list[str]]]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Counting)
+    server.hits = []  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", server.hits  # type: ignore[attr-defined]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef", "$schema", "$id"])
+async def test_an_address_in_a_schema_is_never_fetched(
+    desk: OpenDesk, counting_server: tuple[str, list[str]], keyword: str
+) -> None:
+    base, hits = counting_server
+    inner: dict[str, Any] = {keyword: f"{base}/schema.json", "type": "object"}
+    schema = inner if keyword in ("$schema", "$id") else {"properties": {"a": inner}}
+    refused = keyword in ("$ref", "$dynamicRef")
+    async with desk(spec("do", {"type": "object", **schema})) as d:
+        if refused:
+            with pytest.raises(ServerError, match=r"the input schema of .* is not valid"):
+                await d.call("made.do", a={})
+            record = await d.last()
+            assert record.outcome == "server"
+        else:
+            assert (await d.call("made.do", a={})).text == "done"
+    assert hits == []
+
+
+def test_a_schema_that_is_none_is_an_error_that_says_whose() -> None:
+    broken = {"properties": {"a": {"type": "no such type"}}}
+    with pytest.raises(ServerError, match=r"the input schema of .* is not valid") as caught:
+        Validation().check_arguments(tool(broken), {})
+    assert "exclude" in str(caught.value.hint)
+    assert schema_problem(broken) is not None
+    assert schema_problem({"type": "object"}) is None
+
+
+def test_a_pattern_made_to_take_for_ever_does_not() -> None:
+    schema = {"properties": {"a": {"pattern": "^(?=(a+)+$)b"}}}
+    assert set(problems(schema, {"a": "a" * 200 + "c"})) == {"a"}
+
+
+# --- what is not JSON
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+NOT_JSON: list[tuple[Any, str]] = [
+    ({1, 2}, "a"),
+    (b"bytes", "a"),
+    (datetime.datetime(2026, 1, 1), "a"),
+    (object(), "a"),
+    (math.nan, "a"),
+    ([1, math.inf], "a[1]"),
+    ({"b": [{"c": 1j}]}, "a.b[0].c"),
+    ({1: "one"}, "a"),
+    ("\ud800", "a"),
+    ((1, (2, {3})), "a[1][1]"),
+]
+
+
+@pytest.mark.parametrize(("value", "path"), NOT_JSON)
+def test_what_json_cannot_say_is_refused_with_its_path(value: Any, path: str) -> None:
+    assert list(problems({}, {"a": value, "fine": None})) == [path]
+    assert list(problems({}, {"a": value})) == [path]
+
+
+def test_arguments_must_be_named_by_text() -> None:
+    assert problems({}, {1: "x"}) == {"arguments": "1 is not text, as a name must be"}
+
+
+def test_arguments_nested_without_end_are_refused() -> None:
+    value: dict[str, Any] = {}
+    inner = value
+    for _ in range(1000):
+        inner["a"] = {}
+        inner = inner["a"]
+    (problem,) = problems({}, value).values()
+    assert problem == "nested more than 200 levels deep"
+
+
+@pytest.mark.parametrize(
+    "value", [2**70, -(2**70), "ä\u2028 𝄞", (1, 2), None, Colour.RED, [None], 1.5, "null"]
+)
+def test_all_that_json_can_say_is_let_through(value: Any) -> None:
+    assert problems({}, {"a": value}) == {}
+
+
+async def test_a_number_of_any_size_is_sent_and_recorded(desk: OpenDesk) -> None:
+    async with desk(spec()) as d:
+        await d.call("made.do", n=2**70)
+        assert d.source.calls[0].arguments == {"n": 2**70}
+        assert (await d.last()).outcome == "ok"
+        assert d.notes == []
+
+
+# --- what is compiled
+
+
+def test_schemas_are_compiled_once_and_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spindle.calls.validate.MAX_COMPILED", 2)
+    validation = Validation()
+    for limit in (1, 2, 3, 1):
+        schema = {"properties": {"n": {"maximum": limit}}}
+        with pytest.raises(InvalidArgumentsError):
+            validation.check_arguments(tool(schema), {"n": 10})
+        validation.check_arguments(tool(schema), {"n": limit})
+    assert len(validation._compiled) == 2
+
+
+def test_two_tools_of_one_definition_are_named_each_by_its_own_name() -> None:
+    definition = spec("do", {"required": ["a"]})
+    validation = Validation()
+    for name in ("one.do", "two.do"):
+        with pytest.raises(InvalidArgumentsError, match=name):
+            validation.check_arguments(Tool(name, name[:3], "made", definition, definition.fingerprint), {})

@@ -1,0 +1,403 @@
+"""Places and rates: never exceeded, never leaked, never the cause of a deadlock."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_source import PATIENCE, OpenDesk, failing, spec, text, until
+
+import spindle
+from spindle import CallOptions, Limit, Tool
+from spindle.calls.limits import hold, in_order, rate_limiter
+from spindle.domain.call import Call, Result
+from spindle.domain.source import RateLimit
+from spindle.errors import ServerError
+from spindle.settings import Settings
+
+
+async def _some_steps(_tool: Tool, _call: Call) -> Result:
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return text("done")
+
+
+def free_places(limit: Limit) -> int:
+    return limit._semaphore._value
+
+
+async def test_no_more_calls_than_the_source_takes_run_at_any_moment(desk: OpenDesk) -> None:
+    gate = asyncio.Event()
+
+    async def answer(tool: Tool, call: Call) -> Result:
+        await gate.wait()
+        return await _some_steps(tool, call)
+
+    async with desk(spec(), answer=answer, max_concurrency=3) as d:
+        tasks = [asyncio.create_task(d.call("made.do", n=n)) for n in range(40)]
+        await until(lambda: d.source.running == 3)
+        gate.set()
+        await asyncio.gather(*tasks)
+        assert d.source.most == 3
+        assert len(d.source.calls) == 40
+
+
+async def test_three_levels_of_limits_meet_without_being_exceeded(desk: OpenDesk) -> None:
+    """Two agents, each with a pattern of its own, fifty calls in parallel on one source."""
+    gate = asyncio.Event()
+    running: dict[str, int] = {}
+    most: dict[str, int] = {}
+
+    async def answer(_tool: Tool, call: Call) -> Result:
+        names = [call.arguments["agent"], call.arguments["pattern"]]
+        for name in names:
+            running[name] = running.get(name, 0) + 1
+            most[name] = max(most.get(name, 0), running[name])
+        await gate.wait()
+        await _some_steps(_tool, call)
+        for name in names:
+            running[name] -= 1
+        return text("done")
+
+    agents = {"agent a": Limit(4), "agent b": Limit(2)}
+    patterns = {"pattern a": Limit(3), "pattern b": Limit(5)}
+    async with desk(spec(), answer=answer, max_concurrency=4) as d:
+
+        async def one(n: int) -> None:
+            letter = "ab"[n % 2]
+            agent, pattern = f"agent {letter}", f"pattern {letter}"
+            # Whoever lists them in another order does not bring about a deadlock.
+            limits = (agents[agent], patterns[pattern])
+            options = CallOptions(limits=limits if n % 3 else limits[::-1])
+            await d.call("made.do", {"agent": agent, "pattern": pattern}, options)
+
+        async with asyncio.timeout(PATIENCE):
+            tasks = [asyncio.create_task(one(n)) for n in range(50)]
+            await until(lambda: d.source.running == 4)
+            gate.set()
+            await asyncio.gather(*tasks)
+        assert d.source.most == 4
+        assert len(d.source.calls) == 50
+    allowed = {"agent a": 3, "pattern a": 3, "agent b": 2, "pattern b": 2}
+    assert all(most[name] <= count for name, count in allowed.items())
+    assert [free_places(limit) for limit in (*agents.values(), *patterns.values())] == [4, 2, 3, 5]
+
+
+async def test_limits_listed_in_opposite_orders_do_not_wait_for_each_other(desk: OpenDesk) -> None:
+    first, second = Limit(1), Limit(1)
+    async with desk(spec(), answer=_some_steps) as d, asyncio.timeout(PATIENCE):
+        await asyncio.gather(
+            *(
+                d.call("made.do", {}, CallOptions(limits=(first, second) if n % 2 else (second, first)))
+                for n in range(20)
+            )
+        )
+        assert d.source.most == 1
+
+
+async def test_a_limit_named_twice_is_taken_once(desk: OpenDesk) -> None:
+    only = Limit(1)
+    async with desk(spec()) as d, asyncio.timeout(PATIENCE):
+        assert (await d.call("made.do", {}, CallOptions(limits=(only, only)))).text == "done"
+
+
+def test_the_sources_limit_is_taken_last_however_old_it_is() -> None:
+    source, agent, pattern = Limit(1), Limit(1), Limit(1)
+    assert in_order((pattern, agent, agent), source) == (agent, pattern, source)
+    assert in_order((), source) == (source,)
+
+
+# --- calls made during calls
+
+
+async def test_a_tool_may_call_tools_of_its_own_source_deeper_than_the_limit(desk: OpenDesk) -> None:
+    agent = Limit(2)
+    options = CallOptions(limits=(agent,))
+
+    async def answer(_tool: Tool, call: Call) -> Result:
+        depth = call.arguments["depth"]
+        if depth:
+            inner = {"depth": depth - 1}
+            await asyncio.gather(*(d.call("made.do", inner, options) for _ in range(2)))
+        return text("done")
+
+    async with desk(spec(), answer=answer, max_concurrency=1) as d, asyncio.timeout(PATIENCE):
+        await asyncio.gather(*(d.call("made.do", {"depth": 5}, options) for _ in range(3)))
+        assert len(d.source.calls) == 3 * (2**6 - 1)
+        records = await d.records()
+        assert free_places(d.app._caller._guards["made"].limit) == 1
+    assert free_places(agent) == 2
+    children = [record for record in records if record.parent]
+    keys = {record.key for record in records}
+    assert len(children) == len(records) - 3
+    assert {record.parent for record in children} <= keys
+
+
+async def test_python_tools_call_each_other_deeper_and_wider_than_the_limit(tmp_path: Path) -> None:
+    running = most = 0
+
+    async def leaf() -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        running -= 1
+        return "leaf"
+
+    async def branch(depth: int) -> int:
+        name, arguments = ("branch", {"depth": depth - 1}) if depth else ("leaf", {})
+        results = await asyncio.gather(*(app.call(name, arguments) for _ in range(3)))
+        return sum(1 for result in results if not result.is_error)
+
+    async with spindle.open(settings=Settings(tmp_path, {}), tools=[leaf, branch]) as app:
+        config = app.catalog.sources.config("python").model_copy(update={"max_concurrency": 2})
+        app.catalog.sources._configs["python"] = config
+        async with asyncio.timeout(PATIENCE):
+            results = await asyncio.gather(*(app.call("branch", depth=3) for _ in range(4)))
+    assert [result.value for result in results] == [3] * 4
+    assert most == 2
+
+
+async def test_a_call_that_waits_to_have_its_place_back_may_lend_it_again() -> None:
+    """One part of a call waits to have the lent place back when another part makes a further call: that
+    one must get the place, or both would wait for ever."""
+    limit = Limit(1)
+    stranger_in, stranger_may_go = asyncio.Event(), asyncio.Event()
+    order: list[str] = []
+
+    async def stranger() -> None:
+        async with hold((limit,)):
+            stranger_in.set()
+            await stranger_may_go.wait()
+            order.append("stranger")
+
+    async def first_part() -> None:
+        async with hold((limit,)):
+            # The stranger stands in line before this part gives the place back to the outer call.
+            waiting.append(asyncio.create_task(stranger(), context=contextvars.Context()))
+            await until(lambda: limit._semaphore._waiters)
+        order.append("first part")
+
+    async def second_part() -> None:
+        await stranger_in.wait()
+        inner = asyncio.create_task(second_call())
+        await until(lambda: len(limit._semaphore._waiters or ()) == 2)
+        stranger_may_go.set()
+        await inner
+
+    async def second_call() -> None:
+        async with hold((limit,)):
+            order.append("second call")
+
+    waiting: list[asyncio.Task[None]] = []
+    async with asyncio.timeout(PATIENCE):
+        async with hold((limit,)):
+            await asyncio.gather(first_part(), second_part())
+            assert free_places(limit) == 0
+        await waiting[0]
+    assert sorted(order) == ["first part", "second call", "stranger"]
+    assert free_places(limit) == 1
+
+
+async def test_a_task_that_outlives_its_call_takes_nothing_back(desk: OpenDesk) -> None:
+    left: list[asyncio.Task[Any]] = []
+    go = asyncio.Event()
+
+    async def later() -> None:
+        await go.wait()
+        await d.call("made.do", role="late")
+
+    async def answer(_tool: Tool, call: Call) -> Result:
+        if call.arguments["role"] == "outer":
+            left.append(asyncio.create_task(later()))
+        return text("done")
+
+    async with desk(spec(), answer=answer, max_concurrency=1) as d, asyncio.timeout(PATIENCE):
+        await d.call("made.do", role="outer")
+        go.set()
+        await left[0]
+        assert free_places(d.app._caller._guards["made"].limit) == 1
+
+
+# --- no schedule leaks a place
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    places=st.lists(st.integers(1, 2), min_size=1, max_size=3),
+    workers=st.lists(
+        st.tuples(st.integers(0, 7), st.integers(0, 3), st.integers(0, 3), st.integers(0, 12)),
+        min_size=1,
+        max_size=6,
+    ),
+)
+def test_no_schedule_of_nested_calls_and_cancellations_leaks_or_exceeds_a_place(
+    places: list[int], workers: list[tuple[int, int, int, int]]
+) -> None:
+    asyncio.run(_schedule(places, workers))
+
+
+async def _schedule(places: list[int], workers: list[tuple[int, int, int, int]]) -> None:
+    limits = [Limit(count) for count in places]
+    source = limits[-1]
+    inside = 0
+
+    async def call(depth: int, width: int, outer: tuple[Limit, ...]) -> None:
+        nonlocal inside
+        async with hold(in_order(outer, source)):
+            if depth:
+                await asyncio.gather(*(call(depth - 1, width, outer) for _ in range(width)))
+            else:
+                inside += 1
+                try:
+                    assert inside <= places[-1]
+                    await asyncio.sleep(0)
+                finally:
+                    inside -= 1
+
+    async def cancel_after(task: asyncio.Task[None], turns: int) -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+
+    tasks: list[asyncio.Task[None]] = []
+    helpers: list[asyncio.Task[None]] = []
+    for which, depth, width, cancelled_after in workers:
+        chosen = tuple(limit for index, limit in enumerate(limits[:-1]) if which >> index & 1)
+        task = asyncio.create_task(call(depth, width, chosen if which & 4 else chosen[::-1]))
+        tasks.append(task)
+        if cancelled_after:
+            helpers.append(asyncio.create_task(cancel_after(task, cancelled_after)))
+    async with asyncio.timeout(PATIENCE):
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*helpers)
+    assert all(outcome is None or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+    assert [free_places(limit) for limit in limits] == places
+
+
+@pytest.mark.parametrize("place", ["agent", "source", "rate", "session"])
+async def test_a_call_cancelled_where_it_waits_leaves_every_place_free(desk: OpenDesk, place: str) -> None:
+    gate = asyncio.Event()
+
+    async def answer(_tool: Tool, call: Call) -> Result:
+        if "hold" in call.arguments:
+            await gate.wait()
+        return text("done")
+
+    agent = Limit(1 if place == "agent" else 5)
+    options = CallOptions(limits=(agent,))
+    more = {"rate_limit": "1/day"} if place == "rate" else {}
+    concurrency = 1 if place == "source" else 5
+    async with desk(spec(), answer=answer, max_concurrency=concurrency, **more) as d:
+        await d.app.sync()
+        holder = asyncio.create_task(d.call("made.do", {"hold": True}, options))
+        await until(lambda: d.source.running == 1)
+        guards = d.app._caller._guards["made"]
+        if place == "session":
+            await _lose_session(d)
+        waiting = [asyncio.create_task(d.call("made.do", {}, options)) for _ in range(3)]
+        await until(lambda: _waits(place, agent, guards, d))
+        for task in waiting:
+            task.cancel()
+        for task in waiting:
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        gate.set()
+        with contextlib.suppress(ServerError):
+            await holder
+        assert free_places(agent) == (1 if place == "agent" else 5)
+        assert free_places(guards.limit) == concurrency
+        outcomes = [record.outcome for record in await d.records()]
+    assert sorted(outcomes) == ["cancelled"] * 3 + ["ok"]
+
+
+async def _lose_session(d: Any) -> None:
+    """The next call has to open a session, which takes for ever."""
+
+    @contextlib.asynccontextmanager
+    async def never(_credential: Any, _on_change: Any) -> Any:
+        await asyncio.Event().wait()
+        yield
+
+    d.source.open = never
+    d.source.lose("cut")
+    await until(lambda: not d.app.catalog.connections._open)
+
+
+def _waits(place: str, agent: Limit, guards: Any, d: Any) -> bool:
+    if place == "rate":
+        return len(guards.rate._waiters) == 3
+    if place == "session":
+        return free_places(guards.limit) == 1
+    waiters = (agent if place == "agent" else guards.limit)._semaphore._waiters
+    return waiters is not None and len(waiters) == 3
+
+
+# --- rates
+
+
+class _Loop:
+    """Only a clock; enough for the limiter."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def is_closed(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("rate", "burst", "after_second"),
+    [
+        (RateLimit(calls=5, seconds=1), 5, 5),
+        (RateLimit(calls=120, seconds=60), 120, 2),
+        (RateLimit(calls=0.5, seconds=1), 1, 0),
+        (RateLimit(calls=2.5, seconds=5), 2, 1),
+    ],
+)
+def test_a_rate_lets_that_many_through_and_no_more(rate: RateLimit, burst: int, after_second: int) -> None:
+    limiter, loop = rate_limiter(rate), _Loop()
+    limiter._event_loop = loop  # type: ignore[assignment]
+
+    def through() -> int:
+        count = 0
+        while limiter.has_capacity():
+            limiter._level += 1
+            count += 1
+        return count
+
+    assert through() == burst
+    assert through() == 0
+    loop.now += 1
+    assert through() == after_second
+
+
+async def test_calls_wait_for_the_rate_before_they_are_sent(desk: OpenDesk) -> None:
+    async with desk(spec(), rate_limit="3/day") as d:
+        tasks = [asyncio.create_task(d.call("made.do", n=n)) for n in range(5)]
+        await until(lambda: sum(task.done() for task in tasks) == 3)
+        rate = d.app._caller._guards["made"].rate
+        await until(lambda: len(rate._waiters) == 2)
+        assert len(d.source.calls) == 3
+        rate._level = 0.0
+        rate._wake_next()
+        await asyncio.gather(*tasks)
+        assert len(d.source.calls) == 5
+
+
+async def test_a_rate_below_one_call_a_period_is_kept(desk: OpenDesk) -> None:
+    async with desk(spec(), rate_limit={"calls": 0.5, "seconds": 0.002}) as d:
+        await d.call("made.do")
+        await d.call("made.do")
+        assert len(d.source.calls) == 2
+        d.source.answer = failing(ServerError("x"))

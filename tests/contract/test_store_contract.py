@@ -1,0 +1,329 @@
+"""What every store must do. Another implementation is one more entry in `OPENERS`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spindle.domain.call import Block, CallRecord, Result
+from spindle.domain.tool import Hints, Tool, ToolSpec
+from spindle.errors import NameConflictError, NotFoundError, StoreError
+from spindle.ports.store import SourceState, Store, StoredTool, ToolFilter
+from spindle.stores.sqlite import SqliteStore
+
+Opener = Callable[[Path], Awaitable[Store]]
+
+OPENERS: dict[str, Opener] = {
+    "sqlite file": lambda folder: SqliteStore(folder / "state.db").open(),
+    "sqlite memory": lambda folder: SqliteStore(":memory:").open(),
+}
+SHARED = ("sqlite file",)
+"""Stores that two objects can open at once."""
+
+
+@pytest.fixture(params=OPENERS)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened = await OPENERS[request.param](tmp_path)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture(params=SHARED)
+async def two_stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Store]]:
+    one, other = await OPENERS[request.param](tmp_path), await OPENERS[request.param](tmp_path)
+    yield one, other
+    await one.close()
+    await other.close()
+
+
+def a_tool(name: str, source: str = "files", **spec: Any) -> Tool:
+    local = name.removeprefix(f"{source}.")
+    described = ToolSpec(remote_name=local, **{"place": f"{source} server", **spec})
+    return Tool(name, source, "mcp", described, described.fingerprint)
+
+
+def stored(*tools: Tool) -> list[StoredTool]:
+    return [StoredTool(tool.name, current=tool) for tool in tools]
+
+
+def a_state(source: str = "files", signature: str = "v1") -> SourceState:
+    return SourceState(source, "mcp", signature, synced_at=100.0)
+
+
+def a_record(key: str, **fields: Any) -> CallRecord:
+    values: dict[str, Any] = {
+        "tool": "files.read", "source": "files", "principal": "local", "arguments": {"path": "x"},
+        "outcome": "ok", "started_at": 1.5, "duration": 0.25, "attempts": 1,
+    }  # fmt: skip
+    return CallRecord(key=key, **{**values, **fields})
+
+
+class TestTools:
+    async def test_a_tool_comes_back_as_it_was_stored(self, store: Store) -> None:
+        tool = a_tool(
+            "files.read",
+            description="Read a file.\n\nAll of it — ünïcode 🎉.",
+            input_schema={"type": "object", "properties": {"n": {"type": "integer", "maximum": 2**70}}},
+            output_schema={"type": "object"},
+            title="Read",
+            hints=Hints(read_only=True, destructive=False),
+            tags=("disk", "two words"),
+            place="the files server",
+            pure=True,
+            metadata={"icon": "x"},
+        )
+        await store.replace_tools(a_state(), stored(tool))
+        assert await store.tool("files.read") == tool
+
+    async def test_text_that_is_not_unicode_does_not_stop_a_source(self, store: Store) -> None:
+        odd = a_tool("files.read", description="a byte \udcff of a file name", tags=("\ud800",))
+        await store.replace_tools(a_state(), stored(odd))
+        found = await store.tool("files.read")
+        assert found is not None
+        assert found.spec.description == "a byte \udcff of a file name"
+        assert [summary.name for summary in await store.search("byte", 3)] == ["files.read"]
+
+    async def test_a_name_that_is_not_unicode_is_just_not_found(self, store: Store) -> None:
+        assert await store.tool("\udcff") is None
+        assert await store.names_ending_in("\udcff") == []
+        assert await store.call("\udcff") is None
+        assert await store.search("\udcff", 3) == []
+        assert await store.tools(ToolFilter(pattern="\udcff*")) == []
+
+    async def test_replacing_removes_what_is_no_longer_there(self, store: Store) -> None:
+        await store.replace_tools(a_state(), stored(a_tool("files.read"), a_tool("files.write")))
+        await store.replace_tools(a_state(), stored(a_tool("files.write"), a_tool("files.stat")))
+        assert await store.names() == ["files.stat", "files.write"]
+        assert await store.search("read", 5) == []
+
+    async def test_replacing_one_source_leaves_the_others(self, store: Store) -> None:
+        await store.replace_tools(a_state("git"), stored(a_tool("git.log", "git")))
+        await store.replace_tools(a_state(), stored(a_tool("files.read")))
+        await store.replace_tools(a_state(), [])
+        assert await store.names() == ["git.log"]
+
+    async def test_the_last_part_of_a_name_finds_every_tool_that_has_it(self, store: Store) -> None:
+        await store.replace_tools(a_state(), stored(a_tool("files.read"), a_tool("files.read_all")))
+        await store.replace_tools(a_state("git"), stored(a_tool("git.read", "git")))
+        assert await store.names_ending_in("read") == ["files.read", "git.read"]
+        assert await store.names_ending_in("rea") == []
+
+    @pytest.mark.parametrize(
+        ("where", "expected"),
+        [
+            (ToolFilter(), ["files.read", "files.write", "git.log"]),
+            (ToolFilter(source="files"), ["files.read", "files.write"]),
+            (ToolFilter(kind="python"), ["git.log"]),
+            (ToolFilter(tag="safe"), ["files.read", "git.log"]),
+            (ToolFilter(tag="very safe"), ["git.log"]),
+            (ToolFilter(tag="saf"), []),
+            (ToolFilter(pattern="*.r*"), ["files.read"]),
+            (ToolFilter(pattern="files.*"), ["files.read", "files.write"]),
+            (ToolFilter(pattern="file?.[rw]*"), ["files.read", "files.write"]),
+            (ToolFilter(pattern="%"), []),
+            (ToolFilter(source="files", tag="safe", pattern="*"), ["files.read"]),
+            (ToolFilter(source="none"), []),
+        ],
+    )
+    async def test_a_listing_is_filtered(self, store: Store, where: ToolFilter, expected: list[str]) -> None:
+        read, write = a_tool("files.read", tags=("safe", "disk")), a_tool("files.write")
+        log = a_tool("git.log", "git", tags=("very safe", "safe"))
+        await store.replace_tools(a_state(), stored(read, write))
+        await store.replace_tools(dataclasses.replace(a_state("git"), kind="python"), stored(log))
+        assert [summary.name for summary in await store.tools(where)] == expected
+
+    async def test_a_listing_keeps_tags_that_have_spaces(self, store: Store) -> None:
+        await store.replace_tools(a_state(), stored(a_tool("files.read", tags=("two words", "one"))))
+        [summary] = await store.tools(ToolFilter())
+        assert summary.tags == ("two words", "one")
+
+    async def test_a_held_definition_waits_beside_the_one_in_force(self, store: Store) -> None:
+        now, later = a_tool("files.read", description="old"), a_tool("files.read", description="new")
+        await store.replace_tools(a_state(), [StoredTool("files.read", now, later)])
+        assert await store.tool("files.read") == now
+        assert await store.stored_tools("files") == [StoredTool("files.read", now, later)]
+        [summary] = await store.tools(ToolFilter())
+        assert summary.held
+        assert summary.description == "old"
+
+    async def test_a_tool_that_was_never_accepted_cannot_be_found(self, store: Store) -> None:
+        await store.replace_tools(a_state(), [StoredTool("files.wipe", None, a_tool("files.wipe"))])
+        assert await store.tool("files.wipe") is None
+        assert await store.names() == []
+        assert await store.names_ending_in("wipe") == []
+        assert await store.tools(ToolFilter()) == []
+        assert await store.search("wipe", 5) == []
+        assert (await store.sources())["files"].held_count == 1
+
+    async def test_two_sources_with_one_name_are_refused_and_both_are_named(self, store: Store) -> None:
+        await store.replace_tools(a_state("a"), stored(a_tool("read", "a", place="a.py:3")))
+        with pytest.raises(NameConflictError, match=r"'read'.*a\.py:3.*b\.py:7"):
+            await store.replace_tools(a_state("b"), stored(a_tool("read", "b", place="b.py:7")))
+
+    async def test_a_refused_source_changes_nothing(self, store: Store) -> None:
+        await store.replace_tools(a_state("a"), stored(a_tool("read", "a")))
+        await store.replace_tools(a_state("b"), stored(a_tool("b.old", "b")))
+        version = await store.catalog_version()
+        with pytest.raises(NameConflictError):
+            await store.replace_tools(a_state("b"), stored(a_tool("b.new", "b"), a_tool("read", "b")))
+        assert await store.names() == ["b.old", "read"]
+        assert [summary.name for summary in await store.search("old", 5)] == ["b.old"]
+        assert await store.catalog_version() == version
+
+    async def test_a_forgotten_source_leaves_nothing(self, store: Store) -> None:
+        await store.replace_tools(a_state(), stored(a_tool("files.read")))
+        await store.forget_source("files")
+        assert await store.names() == []
+        assert await store.sources() == {}
+        assert await store.search("read", 5) == []
+
+    async def test_states_tell_counts_and_failures(self, store: Store) -> None:
+        tools = [
+            StoredTool("files.read", a_tool("files.read"), a_tool("files.read", description="new")),
+            StoredTool("files.wipe", None, a_tool("files.wipe")),
+        ]
+        await store.replace_tools(a_state(signature="s1"), tools)
+        await store.note_failure("files", "mcp", "no answer \udcff")
+        await store.note_failure("dead", "mcp", "refused")
+        states = await store.sources()
+        assert states["files"] == SourceState("files", "mcp", "s1", 100.0, 1, 2, r"no answer \udcff")
+        assert states["dead"] == SourceState("dead", "mcp", "", None, 0, 0, "refused")
+
+    async def test_a_sync_that_succeeds_clears_the_failure(self, store: Store) -> None:
+        await store.note_failure("files", "mcp", "no answer")
+        await store.replace_tools(a_state(), stored(a_tool("files.read")))
+        assert (await store.sources())["files"].error is None
+
+    async def test_the_version_changes_with_the_tools_and_not_with_calls(self, store: Store) -> None:
+        first = await store.catalog_version()
+        await store.replace_tools(a_state(), stored(a_tool("files.read")))
+        second = await store.catalog_version()
+        await store.save_call(a_record("k"))
+        assert first != second
+        assert await store.catalog_version() == second
+        await store.forget_source("files")
+        assert await store.catalog_version() != second
+
+    async def test_another_store_object_sees_a_change_at_once(self, two_stores: tuple[Store, Store]) -> None:
+        one, other = two_stores
+        before = await other.catalog_version()
+        await one.replace_tools(a_state(), stored(a_tool("files.read")))
+        assert await other.catalog_version() != before
+        assert await other.tool("files.read") == a_tool("files.read")
+
+
+class TestCalls:
+    async def test_a_record_comes_back_as_it_was_saved(self, store: Store) -> None:
+        record = a_record(
+            "abc", arguments={"big": 2**80, "name": "\udcff", "deep": [{"x": None}]}, outcome="timeout",
+            error={"category": "timeout", "message": "no answer"}, parent="abb", principal="ann",
+        )  # fmt: skip
+        await store.save_call(record)
+        assert await store.call("abc") == record
+
+    async def test_arguments_that_are_not_json_are_recorded_as_text(self, store: Store) -> None:
+        await store.save_call(a_record("abc", arguments={"path": Path("/x"), "many": {1}}))
+        found = await store.call("abc")
+        assert found is not None
+        assert found.arguments == {"path": "/x", "many": "{1}"}
+
+    async def test_calls_are_listed_newest_first_and_limited(self, store: Store) -> None:
+        for number in range(5):
+            await store.save_call(a_record(f"k{number}"))
+        assert [record.key for record in await store.calls(limit=3)] == ["k4", "k3", "k2"]
+
+    async def test_calls_are_filtered_by_tool_and_outcome(self, store: Store) -> None:
+        await store.save_call(a_record("k1", tool="a.x", outcome="ok"))
+        await store.save_call(a_record("k2", tool="a.y", outcome="timeout"))
+        await store.save_call(a_record("k3", tool="a.y", outcome="cached"))
+        await store.save_call(a_record("k4", tool="a.y", outcome="tool"))
+
+        async def keys(**filters: str) -> list[str]:
+            return [record.key for record in await store.calls(limit=9, **filters)]
+
+        assert await keys(tool="a.y") == ["k4", "k3", "k2"]
+        assert await keys(outcome="timeout") == ["k2"]
+        assert await keys(outcome="failed") == ["k4", "k2"]
+        assert await keys(tool="a.y", outcome="cached") == ["k3"]
+        assert await keys(tool="none") == []
+
+    async def test_a_call_is_found_by_a_beginning_that_only_it_has(self, store: Store) -> None:
+        await store.save_call(a_record("abc1"))
+        await store.save_call(a_record("abd2"))
+        found = await store.call("abc")
+        assert found is not None
+        assert found.key == "abc1"
+        assert await store.call("x") is None
+        with pytest.raises(NotFoundError, match="several calls begin with 'ab'"):
+            await store.call("ab")
+
+    async def test_a_whole_key_wins_over_longer_ones(self, store: Store) -> None:
+        await store.save_call(a_record("abc"))
+        await store.save_call(a_record("abcd"))
+        found = await store.call("abc")
+        assert found is not None
+        assert found.key == "abc"
+
+    async def test_wildcards_in_a_key_mean_nothing(self, store: Store) -> None:
+        await store.save_call(a_record("abc"))
+        assert await store.call("a%") is None
+        assert await store.call("*") is None
+
+    async def test_one_failing_save_does_not_fail_the_others(self, store: Store) -> None:
+        keys = [f"k{number}" for number in range(50)]
+        saves = [store.save_call(a_record(key)) for key in [*keys, "k0", "k1"]]
+        outcomes = await asyncio.gather(*saves, return_exceptions=True)
+        assert outcomes[:50] == [None] * 50
+        assert all(isinstance(outcome, StoreError) for outcome in outcomes[50:])
+        assert len(await store.calls(limit=100)) == 50
+
+    async def test_a_closed_store_says_so(self, store: Store) -> None:
+        await store.close()
+        with pytest.raises(StoreError, match="closed"):
+            await store.save_call(a_record("k"))
+
+
+class TestCache:
+    RESULT = Result(
+        (Block("text", text="x"), Block("image", data="aGk=", mime_type="image/png")), {"n": 2**70}
+    )
+
+    async def test_a_result_is_found_until_it_expires(self, store: Store) -> None:
+        await store.cache("k", self.RESULT, expires_at=20.0, now=10.0)
+        found = await store.cached("k", now=19.9)
+        assert found == dataclasses.replace(self.RESULT, cached=True)
+        assert await store.cached("k", now=20.0) is None
+        assert await store.cached("other", now=11.0) is None
+
+    async def test_null_as_structured_data_is_not_taken_for_none(self, store: Store) -> None:
+        await store.cache("k", Result(structured=None, has_structured=True), expires_at=20.0, now=10.0)
+        found = await store.cached("k", now=11.0)
+        assert found is not None
+        assert found.has_structured
+
+    async def test_a_newer_result_replaces_the_older(self, store: Store) -> None:
+        await store.cache("k", Result(structured=1), expires_at=20.0, now=10.0)
+        await store.cache("k", Result(structured=2), expires_at=30.0, now=10.0)
+        found = await store.cached("k", now=25.0)
+        assert found is not None
+        assert found.structured == 2
+
+    async def test_expired_results_are_dropped_when_another_is_kept(self, store: Store) -> None:
+        await store.cache("old", self.RESULT, expires_at=20.0, now=10.0)
+        await store.cache("new", self.RESULT, expires_at=40.0, now=30.0)
+        assert await store.clear_cache() == 1
+
+    async def test_a_huge_result_is_not_kept(self, store: Store) -> None:
+        await store.cache("k", Result((Block("text", text="x" * 2_000_000),)), expires_at=20.0, now=10.0)
+        assert await store.cached("k", now=11.0) is None
+
+    async def test_clearing_tells_how_many_there_were(self, store: Store) -> None:
+        await store.cache("a", self.RESULT, expires_at=20.0, now=10.0)
+        await store.cache("b", self.RESULT, expires_at=20.0, now=10.0)
+        assert await store.clear_cache() == 2
+        assert await store.cached("a", now=11.0) is None

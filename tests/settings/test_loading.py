@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spindle import settings
+from spindle.errors import ConfigurationError
+from spindle.settings import Settings
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "spindle.toml"
+    file.write_text(text)
+    return file
+
+
+def load(workspace: Path, **environ: str) -> Settings:
+    return settings.load(workspace, environ)
+
+
+def test_the_workspace_s_sources_are_merged_over_the_user_s_by_name(workspace: Path, home: Path) -> None:
+    write(home, '[sources.a]\ncommand = "user-a"\ntimeout = 5\n[sources.b]\ncommand = "user-b"\n')
+    write(workspace, '[sources.a]\ncommand = "own-a"\n[sources.c]\ncommand = "own-c"\n')
+    found = load(workspace)
+    assert found.sources == {
+        "a": {"kind": "mcp", "command": "own-a"},
+        "b": {"kind": "mcp", "command": "user-b"},
+        "c": {"kind": "mcp", "command": "own-c"},
+    }
+    assert found.origin("a") == str(workspace / "spindle.toml")
+    assert found.origin("b") == str(home / "spindle.toml")
+
+
+def test_a_setting_of_the_workspace_wins_over_the_user_s(workspace: Path, home: Path) -> None:
+    write(home, 'store = "user.db"')
+    assert load(workspace).store == str(workspace / "user.db")
+    write(workspace, 'store = ":memory:"')
+    assert load(workspace).store == ":memory:"
+
+
+def test_without_files_there_is_nothing_but_defaults(workspace: Path) -> None:
+    found = load(workspace)
+    assert found.sources == {}
+    assert found.store == str(workspace / ".spindle" / "state.db")
+
+
+def test_outside_a_workspace_the_user_s_settings_stand_alone(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(home, '[sources.a]\ncommand = "x"\n')
+    (tmp_path / "tools").mkdir()
+    monkeypatch.chdir(tmp_path)
+    found = settings.load(environ={})
+    assert list(found.sources) == ["a"]
+    assert found.store == str(home / "state" / "state.db")
+    assert not found.is_workspace
+
+
+def test_the_nearest_workspace_at_or_above_is_found(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(workspace, "")
+    inner = workspace / "a" / "b"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    assert settings.load(environ={}).root == workspace
+
+
+def test_a_workspace_may_be_named_by_its_file(workspace: Path) -> None:
+    file = write(workspace, "")
+    assert settings.load(file, {}).root == workspace
+    with pytest.raises(ConfigurationError, match="there is no folder"):
+        settings.load(workspace / "nowhere", {})
+    other = workspace / "other.toml"
+    other.write_text("")
+    with pytest.raises(ConfigurationError, match="there is no folder"):
+        settings.load(other, {})
+
+
+def test_the_user_s_folder_is_the_system_s_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPINDLE_HOME")
+    assert settings.user_folder().name == "spindle"
+
+
+def test_a_disabled_source_is_not_there(workspace: Path) -> None:
+    write(workspace, '[sources.a]\ncommand = "x"\nenabled = false\n[sources.b]\ncommand = "x"\n')
+    assert list(load(workspace).sources) == ["b"]
+    assert list(
+        load(workspace, SPINDLE_SOURCES__A__ENABLED="true", SPINDLE_SOURCES__B__ENABLED="False").sources
+    ) == ["a"]
+
+
+def test_the_tools_folder_is_a_source_with_plain_names(workspace: Path) -> None:
+    (workspace / "tools").mkdir()
+    assert load(workspace).sources == {"tools": {"kind": "python", "path": "tools", "prefix": False}}
+
+
+def test_the_tools_folder_may_have_settings_of_its_own(workspace: Path) -> None:
+    (workspace / "tools").mkdir()
+    write(workspace, "[sources.tools]\ntimeout = 5\n")
+    assert load(workspace).sources["tools"] == {
+        "kind": "python", "path": "tools", "prefix": False, "timeout": 5,
+    }  # fmt: skip
+
+
+def test_another_source_may_not_take_the_name_of_the_tools_folder(workspace: Path) -> None:
+    (workspace / "tools").mkdir()
+    write(workspace, '[sources.tools]\ncommand = "x"\n')
+    with pytest.raises(ConfigurationError, match="the workspace's own folder"):
+        _ = load(workspace).sources
+
+
+# --- the environment
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("SPINDLE_SOURCES__A__TIMEOUT", "5", {"timeout": "5"}),
+        ("SPINDLE_SOURCES__A__COMMAND", '["run", "it"]', {"command": ["run", "it"]}),
+        ("SPINDLE_SOURCES__A__COMMAND", "run it", {"command": "run it"}),
+        ("SPINDLE_SOURCES__A__RETRY", "{ attempts = 2 }", {"retry": {"attempts": 2}}),
+        ("SPINDLE_SOURCES__A__RETRY__MAX_WAIT", "7", {"retry": {"wait": 1, "max_wait": "7"}}),
+        ("SPINDLE_SOURCES__A__DESCRIPTION", '"quoted"', {"description": "quoted"}),
+        ("SPINDLE_SOURCES__A__DESCRIPTION", "[not toml", {"description": "[not toml"}),
+        ("SPINDLE_SOURCES__A__DESCRIPTION", '"a"\nstore = "b"', {"description": '"a"\nstore = "b"'}),
+        ("SPINDLE_SOURCES__A__ENV__API_KEY", "12345", {"env": {"API_KEY": "12345", "Mixed": "x"}}),
+        ("SPINDLE_SOURCES__A__ENV__MIXED", "y", {"env": {"Mixed": "y"}}),
+    ],
+)
+def test_the_environment_overrides_any_setting(
+    workspace: Path, variable: str, value: str, expected: dict[str, Any]
+) -> None:
+    write(workspace, '[sources.a]\ncommand = "old"\nretry.wait = 1\nenv.Mixed = "x"\n')
+    table = settings.load(workspace, {variable: value}).sources["a"]
+    assert {key: table[key] for key in expected} == expected
+
+
+def test_a_source_with_dashes_and_capitals_is_found(workspace: Path) -> None:
+    write(workspace, '[sources.my-Server]\ncommand = "x"\n')
+    assert load(workspace, SPINDLE_SOURCES__MY_SERVER__TIMEOUT="5").sources == {
+        "my-Server": {"kind": "mcp", "command": "x", "timeout": "5"}
+    }
+
+
+def test_a_source_may_come_from_the_environment_alone(workspace: Path) -> None:
+    found = load(workspace, SPINDLE_SOURCES__WEB__URL="https://example.org", SPINDLE_STORE="x.db")
+    assert found.sources == {"web": {"kind": "mcp", "url": "https://example.org"}}
+    assert found.store == str(workspace / "x.db")
+
+
+def test_a_variable_inside_something_that_is_no_table_is_refused(workspace: Path) -> None:
+    write(workspace, '[sources.a]\ncommand = "x"\n')
+    with pytest.raises(ConfigurationError, match=r"SPINDLE_SOURCES__A__COMMAND__X.*'command'"):
+        load(workspace, SPINDLE_SOURCES__A__COMMAND__X="1")
+
+
+def test_a_variable_of_an_unknown_section_is_refused_by_name(workspace: Path) -> None:
+    with pytest.raises(ConfigurationError, match="SPINDLE_SORCES__A__URL") as caught:
+        load(workspace, SPINDLE_SORCES__A__URL="x")
+    assert caught.value.hint == "did you mean `sources`?"
+
+
+@pytest.mark.parametrize(
+    "variable", ["SPINDLE_HOME", "SPINDLE_DEBUG", "SPINDLE_A____B", "SPINDLE___A", "OTHER__A__B"]
+)
+def test_other_variables_are_left_alone(workspace: Path, variable: str) -> None:
+    assert settings.load(workspace, {variable: "x"}).raw == {"sources": {}}
+
+
+# --- mistakes in the file as a whole
+
+
+def test_a_syntax_error_names_the_file_and_the_line(workspace: Path) -> None:
+    file = write(workspace, "[sources.a]\ncommand = oops\n")
+    with pytest.raises(ConfigurationError) as caught:
+        load(workspace)
+    assert str(file) in caught.value.message
+    assert "line 2" in caught.value.message
+    assert caught.value.hint is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("[source.a]\n", "`source` is not a setting", "did you mean `sources`?"),
+        ("colour = 1\n", "`colour` is not a setting", "known are: "),
+        ("sources = 5\n", "`sources` must be a table", None),
+        ("[sources]\na = 5\n", "sources.a must be a table", None),
+        ("store = 5\n", "`store` must be text", None),
+    ],
+)
+def test_a_mistake_at_the_top_is_named(workspace: Path, text: str, message: str, hint: str | None) -> None:
+    write(workspace, text)
+    with pytest.raises(ConfigurationError) as caught:
+        load(workspace)
+    assert message in caught.value.message
+    assert str(workspace) in caught.value.message
+    assert hint is None or (caught.value.hint or "").startswith(hint)
+
+
+def test_a_file_that_cannot_be_read_is_a_configuration_error(workspace: Path) -> None:
+    (workspace / "spindle.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match="cannot read"):
+        load(workspace)
+    os.unlink(workspace / "spindle.toml")
+    (workspace / "spindle.toml").mkdir()
+    with pytest.raises(ConfigurationError, match="cannot read"):
+        load(workspace)

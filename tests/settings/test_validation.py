@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spindle.catalog.sources import SourceSet
+from spindle.domain.source import RateLimit, SourceConfig
+from spindle.errors import ConfigurationError
+from spindle.plugins import config_models
+from spindle.settings import Settings
+
+
+def sources(tables: dict[str, dict[str, Any]], **environ: str) -> SourceSet:
+    return SourceSet(Settings(Path("/nowhere"), {"sources": tables}), lambda note: None, environ)
+
+
+def config(table: dict[str, Any], **environ: str) -> Any:
+    return sources({"web": {"command": "run", **table}}, **environ).config("web")
+
+
+def problems(tables: dict[str, dict[str, Any]], **environ: str) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        sources(tables, **environ).validate()
+    return caught.value.details
+
+
+def problem(table: dict[str, Any], **environ: str) -> str:
+    [only] = problems({"web": {"command": "run", **table}}, **environ)
+    return only.removeprefix("spindle.toml: ")
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ({"timeout": -1}, "sources.web.timeout: input should be greater than 0 (got -1)"),
+        ({"timeout": "soon"}, "sources.web.timeout: input should be a valid number"),
+        (
+            {"retry": {"attempts": 0}},
+            "sources.web.retry.attempts: input should be greater than or equal to 1 (got 0)",
+        ),
+        ({"retry": 5}, "sources.web.retry: input should be a valid dictionary"),
+        ({"timeuot": 5}, "sources.web.timeuot: not a setting of this source; did you mean `timeout`?"),
+        (
+            {"retry": {"atempts": 5}},
+            "sources.web.retry.atempts: not a setting of this source; did you mean `attempts`?",
+        ),
+        (
+            {"cache": {"ttl": 5, "tool": []}},
+            "sources.web.cache.tool: not a setting of this source; did you mean `tools`?",
+        ),
+        ({"xyzzy": 5}, "sources.web.xyzzy: not a setting of this source"),
+        ({"auth": {"type": "bearer"}}, "sources.web.auth.token: field required"),
+        (
+            {"auth": {"type": "bearer", "tokne": "x", "token": "y"}},
+            "sources.web.auth.tokne: not a setting of this source; did you mean `token`?",
+        ),
+        (
+            {"auth": {"type": "magic"}},
+            "sources.web.auth: input tag 'magic' found using 'type' does not match",
+        ),
+        ({"include": "["}, "sources.web.include: '[' is not a regular expression"),
+        ({"exclude": ["ok", "(x"]}, "sources.web.exclude: '(x' is not a regular expression"),
+        ({"cache": {"ttl": 1, "tools": ["*"]}}, "sources.web.cache.tools: '*' is not a regular expression"),
+        ({"rate_limit": "fast"}, "sources.web.rate_limit: 'fast' is not a rate such as '10/s'"),
+        ({"rate_limit": "0/s"}, "sources.web.rate_limit: input should be greater than 0"),
+        ({"max_result_size": "much"}, "sources.web.max_result_size: could not parse value and unit"),
+        ({"args": ["a", 5]}, "sources.web.args[1]: input should be a valid string (got 5)"),
+        ({"transport": "telnet"}, "sources.web.transport: input should be 'auto', 'stdio', 'http' or 'sse'"),
+        ({"url": "https://x"}, "sources.web: give either `command`"),
+        ({"kind": "mpc"}, "sources.web.kind: there is no kind 'mpc'; did you mean 'mcp'?"),
+        (
+            {"kind": "carrier-pigeon"},
+            "sources.web.kind: there is no kind 'carrier-pigeon'; known are mcp, python",
+        ),
+    ],
+)
+def test_a_mistake_is_named_by_its_path(table: dict[str, Any], expected: str) -> None:
+    assert problem(table).startswith(expected)
+
+
+@pytest.mark.parametrize("name", ["1web", "we b", "", "we.b", "x" * 65, "wéb", "web\n"])
+def test_a_source_s_name_is_checked(name: str) -> None:
+    [only] = problems({name: {"command": "run"}})
+    assert "a source's name begins with a letter" in only
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    tables: dict[str, dict[str, Any]] = {
+        "a": {"command": "x", "timeout": 0, "colour": 1},
+        "b": {"kind": "nope"},
+        "c": {"command": "fine"},
+        "2": {"command": "x"},
+    }
+    found = problems(tables)
+    assert len(found) == 4
+    with pytest.raises(ConfigurationError, match="the configuration has 4 mistakes") as caught:
+        sources(tables).validate()
+    assert all(mistake in caught.value.message for mistake in found)
+
+
+def test_a_mistake_names_the_file_it_is_in() -> None:
+    settings = Settings(
+        Path("/w"), {"sources": {"a": {"timeout": 0, "command": "x"}}}, {"a": "/home/spindle.toml"}
+    )
+    with pytest.raises(ConfigurationError, match=r"^/home/spindle\.toml: sources\.a\.timeout"):
+        settings.validate(config_models({"mcp"}))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"auth": "hunter2"},
+        {"auth": {"type": "bearer", "token": ["hunter2"]}},
+        {"auth": {"type": "api_key", "name": "x", "value": "v", "in": "hunter2"}},
+        {"headers": "hunter2"},
+        {"timeout": "${SECRET}"},
+    ],
+)
+def test_no_secret_is_repeated_in_a_message(table: dict[str, Any]) -> None:
+    assert "hunter2" not in problem(table, SECRET="hunter2")
+
+
+# --- values
+
+
+@pytest.mark.parametrize(
+    ("text", "calls", "seconds"),
+    [
+        ("10/s", 10, 1),
+        ("100/minute", 100, 60),
+        ("0.5 / h", 0.5, 3600),
+        ("7/day", 7, 86400),
+        ("3/second", 3, 1),
+    ],
+)
+def test_a_rate_is_written_as_text(text: str, calls: float, seconds: float) -> None:
+    assert config({"rate_limit": text}).rate_limit == RateLimit(calls=calls, seconds=seconds)
+    assert config({"rate_limit": {"calls": calls, "seconds": seconds}}).rate_limit.calls == calls
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("16MiB", 16 * 2**20), ("1kB", 1000), (500, 500), ("2 GiB", 2 * 2**30)]
+)
+def test_a_size_is_written_with_its_unit(text: Any, size: int) -> None:
+    assert config({"max_result_size": text}).max_result_size == size
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "admitted"),
+    [
+        ((), (), ["read", "read_all", "write"]),
+        ("read", (), ["read"]),
+        ("read.*", (), ["read", "read_all"]),
+        (["read", "write"], (), ["read", "write"]),
+        ((), "read", ["read_all", "write"]),
+        ("read.*", ".*_all", ["read"]),
+        ("rea", (), []),
+    ],
+)
+def test_include_and_exclude_match_the_whole_name(include: Any, exclude: Any, admitted: list[str]) -> None:
+    made = SourceConfig(kind="x", include=include, exclude=exclude)
+    assert [name for name in ("read", "read_all", "write") if made.admits(name)] == admitted
+
+
+# --- variables
+
+
+def test_variables_are_replaced_in_every_nested_value() -> None:
+    made = config(
+        {
+            "command": ["run", "--dir=${DIR}/x", "${DIR:-unused}"],
+            "env": {"KEY": "${KEY}", "LEVEL": "${LEVEL:-info}", "EMPTY": "${NONE:-}"},
+            "auth": {"type": "bearer", "token": "${KEY}${KEY}"},
+            "description": "costs $5, not ${}",
+        },
+        DIR="/my dir",
+        KEY="k",
+    )
+    assert made.command == ("run", "--dir=/my dir/x", "/my dir")
+    assert made.env == {"KEY": "k", "LEVEL": "info", "EMPTY": ""}
+    assert made.auth.token == "kk"
+    assert made.description == "costs $5, not ${}"
+
+
+def test_a_variable_never_becomes_several_words_of_a_command() -> None:
+    assert config({"command": "run ${DIR}"}, DIR="/a b; rm -rf /").command == ("run", "/a b; rm -rf /")
+
+
+def test_an_empty_variable_gives_way_to_the_default_and_else_stays_empty() -> None:
+    assert config({"description": "${X:-d}"}, X="").description == "d"
+    assert config({"description": "${X}"}, X="").description == ""
+
+
+def test_a_value_is_not_expanded_again() -> None:
+    assert config({"description": "${X}"}, X="${Y}").description == "${Y}"
+
+
+@pytest.mark.parametrize(
+    ("table", "value"),
+    [
+        ({"timeout": "${T}"}, 7.5),
+        ({"timeout": "${NONE:-7.5}"}, 7.5),
+    ],
+)
+def test_variables_work_where_a_number_is_wanted(table: dict[str, Any], value: float) -> None:
+    assert config(table, T="7.5").timeout == value
+
+
+def test_variables_work_where_a_rate_or_a_nested_number_is_wanted() -> None:
+    made = config({"rate_limit": "${R:-10/s}", "retry": {"attempts": "${N}"}}, N="2")
+    assert made.rate_limit == RateLimit(calls=10)
+    assert made.retry.attempts == 2
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ({"env": {"KEY": "${TOKEN}"}}, "env.KEY"),
+        ({"command": ["run", "${TOKEN}"]}, "command[1]"),
+        ({"auth": {"type": "api_key", "name": "k", "value": "x${TOKEN}", "in": "query"}}, "auth.value"),
+        ({"timeout": "${TOKEN}"}, "timeout"),
+    ],
+)
+def test_a_missing_variable_names_itself_the_source_and_the_key(table: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        config(table)
+    assert f"the environment variable TOKEN is not set, but sources.web.{key} uses it" in caught.value.message
+
+
+def test_a_missing_variable_of_one_source_does_not_stop_another() -> None:
+    both = sources({"a": {"command": "x", "env": {"K": "${NONE}"}}, "b": {"command": "y"}})
+    assert both.config("b").kind == "mcp"
+    assert both.missing_variables("a") == [("NONE", "env.K")]
+    assert both.missing_variables("b") == []
+    with pytest.raises(ConfigurationError) as caught:
+        both.config("a")
+    assert "export NONE" in (caught.value.hint or "")
+    assert caught.value.source == "a"
+
+
+def test_values_from_the_environment_and_of_telling_names_are_secret() -> None:
+    table = {
+        "command": ["run", "${TOKEN}", "${SHORT}"],
+        "env": {"API_KEY": "literal-key", "LOG_LEVEL": "debug-level", "X": "${OTHER:-default}"},
+        "headers": {"Authorization": "Bearer literal-token"},
+    }
+    found = sources({"web": table}, TOKEN="t0ken", SHORT="abc").secrets("web")
+    assert found == {"t0ken", "literal-key", "Bearer literal-token"}
+    assert sources({}).secrets("unknown") == set()

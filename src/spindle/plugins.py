@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +21,7 @@ BUILT_IN: Mapping[str, str] = {
 GROUP = "spindle.sources"
 
 
+@cache
 def source_class(kind: str) -> type[Source] | None:
     """The class for a kind, or None when nobody offers it."""
     if kind in BUILT_IN:

@@ -19,7 +19,7 @@ from spindle.errors import ClientError, ConnectionFailedError, ResultTooLargeErr
 
 Era = Literal["handshake", "modern", "sse"]
 Answers = Literal["json", "sse"]
-QUICK = {"retry": {"wait": 0.001, "max_wait": 0.01}, "breaker": {"failures": 1000}}
+QUICK = {"retry": {"wait": 0.001, "max_wait": 0.01}}
 STREAMABLE = pytest.mark.parametrize(
     ("era", "answers"),
     [("handshake", "json"), ("handshake", "sse"), ("modern", "json"), ("modern", "sse")],

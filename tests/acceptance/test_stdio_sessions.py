@@ -109,8 +109,7 @@ async def test_calls_in_flight_on_a_killed_server_fail_or_are_repeated_where_tha
     open_sources: OpenSources, stdio_server: StdioServers, tmp_path: Path
 ) -> None:
     mark = tmp_path / "go"
-    # Every call that is lost counts as a failure; the breaker is not the point here.
-    source = stdio_server() | TOGETHER | {"breaker": {"failures": 100}}
+    source = stdio_server() | TOGETHER
     async with open_sources({"s": source}) as app:
         pid = int((await app.call("s.pid")).text)
         signals = [Signal() for _ in range(20)]

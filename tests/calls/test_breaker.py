@@ -50,6 +50,28 @@ async def test_it_opens_after_that_many_failures_of_the_source(
     assert "spindle doctor made" in str(error.hint)
 
 
+async def test_calls_that_fail_together_count_as_one_failure(desk: OpenDesk) -> None:
+    gate = asyncio.Event()
+
+    async def answer(tool: object, call: object) -> Result:
+        await gate.wait()
+        raise ConnectionFailedError("the server was ended by SIGKILL")
+
+    async with desk(spec(), breaker={"failures": 3}, max_concurrency=20, retry=ONCE) as d:
+        d.source.answer = answer
+        calls = [asyncio.create_task(d.call("made.do")) for _ in range(20)]
+        await until(lambda: d.source.running == 20)
+        gate.set()
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {ConnectionFailedError}
+        with pytest.raises(ConnectionFailedError, match="SIGKILL"):
+            await d.call("made.do")
+        with pytest.raises(ConnectionFailedError, match="SIGKILL"):
+            await d.call("made.do")
+        with pytest.raises(BreakerOpenError, match="failed 3 times in a row"):
+            await d.call("made.do")
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -175,7 +197,7 @@ async def test_a_cancelled_probe_leaves_its_place_to_the_next(desk: OpenDesk, wh
         occupying = asyncio.create_task(d.call("made.do", first=True))
         await until(lambda: d.source.running == 1)
         breaker = d.app._caller._guards["made"].breaker
-        breaker.failed(ServerError("down"), probe=False)
+        breaker.failed(ServerError("down"), breaker.enter())
         d.clock.time += 30
         assert breaker.state == "half-open"
         probe = asyncio.create_task(d.call("made.do", n=0))

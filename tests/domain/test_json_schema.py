@@ -208,3 +208,18 @@ def test_texts_for_search_come_from_every_depth_and_are_bounded() -> None:
 )
 def test_the_json_type_of_a_value(value: Any, expected: str) -> None:
     assert type_of(value) == expected
+
+
+def test_the_items_of_an_array_are_found_among_alternatives() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "tags": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+            "ids": {"oneOf": [{"$ref": "#/$defs/ids"}, {"type": "string"}]},
+        },
+        "$defs": {"ids": {"type": "array", "items": {"type": "integer"}}},
+    }
+    tags, ids = parameters(schema)
+    assert tags.item_types == {"string"}
+    assert tags.label == "string[]"
+    assert ids.item_types == {"integer"}

@@ -326,3 +326,8 @@ def test_an_answer_for_a_loop_that_is_gone_is_dropped() -> None:
         return value
 
     assert asyncio.run(use_again()) == 2
+
+
+async def test_the_folder_of_the_state_is_the_users_own(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / ".spindle" / "state.db"):
+        assert (tmp_path / ".spindle").stat().st_mode & 0o777 == 0o700

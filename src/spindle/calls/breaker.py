@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from spindle.errors import BreakerOpenError, ResultTooLargeError, SpindleError
 
 # What says that the source is unwell. Bad arguments, refusals, too much of an answer and a caller's
 # change of mind do not.
 FAILURES = frozenset({"connection", "timeout", "server"})
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A call's way in. `number` counts admissions; the probe is the one call of a half-open breaker."""
+
+    number: int
+    probe: bool = False
 
 
 class Breaker:
@@ -21,6 +30,8 @@ class Breaker:
         self._last = ""
         self._opened_at: float | None = None
         self._probing = False
+        self._admitted = 0
+        self._admitted_at_last_failure = 0
 
     @property
     def state(self) -> str:
@@ -28,10 +39,10 @@ class Breaker:
             return "closed"
         return "half-open" if self._wait() <= 0 else "open"
 
-    def enter(self) -> bool:
-        """Admit a call, or raise. True: this call is the probe, and no other is admitted until it ends."""
+    def enter(self) -> Admission:
+        """Admit a call, or raise. While a probe runs, no other call is admitted."""
         if self._opened_at is None:
-            return False
+            return self._admit(probe=False)
         wait = self._wait()
         if wait > 0 or self._probing:
             raise BreakerOpenError(
@@ -44,28 +55,36 @@ class Breaker:
                 sent=False,
             )
         self._probing = True
-        return True
+        return self._admit(probe=True)
 
-    def succeeded(self, probe: bool) -> None:
-        if probe or self._opened_at is None:
+    def succeeded(self, admission: Admission) -> None:
+        if admission.probe or self._opened_at is None:
             self._failures = 0
             self._opened_at = None
             self._probing = False
 
-    def failed(self, error: BaseException, probe: bool) -> None:
+    def failed(self, error: BaseException, admission: Admission) -> None:
         """An attempt ended in an error, or was cancelled."""
-        if probe:
+        if admission.probe:
             self._probing = False
         if not isinstance(error, SpindleError):
             return
         if error.category not in FAILURES or isinstance(error, ResultTooLargeError):
             # The source answered, so it is there.
-            self.succeeded(probe)
+            self.succeeded(admission)
             return
-        self._failures += 1
         self._last = error.message
-        if probe or self._failures >= self._limit:
+        if admission.number <= self._admitted_at_last_failure:
+            # One death of a server fails every call that it was serving: that is one failure, not many.
+            return
+        self._admitted_at_last_failure = self._admitted
+        self._failures += 1
+        if admission.probe or self._failures >= self._limit:
             self._opened_at = self._now()
+
+    def _admit(self, *, probe: bool) -> Admission:
+        self._admitted += 1
+        return Admission(self._admitted, probe)
 
     def _wait(self) -> float:
         assert self._opened_at is not None

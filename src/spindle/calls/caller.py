@@ -240,7 +240,7 @@ class Caller:
         guards: _Guards,
         running: _Progressing,
     ) -> Result:
-        probe = guards.breaker.enter()
+        admission = guards.breaker.enter()
         try:
             async with hold(in_order(options.limits, guards.limit)):
                 if guards.rate is not None:
@@ -249,9 +249,9 @@ class Caller:
                 timeout = config.timeout if options.timeout is None else options.timeout
                 result = await self._send(tool, call, config, timeout)
         except BaseException as error:
-            guards.breaker.failed(error, probe)
+            guards.breaker.failed(error, admission)
             raise
-        guards.breaker.succeeded(probe)
+        guards.breaker.succeeded(admission)
         # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
         if not result.is_error:
             self._validation.check_structured(tool, result.structured, result.has_structured)

@@ -207,24 +207,11 @@ class _Parser:
             return None
         if not is_array(value):
             return None
-        is_one_item = self._item_types(parameter) == _ARRAY and not all(is_array(item) for item in value)
+        is_one_item = parameter.item_types == _ARRAY and not all(is_array(item) for item in value)
         return [value] if is_one_item else value
 
     def _item(self, flag: str, parameter: Parameter, text: str) -> Any:
-        return _scalar(flag, text, self._item_types(parameter))
-
-    def _item_types(self, parameter: Parameter) -> frozenset[str]:
-        """Of the array's items, also where the array is one of several alternatives."""
-        if parameter.item_types:
-            return parameter.item_types
-        found: frozenset[str] = frozenset()
-        for keyword in ("anyOf", "oneOf", "allOf"):
-            branches = parameter.schema.get(keyword)
-            for branch in branches if is_array(branches) else ():
-                resolved = resolve(self._schema, branch)
-                if "items" in resolved:
-                    found |= types_of(self._schema, resolved["items"])
-        return found
+        return _scalar(flag, text, parameter.item_types)
 
 
 def _scalar(flag: str, text: str, types: frozenset[str]) -> Any:

@@ -133,14 +133,13 @@ def parameters(schema: JsonObject) -> list[Parameter]:
     result: list[Parameter] = []
     for name, raw in found.items():
         resolved = resolve(schema, raw)
-        items = resolved.get("items")
         result.append(
             Parameter(
                 name=name,
                 schema=resolved,
                 required=name in required,
                 types=types_of(schema, resolved),
-                item_types=types_of(schema, items) if items is not None else frozenset(),
+                item_types=_item_types(schema, resolved),
             )
         )
     return result
@@ -163,23 +162,37 @@ def _object_parts(root: JsonObject, schema: Any) -> Iterator[JsonObject]:
 def types_of(root: JsonObject, schema: Any) -> frozenset[str]:
     """The JSON types a schema speaks of; empty when it does not say."""
     found: set[str] = set()
+    for part in _alternatives(root, schema):
+        found |= _own_types(part) or ({"object"} if "properties" in part else set())
+    return frozenset(found)
+
+
+def _item_types(root: JsonObject, schema: Any) -> frozenset[str]:
+    """Of an array's items, also where the array is one of several alternatives."""
+    found: frozenset[str] = frozenset()
+    for part in _alternatives(root, schema):
+        if "items" in part:
+            found |= types_of(root, part["items"])
+    return found
+
+
+def _alternatives(root: JsonObject, schema: Any) -> Iterator[JsonObject]:
+    """The schemas that say what a value may be: this one, or the branches that it leaves it to."""
     waiting = [schema]
     for _ in range(_MAX_PARTS):
         if not waiting:
-            break
+            return
         resolved = resolve(root, waiting.pop())
-        own = _own_types(resolved)
         branches = [
             branch
             for keyword in ("anyOf", "oneOf", "allOf")
             if is_array(resolved.get(keyword))
             for branch in resolved[keyword]
         ]
-        if own or not branches:
-            found |= own or ({"object"} if "properties" in resolved else set())
-        else:
+        if branches and not _own_types(resolved):
             waiting += branches
-    return frozenset(found)
+        else:
+            yield resolved
 
 
 def _own_types(schema: JsonObject) -> set[str]:

@@ -206,7 +206,7 @@ def _locked(file: Path) -> Generator[None]:
 
     lock = file.parent / ".spindle" / "edit.lock"
     try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         ignore = lock.parent / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n")

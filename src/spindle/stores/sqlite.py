@@ -52,7 +52,7 @@ class SqliteStore:
             if self._memory
             else Worker(self._connect, name="spindle-store-read", transactions=False)
         )
-        self._version_connection: sqlite3.Connection | None = None
+        self._loop_connection: sqlite3.Connection | None = None
         self._saved = 0
 
     async def open(self) -> SqliteStore:
@@ -60,8 +60,8 @@ class SqliteStore:
         try:
             if self._memory or not self._is_current():
                 await self._writer.run(migrate)
-            if self._version_connection is not None:
-                _never_wait(self._version_connection)
+            if self._loop_connection is not None:
+                _never_wait(self._loop_connection)
         except BaseException:
             await self.close()
             raise
@@ -69,12 +69,13 @@ class SqliteStore:
 
     def _is_current(self) -> bool:
         try:
-            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+            # Records say who did what with which arguments: they are the user's own.
+            Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"cannot create the folder of {self._path}: {error}") from None
         try:
-            self._version_connection = self._connect()
-            return schema_version(self._version_connection) == len(migrations())
+            self._loop_connection = self._connect()
+            return schema_version(self._loop_connection) == len(migrations())
         except sqlite3.Error as error:
             raise as_store_error(error) from None
 
@@ -89,9 +90,9 @@ class SqliteStore:
     async def close(self) -> None:
         await self._reader.close()
         await self._writer.close()
-        if self._version_connection is not None:
-            self._version_connection.close()
-            self._version_connection = None
+        if self._loop_connection is not None:
+            self._loop_connection.close()
+            self._loop_connection = None
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -111,9 +112,9 @@ class SqliteStore:
 
     async def catalog_version(self) -> int:
         # Read on the event loop: a point read in WAL mode waits for nobody and takes microseconds.
-        if self._version_connection is not None:
+        if self._loop_connection is not None:
             with contextlib.suppress(sqlite3.Error):
-                return _catalog_version(self._version_connection)
+                return _catalog_version(self._loop_connection)
         return await self._reader.run(_catalog_version)
 
     async def tool(self, name: str) -> Tool | None:
@@ -229,10 +230,10 @@ class SqliteStore:
         a fault, is the thread's to wait for or to report."""
         self._saved += 1
         # Now and then the thread commits, because that is what moves the log into the file.
-        if self._version_connection is None or self._saved % TIDY_EVERY == 0:
+        if self._loop_connection is None or self._saved % TIDY_EVERY == 0:
             return False
         try:
-            self._version_connection.execute(_INSERT_CALL, row)
+            self._loop_connection.execute(_INSERT_CALL, row)
         except sqlite3.Error:
             return False
         return True

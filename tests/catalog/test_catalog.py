@@ -146,6 +146,18 @@ async def test_the_last_part_of_a_name_is_enough_where_only_one_has_it(workspace
         assert caught.value.hint == "say which: files.read, web.read"
 
 
+async def test_a_source_that_another_process_added_meanwhile_is_not_forgotten(workspace: Any) -> None:
+    workspace.source("old", "one")
+    early = workspace.open()  # reads its settings now, and opens when it is entered
+    workspace.source("new", "two")
+    async with workspace.open() as app:
+        await app.sync()
+    async with early:
+        pass
+    async with workspace.open() as app:
+        assert [tool.name for tool in await app.tools()] == ["new.two", "old.one"]
+
+
 async def test_a_removed_source_is_forgotten(workspace: Any) -> None:
     workspace.source("web", "greet")
     workspace.source("other", "x")

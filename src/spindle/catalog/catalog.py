@@ -44,8 +44,11 @@ class Catalog:
 
     async def open(self) -> None:
         """Forget sources that are no longer configured, and note what the stored tools stand for."""
-        for name in set(await self._store.sources()) - set(self.sources.names):
-            await self._store.forget_source(name)
+        for name, state in (await self._store.sources()).items():
+            # One that was synced since the settings were read was added meanwhile, by another process.
+            added_since = state.synced_at is not None and state.synced_at > self.sources.read_at
+            if name not in self.sources.names and not added_since:
+                await self._store.forget_source(name)
         await self._see_other_processes()
 
     async def close(self) -> None:

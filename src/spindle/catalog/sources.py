@@ -41,6 +41,11 @@ class SourceSet:
     def root(self) -> Path:
         return self._settings.root
 
+    @property
+    def read_at(self) -> float:
+        """When the settings were read."""
+        return self._settings.read_at
+
     def table(self, name: str) -> Mapping[str, Any]:
         self._require(name)
         return self._tables[name]

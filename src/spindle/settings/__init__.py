@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ class Settings:
     raw: RawTable
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     is_workspace: bool = True
+    read_at: float = field(default_factory=time.time)
 
     @cached_property
     def sources(self) -> dict[str, RawTable]:

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -275,8 +275,9 @@ class TestCalls:
         assert await store.call("*") is None
 
     async def test_one_failing_save_does_not_fail_the_others(self, store: Store) -> None:
-        keys = [f"k{number}" for number in range(50)]
-        saves = [store.save_call(a_record(key)) for key in [*keys, "k0", "k1"]]
+        good = [a_record(f"k{number}") for number in range(50)]
+        bad = [dataclasses.replace(a_record("bad"), outcome=cast(str, None)) for _ in range(2)]
+        saves = [store.save_call(record) for record in [*good, *bad]]
         outcomes = await asyncio.gather(*saves, return_exceptions=True)
         assert outcomes[:50] == [None] * 50
         assert all(isinstance(outcome, StoreError) for outcome in outcomes[50:])

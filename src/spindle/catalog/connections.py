@@ -11,13 +11,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 from spindle.domain.identity import Credential
 from spindle.errors import ConnectionFailedError, SpindleError, innermost
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from spindle.domain.source import SourceConfig
     from spindle.ports.source import Session, Source
 
@@ -58,14 +61,13 @@ class Connection:
         return not self._ready.done()
 
     async def session(self) -> Session:
+        if self._ready.done():
+            return self._ready.result()
         # Shielded: a caller that gives up must not end the opening that others wait for.
         return await asyncio.shield(self._ready)
 
     def acquire(self) -> None:
         self.users += 1
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-            self._idle_timer = None
 
     def release(self) -> None:
         self.users -= 1
@@ -74,9 +76,20 @@ class Connection:
             return
         if self._retired:
             self.stop()
-        elif self.usable:
-            loop = asyncio.get_running_loop()
-            self._idle_timer = loop.call_later(self._config.idle_timeout, self.stop)
+        elif self._idle_timer is None and self.usable:
+            self._wait_until_idle(self._config.idle_timeout)
+
+    def _wait_until_idle(self, seconds: float) -> None:
+        self._idle_timer = asyncio.get_running_loop().call_later(seconds, self._stop_if_idle)
+
+    def _stop_if_idle(self) -> None:
+        # One timer that looks again later, instead of a new one after every call.
+        self._idle_timer = None
+        left = self.last_used + self._config.idle_timeout - time.monotonic()
+        if self.users == 0 and left <= 0:
+            self.stop()
+        elif self.users == 0:
+            self._wait_until_idle(left)
 
     def retire(self) -> None:
         """Take no more calls; end with the last of those that run."""
@@ -130,6 +143,34 @@ class Connection:
             self._ready.exception()
 
 
+class _Use:
+    """One caller's use of a connection. A class, because a generator costs every call more."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def __aenter__(self) -> Session:
+        self._connection.acquire()
+        try:
+            return await self._connection.session()
+        except BaseException as error:
+            self._connection.release()
+            if isinstance(error, SpindleError):
+                raise error.about(source=self._connection.name) from None
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, ConnectionFailedError) and self._tells_of_its_end(error):
+            # It no longer takes requests; whoever tries again needs another one at once.
+            self._connection.retire()
+        self._connection.release()
+
+    def _tells_of_its_end(self, error: ConnectionFailedError) -> bool:
+        return not error.sent and error.source in (None, self._connection.name)
+
+
 class Connections:
     """All sessions of an app."""
 
@@ -140,27 +181,11 @@ class Connections:
         """Also those that no longer take calls but are not over yet."""
         self._closed = False
 
-    @contextlib.asynccontextmanager
-    async def session(
+    def session(
         self, name: str, source: Source, config: SourceConfig, credential: Credential
-    ) -> AsyncGenerator[Session]:
+    ) -> AbstractAsyncContextManager[Session]:
         """The session of this source for this credential, opened if need be."""
-        connection = self._connection(name, source, config, credential)
-        connection.acquire()
-        try:
-            try:
-                session = await connection.session()
-            except SpindleError as error:
-                raise error.about(source=name) from None
-            try:
-                yield session
-            except ConnectionFailedError as error:
-                if not error.sent and error.source in (None, name):
-                    # It no longer takes requests; whoever tries again needs another one at once.
-                    connection.retire()
-                raise
-        finally:
-            connection.release()
+        return _Use(self._connection(name, source, config, credential))
 
     def _connection(
         self, name: str, source: Source, config: SourceConfig, credential: Credential

@@ -60,6 +60,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._stderr_rest = b""
         self._transport: asyncio.SubprocessTransport | None = None
+        self._output: asyncio.ReadTransport | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self._exited = asyncio.Event()
@@ -76,10 +77,17 @@ class ServerProcess(asyncio.SubprocessProtocol):
         cls, name: str, command: tuple[str, ...], env: Mapping[str, str], cwd: Path, max_line: int
     ) -> ServerProcess:
         loop = asyncio.get_running_loop()
+        server = cls(max_line)
+        # Its output comes through a pipe of our own: asyncio's own pipes of processes hand on what they
+        # read one turn of the event loop later, which is a good part of what a call costs.
+        reading, writing = os.pipe()
+        server._output, _ = await loop.connect_read_pipe(lambda: _Output(server), os.fdopen(reading, "rb", 0))
+        started = False
         try:
-            _, protocol = await loop.subprocess_exec(
-                lambda: cls(max_line), *command, env=dict(env), cwd=cwd, start_new_session=True
+            await loop.subprocess_exec(
+                lambda: server, *command, stdout=writing, env=dict(env), cwd=cwd, start_new_session=True
             )
+            started = True
         except FileNotFoundError:
             missing = str(cwd) if not cwd.is_dir() else command[0]
             raise ConnectionFailedError(
@@ -89,7 +97,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
             ) from None
         except (OSError, ValueError) as error:
             raise ConnectionFailedError(f"cannot start {name!r}: {error}", sent=False) from None
-        return protocol
+        finally:
+            os.close(writing)
+            if not started:
+                server._output.close()
+        return server
 
     # --- talking
 
@@ -123,19 +135,21 @@ class ServerProcess(asyncio.SubprocessProtocol):
             await self._writable.wait()
         if self.lost:
             return False
-        self._pipe(0).write(line)
+        self._input.write(line)
         return True
 
     def write_now(self, line: bytes) -> None:
-        self._pipe(0).write(line)
+        self._input.write(line)
 
     def pause_reading(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the pipe may just have closed
-            cast(asyncio.ReadTransport, self._any_pipe(1)).pause_reading()
+        if self._output is not None:
+            with contextlib.suppress(RuntimeError):  # the pipe may just have closed
+                self._output.pause_reading()
 
     def resume_reading(self) -> None:
-        with contextlib.suppress(RuntimeError):
-            cast(asyncio.ReadTransport, self._any_pipe(1)).resume_reading()
+        if self._output is not None:
+            with contextlib.suppress(RuntimeError):
+                self._output.resume_reading()
 
     def last_words(self) -> str:
         """The end of what the server wrote to stderr."""
@@ -152,14 +166,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
             return f"was ended by {signal.Signals(-code).name}"
         return f"exited with status {code}"
 
-    def _pipe(self, fd: int) -> asyncio.WriteTransport:
-        return cast(asyncio.WriteTransport, self._any_pipe(fd))
-
-    def _any_pipe(self, fd: int) -> asyncio.BaseTransport:
+    @property
+    def _input(self) -> asyncio.WriteTransport:
         assert self._transport is not None
-        pipe = self._transport.get_pipe_transport(fd)
-        assert pipe is not None
-        return pipe
+        return cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
 
     # --- ending
 
@@ -167,7 +177,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Close its input, wait, ask, and in the end make it; then everything it left in its group."""
         assert self._transport is not None
         pid = self.pid
-        self._pipe(0).close()
+        self._input.close()
         if not await self._wait(STDIN_GRACE):
             _signal_group(pid, signal.SIGTERM)
             if not await self._wait(TERM_GRACE):
@@ -175,6 +185,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 await self._wait(TERM_GRACE)
         self._end_group()
         self._transport.close()
+        if self._output is not None:
+            self._output.close()
         self._tell_lost()
 
     async def exit(self) -> None:
@@ -197,13 +209,17 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._transport = cast(asyncio.SubprocessTransport, transport)
         _live.add(self.pid)
 
+    def output_received(self, data: bytes) -> None:
+        self._lines.feed(data)
+
+    def output_ended(self) -> None:
+        self._output_ended = True
+        self._end()
+
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd == 1:
-            self._lines.feed(data)
-        else:
-            *lines, rest = (self._stderr_rest + data).split(b"\n")
-            self._stderr.extend(_text(line) for line in lines)
-            self._stderr_rest = rest[-STDERR_LINE_LENGTH:]
+        *lines, rest = (self._stderr_rest + data).split(b"\n")
+        self._stderr.extend(_text(line) for line in lines)
+        self._stderr_rest = rest[-STDERR_LINE_LENGTH:]
 
     def _line(self, line: bytes) -> None:
         self._on_line(line)
@@ -212,9 +228,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._on_too_long(head, tail)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 1:
-            self._output_ended = True
-        if fd in (0, 1):
+        if fd == 0:
             self._end()
 
     def process_exited(self) -> None:
@@ -244,6 +258,19 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if not self._told_lost:
             self._told_lost = True
             self._on_lost()
+
+
+class _Output(asyncio.Protocol):
+    """The reading end of a server's output."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self._server = server
+
+    def data_received(self, data: bytes) -> None:
+        self._server.output_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.output_ended()
 
 
 def _text(line: bytes) -> str:

@@ -21,7 +21,7 @@ from spindle import CallOptions, Principal
 from spindle.app import Spindle
 from spindle.auth.credentials import bearer
 from spindle.domain.identity import Credential
-from spindle.errors import InvalidArgumentsError
+from spindle.errors import InvalidArgumentsError, SpindleError
 
 SDK_SERVER = Path(__file__).parent.parent / "servers" / "sdk_server.py"
 
@@ -48,6 +48,23 @@ def running(command: list[str], env: dict[str, str] | None = None) -> Iterator[s
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+# --- npm, 2024-11-05
+
+
+@pytest.mark.npm
+async def test_a_server_of_the_first_protocol_version_lists_and_answers(open_sources: OpenSources) -> None:
+    # It starts without its database; asking it for data then fails in its own words.
+    command = [program("mcp-server-postgres"), "postgresql://nobody@127.0.0.1:9/none"]
+    async with open_sources({"pg": {"command": command}}) as app:
+        (report,) = await app.sync()
+        assert report.error is None
+        assert report.added == ["pg.query"]
+        assert await version_of(app, "pg") == "2024-11-05"
+        with pytest.raises(SpindleError, match="ECONNREFUSED") as caught:
+            await app.call("pg.query", sql="select 1")
+        assert caught.value.source == "pg"
 
 
 # --- npm, 2025-11-25

@@ -93,6 +93,7 @@ class Catalog:
 
     async def states(self) -> dict[str, SourceState]:
         """What is known of every configured source, synced or not."""
+        await self._freshen(self.sources.names, local_only=True)
         stored = await self._store.sources()
         return {
             name: stored.get(name) or SourceState(name, self.sources.kind(name), "", None)

@@ -88,6 +88,18 @@ class _Guards:
     secrets: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A call that passed every check, with all that sending it takes."""
+
+    tool: Tool
+    call: Call
+    config: SourceConfig
+    guards: _Guards
+    limits: Sequence[Limit]
+    timeout: float
+
+
 @dataclass(slots=True)
 class _Progressing:
     """What is known of a call while it runs, for its record."""
@@ -160,7 +172,10 @@ class Caller:
             )
             result = await self._cached(tool, call, config) if options.use_cache else None
             if result is None:
-                result = await self._attempt_until_done(tool, call, config, options, guards, running)
+                timeout = config.timeout if options.timeout is None else options.timeout
+                limits = in_order(options.limits, guards.limit)
+                ready = _Ready(tool, call, config, guards, limits, timeout)
+                result = await self._attempt_until_done(ready, running)
                 await self._keep_result(tool, call, config, result)
             else:
                 outcome = "cached"
@@ -212,56 +227,41 @@ class Caller:
                     self._idle.clear()
                     await self._idle.wait()
 
-    async def _attempt_until_done(
-        self,
-        tool: Tool,
-        call: Call,
-        config: SourceConfig,
-        options: CallOptions,
-        guards: _Guards,
-        running: _Progressing,
-    ) -> Result:
+    async def _attempt_until_done(self, ready: _Ready, running: _Progressing) -> Result:
         while True:
             try:
-                return await self._attempt(tool, call, config, options, guards, running)
+                return await self._attempt(ready, running)
             except SpindleError as error:
-                wait = wait_before_retry(error, tool, running.attempts, config.retry)
+                wait = wait_before_retry(error, ready.tool, running.attempts, ready.config.retry)
                 if wait is None:
                     raise
             # No limit is held and the breaker is free while waiting.
             await self._clock.sleep(wait)
 
-    async def _attempt(
-        self,
-        tool: Tool,
-        call: Call,
-        config: SourceConfig,
-        options: CallOptions,
-        guards: _Guards,
-        running: _Progressing,
-    ) -> Result:
+    async def _attempt(self, ready: _Ready, running: _Progressing) -> Result:
+        guards = ready.guards
         admission = guards.breaker.enter()
         try:
-            async with hold(in_order(options.limits, guards.limit)):
+            async with hold(ready.limits):
                 if guards.rate is not None:
                     await guards.rate.acquire()
                 running.attempts += 1
-                timeout = config.timeout if options.timeout is None else options.timeout
-                result = await self._send(tool, call, config, timeout)
+                result = await self._send(ready)
         except BaseException as error:
             guards.breaker.failed(error, admission)
             raise
         guards.breaker.succeeded(admission)
         # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
         if not result.is_error:
-            self._validation.check_structured(tool, result.structured, result.has_structured)
+            self._validation.check_structured(ready.tool, result.structured, result.has_structured)
         return await self._keep_large_content(result)
 
-    async def _send(self, tool: Tool, call: Call, config: SourceConfig, timeout: float) -> Result:
+    async def _send(self, ready: _Ready) -> Result:
+        tool, call = ready.tool, ready.call
         source = self._catalog.sources.get(tool.source)
         connections = self._catalog.connections
-        async with connections.session(tool.source, source, config, call.credential) as session:
-            timer = asyncio.timeout(timeout)
+        async with connections.session(tool.source, source, ready.config, call.credential) as session:
+            timer = asyncio.timeout(ready.timeout)
             try:
                 async with timer:
                     return await session.invoke(tool, call)
@@ -270,7 +270,7 @@ class Caller:
             except Exception as error:
                 if isinstance(error, TimeoutError) and timer.expired():
                     raise CallTimeoutError(
-                        f"{tool.name} did not answer within {timeout:g} s",
+                        f"{tool.name} did not answer within {ready.timeout:g} s",
                         hint=f"raise sources.{tool.source}.timeout, or the call's own, if it needs longer",
                     ) from None
                 # A source is anybody's code; what it should have mapped itself is mapped here.

@@ -197,7 +197,7 @@ async def test_an_idle_session_closes_and_is_opened_again(
         await process_end(first)
         second = int((await app.call("s.pid")).text)
         await process_end(second)
-    assert stdio_server.starts() == [first, second]
+    assert first != second
 
 
 async def test_a_session_in_use_is_not_idle(open_sources: OpenSources, stdio_server: StdioServers) -> None:
@@ -281,8 +281,11 @@ async def test_when_all_sessions_are_busy_a_further_one_is_refused(
 async def test_a_caller_that_gives_up_does_not_end_the_opening_for_others(
     open_sources: OpenSources, stdio_server: StdioServers
 ) -> None:
-    async with open_sources({"s": stdio_server() | {"idle_timeout": 0.01}}) as app:
-        await process_end(int((await app.call("s.pid")).text))
+    async with open_sources({"s": stdio_server()}) as app:
+        await app.sync()
+        (connection,) = app.catalog.connections._open.values()
+        connection.stop()
+        await connection.task
         first = asyncio.create_task(app.call("s.echo", text="first"))
         others = [asyncio.create_task(app.call("s.echo", text="other")) for _ in range(5)]
         await until(lambda: any(item.opening for item in app.catalog.connections._open.values()))

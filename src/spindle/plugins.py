@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # A table, not entry points of our own: scanning the installed packages takes longer than all else
 # that `spindle tools` does.
 BUILT_IN: Mapping[str, str] = {
+    "cli": "spindle.sources.cli:CliSource",
     "mcp": "spindle.sources.mcp:McpSource",
     "python": "spindle.sources.python:PythonSource",
 }

@@ -72,7 +72,7 @@ def problem(table: dict[str, Any], **environ: str) -> str:
         ({"kind": "mpc"}, "sources.web.kind: there is no kind 'mpc'; did you mean 'mcp'?"),
         (
             {"kind": "carrier-pigeon"},
-            "sources.web.kind: there is no kind 'carrier-pigeon'; known are mcp, python",
+            "sources.web.kind: there is no kind 'carrier-pigeon'; known are ",
         ),
     ],
 )

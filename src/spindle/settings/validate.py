@@ -133,12 +133,14 @@ def _dotted(path: Sequence[Step]) -> str:
 def _known_keys(model: type[BaseModel], path: Sequence[Step]) -> list[str]:
     models = [model]
     for step in path:
-        models = [
+        inside = [
             inner
             for outer in models
             if str(step) in outer.model_fields
             for inner in _models_in(outer.model_fields[str(step)].annotation)
         ]
+        # Otherwise it is a name that the user gave, such as that of a command in a table of them.
+        models = inside or models
     return [field.alias or name for outer in models for name, field in outer.model_fields.items()]
 
 

@@ -1,0 +1,166 @@
+"""Settings of a program of the command line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from spindle.domain.json_schema import JsonObject
+from spindle.domain.source import SourceConfig
+from spindle.sources.parameters import Described, Parameter, check_places, places, whole_place
+
+Output = Literal["text", "lines", "json", "jsonl"]
+
+_LINES: JsonObject = {"type": "array", "items": {"type": "string"}}
+_DASHES = re.compile(r"-[^-]|--[^=]+=")
+"""How a word must begin that has dashes before its first place: whatever is filled in then is a value."""
+
+
+class CliParameter(Parameter):
+    """A parameter, and the words that it becomes."""
+
+    flag: str | None = None
+    """The option that it is the value of; without one it stands by itself."""
+    off: str | None = None
+    """The word for false, where the flag alone says true."""
+    position: int | None = None
+    """Its place among those without a flag. Without it they follow in the order they are written."""
+    repeat: bool = False
+    """Several values are allowed: the flag is given again for each."""
+    join: str | None = None
+    """Several values are one word, with this between them."""
+    separate: bool = False
+    """The program does not know `--flag=value`: flag and value are two words."""
+
+    @field_validator("flag", "off")
+    @classmethod
+    def _is_an_option(cls, value: str | None) -> str | None:
+        if value is not None and (not re.match(r"[-+/]", value) or value.strip("-") == ""):
+            raise ValueError("a flag begins with a dash, such as --path or -p")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> CliParameter:
+        if self.off is not None and self.type != "boolean":
+            raise ValueError("`off` is the word for false, so it goes with type = 'boolean'")
+        if self.flag is not None and self.position is not None:
+            raise ValueError("give either `flag` or `position`")
+        if self.repeat and self.join is not None:
+            raise ValueError("give either `repeat` (a flag for each value) or `join` (one word for all)")
+        return self
+
+    @property
+    def is_many(self) -> bool:
+        return self.repeat or self.join is not None or self.type == "array"
+
+    @property
+    def is_switch(self) -> bool:
+        return self.type == "boolean" and (self.flag or self.off) is not None and not self.is_many
+
+    def as_schema(self) -> JsonObject:
+        schema = super().as_schema()
+        if not self.is_many or self.type == "array":
+            return schema
+        # `repeat` says that there may be several of what `type` and its companions describe.
+        outer = {key: schema.pop(key) for key in ("description", "title", "default") if key in schema}
+        return {"type": "array", "items": schema, **outer}
+
+
+class Command(Described):
+    """One tool: the words that follow the program's own, and what becomes of its output."""
+
+    args: tuple[str, ...] = ()
+    parameters: dict[str, CliParameter] = Field(default_factory=dict[str, CliParameter])
+    separator: bool | str = True
+    """The word after which nothing is an option: `--`, another one, or none."""
+    stdin: str | None = None
+    output: Output = "text"
+    exit_codes: tuple[int, ...] = (0,)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Command:
+        for word in self.args:
+            check_places(word, self.parameters)
+            self._check_dashes(word)
+        if self.stdin is not None and self.stdin not in self.parameters:
+            raise ValueError(f"stdin: {self.stdin!r} is not a parameter")
+        placed = [name for word in self.args for name in places(word)]
+        if self.stdin in placed:
+            raise ValueError(f"{self.stdin!r} goes to stdin and cannot be in `args` too")
+        for name in placed:
+            if self.parameters[name].position is not None:
+                raise ValueError(f"{name!r} has its place in `args`; leave out its `position`")
+        return self
+
+    def _check_dashes(self, word: str) -> None:
+        found = places(word)
+        if not found or not word.startswith("-"):
+            return
+        before = word[: word.index(f"{{{found[0]}}}")]
+        if not _DASHES.match(before):
+            raise ValueError(
+                f"{word!r} would let a value choose the option; end the option with `=`, or use `flag`"
+            )
+
+    @property
+    def end_of_options(self) -> str | None:
+        if isinstance(self.separator, str):
+            return self.separator
+        return "--" if self.separator else None
+
+    @property
+    def promised(self) -> JsonObject | None:
+        """The schema of what it returns."""
+        if self.output_schema is None and self.output == "lines":
+            return _LINES
+        return self.output_schema
+
+    def standing(self) -> list[str]:
+        """The parameters that stand by themselves after all others, in order."""
+        placed = {name for word in self.args for name in places(word)} | {self.stdin}
+        free = [
+            name
+            for name, item in self.parameters.items()
+            if name not in placed and not (item.flag or item.off)
+        ]
+        ordered = [name for name in free if self.parameters[name].position is not None]
+        ordered.sort(key=lambda name: self.parameters[name].position or 0)
+        return ordered + [name for name in free if name not in ordered]
+
+    def flagged(self) -> list[str]:
+        """The parameters whose options follow `args`."""
+        placed = {whole_place(word) for word in self.args} | {self.stdin}
+        inside = {name for word in self.args for name in places(word)}
+        return [
+            name
+            for name, item in self.parameters.items()
+            if (item.flag or item.off) and name not in placed | inside
+        ]
+
+
+class CliConfig(SourceConfig):
+    kind: Literal["cli"] = "cli"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
+    program: tuple[str, ...]
+    """The program and the words that all its commands share: a list, or one string split as a shell would."""
+    cwd: str | None = None
+    commands: dict[str, Command] = Field(min_length=1)
+
+    @field_validator("program", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return tuple(shlex.split(value))
+        except ValueError as error:
+            raise ValueError(f"cannot be split into words: {error}") from None
+
+    @field_validator("program")
+    @classmethod
+    def _is_given(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value or not value[0]:
+            raise ValueError("name the program")
+        return value

@@ -1,0 +1,198 @@
+"""One run of a program: started without a shell, read within bounds, ended with everything it started."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import errno
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from spindle.errors import ConnectionFailedError, InvalidArgumentsError, ResultTooLargeError
+
+TERM_GRACE = 2.0
+"""How long a program that was asked to end may take over it."""
+OUTPUT_GRACE = 1.0
+"""How long output is waited for that somebody outside the program's group holds open after its end."""
+STDERR_KEPT = 16 * 1024
+
+_live: set[int] = set()
+
+
+@atexit.register
+def _end_survivors() -> None:
+    """The last resort, for a process that ends in the middle of a call."""
+    for pid in _live:
+        _signal_group(pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    exit_code: int
+    """Below zero: the number of the signal that ended it."""
+    stdout: bytes
+    stderr: bytes
+    """The end of it."""
+
+    @property
+    def epitaph(self) -> str:
+        if self.exit_code >= 0:
+            return f"exited with status {self.exit_code}"
+        try:
+            name = signal.Signals(-self.exit_code).name
+        except ValueError:
+            name = f"signal {-self.exit_code}"
+        return f"was ended by {name}"
+
+
+async def run(
+    name: str,
+    vector: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    stdin: bytes | None,
+    limit: int,
+) -> Finished:
+    """Run a program to its end. However this is left, nothing of its group is left running."""
+    program = _Program(limit)
+    try:
+        await _start(name, program, vector, env, cwd, has_input=stdin is not None)
+        if stdin is not None:
+            program.feed(stdin)
+        await program.ended.wait()
+        if program.too_large:
+            await program.stop()
+            raise ResultTooLargeError(
+                f"{name!r}: the output of {vector[0]!r} is larger than {limit} bytes",
+                hint=f"ask for less, or raise sources.{name}.max_result_size",
+            )
+        return program.finished()
+    except asyncio.CancelledError:
+        await program.stop()
+        raise
+    finally:
+        program.end()
+
+
+async def _start(
+    name: str, program: _Program, vector: Sequence[str], env: Mapping[str, str], cwd: Path, *, has_input: bool
+) -> None:
+    try:
+        await asyncio.get_running_loop().subprocess_exec(
+            lambda: program,
+            *vector,
+            stdin=asyncio.subprocess.PIPE if has_input else asyncio.subprocess.DEVNULL,
+            env=dict(env),
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        is_folder = cwd.is_dir()
+        missing = vector[0] if is_folder else str(cwd)
+        raise ConnectionFailedError(
+            f"cannot start {name!r}: {missing!r} was not found",
+            hint="install the program, or give its whole path in `program`"
+            if is_folder
+            else "create that folder, or correct `cwd`",
+            sent=False,
+        ) from None
+    except OSError as error:
+        if error.errno == errno.E2BIG:
+            raise InvalidArgumentsError(
+                f"{name!r}: the arguments are longer than a command line may be",
+                hint="pass large values through `stdin`",
+                sent=False,
+            ) from None
+        raise ConnectionFailedError(f"cannot start {name!r}: {error}", sent=False) from None
+
+
+class _Program(asyncio.SubprocessProtocol):
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._stdout = bytearray()
+        self._stderr = bytearray()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._waiting: asyncio.TimerHandle | None = None
+        self._exited = asyncio.Event()
+        self.ended = asyncio.Event()
+        """It has exited and its output was read, or there is too much of that."""
+        self.too_large = False
+
+    def feed(self, data: bytes) -> None:
+        assert self._transport is not None
+        pipe = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
+        pipe.write(data)
+        pipe.close()
+
+    def finished(self) -> Finished:
+        assert self._transport is not None
+        code = self._transport.get_returncode()
+        assert code is not None
+        return Finished(code, bytes(self._stdout), bytes(self._stderr[-STDERR_KEPT:]))
+
+    async def stop(self) -> None:
+        """Ask it to end, leave it some time to put things in order, and in the end make it."""
+        if self._transport is None or self._exited.is_set():
+            return
+        _signal_group(self._transport.get_pid(), signal.SIGTERM)
+        if not await self._wait():
+            self._end_group()
+            await self._wait()
+
+    async def _wait(self) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TERM_GRACE):
+                await self._exited.wait()
+        return self._exited.is_set()
+
+    def end(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+        if self._transport is not None:
+            self._end_group()
+            self._transport.close()
+
+    def _end_group(self) -> None:
+        assert self._transport is not None
+        pid = self._transport.get_pid()
+        if pid in _live:
+            _signal_group(pid, signal.SIGKILL)
+            _live.discard(pid)
+
+    # --- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        _live.add(self._transport.get_pid())
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self._stderr += data
+            if len(self._stderr) > 4 * STDERR_KEPT:
+                del self._stderr[:-STDERR_KEPT]
+        elif not self.too_large:
+            self._stdout += data
+            if len(self._stdout) > self._limit:
+                self.too_large = True
+                self._stdout.clear()
+                self.ended.set()
+
+    def process_exited(self) -> None:
+        self._exited.set()
+        # Whatever it started in the background belongs to the call, and holds the output open.
+        self._end_group()
+        self._waiting = asyncio.get_running_loop().call_later(OUTPUT_GRACE, self.ended.set)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended.set()
+
+
+def _signal_group(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)

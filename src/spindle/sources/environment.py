@@ -1,0 +1,25 @@
+"""What of our own environment a program that we start gets to see."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+# What every program may need to run at all. Everything else, secrets above all, must be declared.
+BASE_ENVIRONMENT = (
+    "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME",
+)  # fmt: skip
+# Launchers such as npx and uvx cannot install a server without these.
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+def environment(declared: Mapping[str, str]) -> dict[str, str]:
+    base = {key: value for key, value in os.environ.items() if _is_for_everybody(key, value)}
+    return base | dict(declared)
+
+
+def _is_for_everybody(key: str, value: str) -> bool:
+    # The address of a proxy may hold a password, and then it must be declared like any secret.
+    return key in BASE_ENVIRONMENT or (key.lower() in PROXIES and "@" not in value)

@@ -18,6 +18,7 @@ BUILT_IN: Mapping[str, str] = {
     "cli": "spindle.sources.cli:CliSource",
     "mcp": "spindle.sources.mcp:McpSource",
     "python": "spindle.sources.python:PythonSource",
+    "websocket": "spindle.sources.websocket:WebSocketSource",
 }
 GROUP = "spindle.sources"
 

@@ -16,7 +16,8 @@ from spindle.errors import (
     ServerError,
     SpindleError,
 )
-from spindle.sources.mcp.convert import retry_after, to_error
+from spindle.sources.mcp.convert import to_error
+from spindle.sources.retry_after import retry_after
 
 
 @pytest.mark.parametrize(

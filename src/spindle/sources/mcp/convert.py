@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import email.utils
-import math
-import time
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
@@ -127,20 +123,3 @@ def too_large(name: str, message: str) -> ResultTooLargeError:
     return ResultTooLargeError(
         f"{name!r}: {message}", hint=f"ask for less, or raise sources.{name}.max_result_size"
     )
-
-
-def retry_after(value: str | None) -> float | None:
-    """Seconds from a Retry-After header, which is a number or a date."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            date = email.utils.parsedate_to_datetime(value)
-        except (TypeError, ValueError):
-            return None
-        if date.tzinfo is None:
-            date = date.replace(tzinfo=datetime.UTC)
-        seconds = date.timestamp() - time.time()
-    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -14,8 +14,8 @@ from mcp_types import CONNECTION_CLOSED
 
 from spindle.domain.identity import Credential
 from spindle.errors import ConfigurationError
-from spindle.sources.mcp.convert import retry_after
 from spindle.sources.mcp.exchange import Exchange, current_exchange
+from spindle.sources.retry_after import retry_after
 
 if TYPE_CHECKING:
     from spindle.sources.mcp.config import McpConfig

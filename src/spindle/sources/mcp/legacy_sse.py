@@ -15,8 +15,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
 from spindle.errors import ConnectionFailedError, ServerError, SpindleError, from_status
-from spindle.sources.mcp.convert import retry_after
 from spindle.sources.mcp.link import LineReader
+from spindle.sources.retry_after import retry_after
 
 MAX_REDIRECTS = 5
 

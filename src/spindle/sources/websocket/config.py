@@ -1,0 +1,110 @@
+"""Settings of a WebSocket service."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from spindle.domain.json_schema import JsonObject, from_json, is_object
+from spindle.domain.source import SourceConfig
+from spindle.sources.parameters import Described, Parameter, check_places, texts
+
+Condition = str | dict[str, Any]
+"""A path that must lead to something that is not empty or false, or paths and the values they must have."""
+
+
+class Stream(BaseModel):
+    """A request that is answered by many messages: which ones, and when it is enough."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    count: int | None = Field(default=None, ge=1)
+    seconds: float | None = Field(default=None, gt=0)
+    until: Condition | None = None
+    match: dict[str, Any] | None = None
+    """Paths and values of the messages that belong to it, where they do not carry the request's id."""
+    stop: Any = None
+    """The message that ends the subscription."""
+
+    @model_validator(mode="after")
+    def _ends(self) -> Stream:
+        if self.count is None and self.seconds is None and self.until is None:
+            raise ValueError("say when it is enough: `count`, `seconds` or `until`")
+        return self
+
+
+class Request(Described):
+    """One tool: the message that is sent, and where in the reply the result is."""
+
+    message: Any
+    parameters: dict[str, Parameter] = Field(default_factory=dict[str, Parameter])
+    reply: str | None = None
+    error: Condition | None = None
+    stream: Stream | None = None
+
+    @model_validator(mode="after")
+    def _places_are_parameters(self) -> Request:
+        stream = self.stream
+        templates = [self.message] + ([stream.match, stream.until, stream.stop] if stream else [])
+        for template in templates:
+            for text in texts(template):
+                check_places(text, self.parameters)
+        return self
+
+
+class WebSocketConfig(SourceConfig):
+    kind: Literal["websocket"] = "websocket"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
+    url: str
+    headers: dict[str, str] = Field(default_factory=dict[str, str])
+    subprotocols: tuple[str, ...] = ()
+    format: Literal["json", "text", "base64"] = "json"
+    """What messages are; `base64`: bytes, which are written so in arguments and results."""
+    frames: Literal["text", "binary"] = "text"
+    """In which frames JSON and text are sent. Both are understood."""
+    id_field: str | None = None
+    """The path at which a request carries its number. Without one, calls take turns."""
+    reply_id_field: str | None = None
+    """The path at which the reply repeats it, where that is another."""
+    id_type: Literal["integer", "string"] = "integer"
+    keep_alive: float = Field(default=20.0, ge=0, description="seconds between pings; 0 sends none")
+    requests: dict[str, Request] = Field(min_length=1)
+
+    @field_validator("url")
+    @classmethod
+    def _is_websocket(cls, value: str) -> str:
+        if not value.startswith(("ws://", "wss://", "${")):
+            raise ValueError("must begin with ws:// or wss://")
+        return value
+
+    @field_validator("requests", mode="before")
+    @classmethod
+    def _json_text_is_read(cls, requests: Any, info: Any) -> Any:
+        if info.data.get("format", "json") != "json" or not isinstance(requests, dict):
+            return requests
+        return {name: _with_read_message(name, item) for name, item in cast(JsonObject, requests).items()}
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> WebSocketConfig:
+        if self.format != "json":
+            if self.id_field is not None:
+                raise ValueError(f"`id_field` needs messages with fields, and format is {self.format!r}")
+            for name, request in self.requests.items():
+                if not isinstance(request.message, str):
+                    raise ValueError(f"requests.{name}.message: must be text, as format is {self.format!r}")
+        elif self.id_field is not None:
+            for name, request in self.requests.items():
+                if not isinstance(request.message, dict):
+                    raise ValueError(f"requests.{name}.message: must be a table, to hold `id_field`")
+        return self
+
+
+def _with_read_message(name: str, request: Any) -> Any:
+    if not is_object(request) or not isinstance(request.get("message"), str):
+        return cast(Any, request)
+    try:
+        return {**request, "message": from_json(request["message"].encode())}
+    except ValueError as error:
+        raise ValueError(
+            f"{name}.message is not JSON: {error}; write it as a table, or set format = 'text'"
+        ) from None

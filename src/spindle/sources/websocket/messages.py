@@ -1,0 +1,103 @@
+"""Messages as data: paths into them, conditions on them, and what a reply means."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from spindle.domain.call import Block, Result
+from spindle.domain.json_schema import JsonObject, from_json, to_json
+from spindle.errors import InvalidArgumentsError, ServerError
+from spindle.sources.parameters import as_text, filled
+
+if TYPE_CHECKING:
+    from spindle.domain.tool import Tool
+    from spindle.sources.websocket.config import Condition, Request, WebSocketConfig
+
+MISSING: Final = object()
+SHOWN = 200
+
+
+def at(message: Any, path: str) -> Any:
+    """What a dotted path leads to, or MISSING. A number is a place in a list."""
+    for step in path.split("."):
+        if isinstance(message, dict) and step in message:
+            message = cast(JsonObject, message)[step]
+        elif isinstance(message, list) and step.isdecimal() and int(step) < len(cast("list[Any]", message)):
+            message = cast("list[Any]", message)[int(step)]
+        else:
+            return MISSING
+    return message
+
+
+def put(message: JsonObject, path: str, value: Any) -> None:
+    *folders, last = path.split(".")
+    for step in folders:
+        inner = message.setdefault(step, {})
+        if not isinstance(inner, dict):
+            inner = message[step] = {}
+        message = cast(JsonObject, inner)
+    message[last] = value
+
+
+def holds(condition: Condition, message: Any, arguments: JsonObject) -> bool:
+    if isinstance(condition, str):
+        found = at(message, condition)
+        return found is not MISSING and bool(found)
+    return all(at(message, path) == filled(wanted, arguments) for path, wanted in condition.items())
+
+
+def encoded(config: WebSocketConfig, message: Any) -> str | bytes:
+    """A message as the payload of a frame."""
+    if config.format == "base64":
+        try:
+            return base64.b64decode(message, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise InvalidArgumentsError(f"the message is not base64: {error}", sent=False) from None
+    text = message if config.format == "text" else to_json(message).decode()
+    return text.encode() if config.frames == "binary" else text
+
+
+def decoded(config: WebSocketConfig, payload: str | bytes) -> Any:
+    """What a frame says. Raises ValueError."""
+    if config.format == "base64":
+        return base64.b64encode(payload if isinstance(payload, bytes) else payload.encode()).decode()
+    if config.format == "text":
+        return payload if isinstance(payload, str) else payload.decode()
+    try:
+        return from_json(payload if isinstance(payload, bytes) else payload.encode())
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg} at line {error.lineno} column {error.colno}") from None
+
+
+def failure(request: Request, message: Any, arguments: JsonObject) -> Result | None:
+    """The result for a reply that reports an error, or None for one that does not."""
+    if request.error is None or not holds(request.error, message, arguments):
+        return None
+    problem = at(message, request.error) if isinstance(request.error, str) else message
+    said = at(problem, "message")
+    text = as_text(problem if said is MISSING else said)
+    return Result((Block("text", text=text),), structured=problem, is_error=True, has_structured=True)
+
+
+def useful(tool: Tool, request: Request, message: Any) -> Any:
+    if request.reply is None:
+        return message
+    found = at(message, request.reply)
+    if found is MISSING:
+        raise ServerError(
+            f"the reply to {tool.name} has no {request.reply!r}: {as_text(message)[:SHOWN]}",
+            hint=f"see `reply` and `error` in {tool.spec.place}",
+        )
+    return found
+
+
+def to_result(config: WebSocketConfig, value: Any) -> Result:
+    if config.format == "json":
+        return Result((Block("text", text=as_text(value)),), structured=value, has_structured=True)
+    items = cast("list[str]", value) if isinstance(value, list) else [str(value)]
+    if config.format == "text":
+        return Result(tuple(Block("text", text=item) for item in items))
+    return Result(tuple(Block("resource", data=item, mime_type="application/octet-stream") for item in items))

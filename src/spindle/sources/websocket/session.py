@@ -1,0 +1,308 @@
+"""One connection: requests go out, replies find the call they belong to, and nobody else's.
+
+With `id_field` every request carries a number, and a reply goes to the call of that number; what comes for
+a call that has ended is dropped and counted. Without it calls take turns, and one that is given up before
+its reply came takes the connection with it: what would come next could not be told from the next reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from websockets.exceptions import ConnectionClosed
+from websockets.protocol import State
+
+from spindle.domain.call import Call, Result
+from spindle.domain.tool import Tool, ToolSpec
+from spindle.errors import (
+    ConnectionFailedError,
+    NotFoundError,
+    ResultTooLargeError,
+    ServerError,
+    SpindleError,
+)
+from spindle.sources.parameters import filled, input_schema, with_defaults
+from spindle.sources.websocket.handshake import open_connection
+from spindle.sources.websocket.messages import (
+    MISSING,
+    at,
+    decoded,
+    encoded,
+    failure,
+    holds,
+    put,
+    to_result,
+    useful,
+)
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+    from spindle.domain.identity import Credential
+    from spindle.domain.json_schema import JsonObject
+    from spindle.ports.source import Note
+    from spindle.sources.websocket.config import Request, Stream, WebSocketConfig
+
+TOO_LARGE = 1009
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A call that waits for messages: those of its id, or those that it recognises."""
+
+    recognises: Callable[[Any], bool] | None = None
+    incoming: asyncio.Queue[Any] = field(default_factory=asyncio.Queue[Any])
+    """Messages, or the error that ends the wait."""
+    size: int = 0
+    outstanding: bool = False
+    """Whether more may come for it, after the end of the call too."""
+
+    async def next(self) -> Any:
+        message = await self.incoming.get()
+        if isinstance(message, SpindleError):
+            raise message
+        return message
+
+
+class WebSocketSession:
+    def __init__(self, name: str, config: WebSocketConfig, credential: Credential, note: Note) -> None:
+        self._name = name
+        self._config = config
+        self._credential = credential
+        self._note = note
+        self._numbers = itertools.count(1)
+        self._issued = 0
+        self._waiting: dict[str, _Waiting] = {}
+        self._unawaited: set[str] = set()
+        """Numbers of requests whose replies nobody waits for."""
+        self._turn = asyncio.Lock()
+        self._connecting = asyncio.Lock()
+        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._connection: ClientConnection | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self.late = 0
+        """Replies that came after their call had ended."""
+        self.unmatched = 0
+        """Messages that nobody asked for."""
+
+    async def __aenter__(self) -> Self:
+        return self  # connected by the first call: the settings alone say which tools there are
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._connection is not None and self._reader is not None:
+            await self._connection.close()
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader
+        if self.late:
+            self._note(f"{self._name}: {self.late} replies came after their call had ended and were dropped")
+
+    # --- the port
+
+    async def discover(self) -> list[ToolSpec]:
+        return [
+            ToolSpec(
+                remote_name=tool,
+                description=request.description,
+                title=request.title,
+                input_schema=input_schema(request.parameters),
+                output_schema=request.output_schema,
+                hints=request.hints,
+                tags=request.tags,
+                place=f"sources.{self._name}.requests.{tool}",
+            )
+            for tool, request in self._config.requests.items()
+        ]
+
+    async def wait_closed(self) -> str:
+        return await asyncio.shield(self._lost)
+
+    async def invoke(self, tool: Tool, call: Call) -> Result:
+        request = self._config.requests.get(tool.spec.remote_name)
+        if request is None:
+            raise NotFoundError(f"{tool.name} is no longer defined", hint="run `spindle sync`")
+        arguments = with_defaults(request.parameters, call.arguments)
+        message = filled(request.message, arguments)
+        if self._config.id_field is not None:
+            return await self._exchange(tool, request, message, arguments)
+        async with self._turn:
+            return await self._exchange(tool, request, message, arguments)
+
+    # --- a call
+
+    async def _exchange(self, tool: Tool, request: Request, message: Any, arguments: JsonObject) -> Result:
+        async with self._expecting(request, message, arguments) as waiting:
+            await self._send(encoded(self._config, message), waiting)
+            if request.stream is not None:
+                return await self._collect(tool, request, request.stream, waiting, arguments)
+            reply = await waiting.next()
+            waiting.outstanding = False
+            return failure(request, reply, arguments) or to_result(self._config, useful(tool, request, reply))
+
+    @contextlib.asynccontextmanager
+    async def _expecting(
+        self, request: Request, message: Any, arguments: JsonObject
+    ) -> AsyncGenerator[_Waiting]:
+        """While this lasts, what belongs to the request is kept for it."""
+        key = ""
+        if self._config.id_field is not None:
+            key = self._next_number()
+            self._number(message, key)
+        match = request.stream.match if request.stream else None
+        waiting = _Waiting(None if match is None else lambda item: holds(match, item, arguments))
+        self._waiting[key] = waiting
+        try:
+            yield waiting
+        finally:
+            del self._waiting[key]
+            self.unmatched += waiting.incoming.qsize()
+            if not key and waiting.outstanding:
+                # It would be taken for the next call's reply.
+                self._lose("a call ended before all of its reply had come")
+
+    def _next_number(self) -> str:
+        self._issued = next(self._numbers)
+        return str(self._issued)
+
+    def _number(self, message: Any, key: str) -> None:
+        assert self._config.id_field is not None
+        put(message, self._config.id_field, key if self._config.id_type == "string" else int(key))
+
+    async def _send(self, payload: str | bytes, waiting: _Waiting) -> None:
+        connection = self._connection or await self._connect()
+        if self._lost.done() or connection.state is not State.OPEN:
+            raise self._gone(sent=False)
+        waiting.outstanding = True
+        try:
+            await connection.send(payload)
+        except ConnectionClosed:
+            raise self._gone(sent=True) from None
+
+    async def _connect(self) -> ClientConnection:
+        async with self._connecting:
+            if self._connection is None:
+                limit = self._config.connect_timeout
+                try:
+                    async with asyncio.timeout(limit):
+                        connection = await open_connection(self._name, self._config, self._credential)
+                except TimeoutError:
+                    raise ConnectionFailedError(
+                        f"{self._name!r} was not ready within {limit:g} s",
+                        hint=f"raise sources.{self._name}.connect_timeout if it is only slow",
+                        sent=False,
+                    ) from None
+                self._connection = connection
+                self._reader = asyncio.create_task(self._read(connection), name=f"messages of {self._name}")
+            return self._connection
+
+    async def _collect(
+        self, tool: Tool, request: Request, stream: Stream, waiting: _Waiting, arguments: JsonObject
+    ) -> Result:
+        found: list[Any] = []
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(stream.seconds):
+                while stream.count is None or len(found) < stream.count:
+                    message = await waiting.next()
+                    failed = failure(request, message, arguments)
+                    if failed is not None:
+                        return failed
+                    if waiting.recognises is None or waiting.recognises(message):
+                        found.append(useful(tool, request, message))
+                    if stream.until is not None and holds(stream.until, message, arguments):
+                        break
+        if stream.stop is not None:
+            await self._stop(filled(stream.stop, arguments), waiting)
+        return to_result(self._config, found)
+
+    async def _stop(self, message: Any, waiting: _Waiting) -> None:
+        if self._config.id_field is not None and isinstance(message, dict):
+            key = self._next_number()
+            self._number(message, key)
+            self._unawaited.add(key)
+        await self._send(encoded(self._config, message), waiting)
+
+    # --- what comes in
+
+    async def _read(self, connection: ClientConnection) -> None:
+        try:
+            async for payload in connection:
+                self._take(payload)
+            reason = "the service closed the connection"
+        except ConnectionClosed as closed:
+            if closed.sent is not None and closed.sent.code == TOO_LARGE and not closed.rcvd_then_sent:
+                limit = self._config.max_result_size
+                self._end(lambda: self._too_large(f"a message was larger than {limit} bytes"))
+            reason = f"the connection broke off: {closed}"
+        self._lose(reason)
+
+    def _take(self, payload: str | bytes) -> None:
+        try:
+            message = decoded(self._config, payload)
+        except ValueError as error:
+            self._take_unreadable(error)
+            return
+        waiting = self._owner(message)
+        if waiting is None:
+            return
+        waiting.size += len(payload)
+        if waiting.size > self._config.max_result_size:
+            message = self._too_large(f"the messages were more than {self._config.max_result_size} bytes")
+        waiting.incoming.put_nowait(message)
+
+    def _owner(self, message: Any) -> _Waiting | None:
+        """The call that a message belongs to."""
+        field = self._config.reply_id_field or self._config.id_field
+        if field is None:
+            waiting = self._waiting.get("")
+            self.unmatched += waiting is None
+            return waiting
+        number = at(message, field)
+        waiting = None if number is MISSING else self._waiting.get(str(number))
+        if waiting is not None:
+            return waiting
+        for candidate in self._waiting.values():
+            if candidate.recognises is not None and candidate.recognises(message):
+                return candidate
+        if str(number) in self._unawaited:
+            self._unawaited.discard(str(number))
+        elif str(number).isdecimal() and 0 < int(str(number)) <= self._issued:
+            self.late += 1
+        else:
+            self.unmatched += 1
+        return None
+
+    def _take_unreadable(self, error: ValueError) -> None:
+        # With ids nobody knows whose it was meant to be.
+        waiting = self._waiting.get("")
+        if waiting is None:
+            self.unmatched += 1
+        else:
+            waiting.outstanding = False
+            waiting.incoming.put_nowait(ServerError(f"{self._name!r} sent what cannot be read: {error}"))
+
+    # --- the end
+
+    def _lose(self, reason: str) -> None:
+        if not self._lost.done():
+            self._lost.set_result(reason)
+        self._end(lambda: self._gone(sent=True))
+
+    def _end(self, make_error: Callable[[], SpindleError]) -> None:
+        for waiting in self._waiting.values():
+            waiting.outstanding = False
+            waiting.incoming.put_nowait(make_error())
+
+    def _gone(self, *, sent: bool) -> ConnectionFailedError:
+        reason = self._lost.result() if self._lost.done() else "the connection is closing"
+        return ConnectionFailedError(f"lost {self._name!r}: {reason}", sent=sent)
+
+    def _too_large(self, problem: str) -> ResultTooLargeError:
+        return ResultTooLargeError(
+            f"{self._name!r}: {problem}",
+            hint=f"ask for less, or raise sources.{self._name}.max_result_size",
+        )

@@ -41,6 +41,7 @@ class _AddCommand(click.Command):
 @command("add", cls=_AddCommand)
 @click.argument("words", nargs=-1, metavar="NAME [URL] | PRESET [NAME] | NAME -- COMMAND…")
 @click.option("--presets", "list_presets", is_flag=True, help="List the presets.")
+@click.option("--cli", "as_program", is_flag=True, help="Draft tools from a program's --help.")
 @click.option("--arg", "arguments", multiple=True, help="An argument for a preset. Repeatable.")
 @click.option("--env", multiple=True, metavar="KEY=VALUE", help="A variable of its process. Repeatable.")
 @click.option("--header", multiple=True, metavar="KEY=VALUE", help="A header of its requests. Repeatable.")
@@ -60,6 +61,7 @@ def add(
     cli: Cli,
     words: tuple[str, ...],
     list_presets: bool,
+    as_program: bool,
     arguments: tuple[str, ...],
     env: tuple[str, ...],
     header: tuple[str, ...],
@@ -75,6 +77,7 @@ def add(
     spindle add files -- npx -y @modelcontextprotocol/server-filesystem .
     spindle add work https://example.com/mcp --bearer-env WORK_TOKEN
     spindle add filesystem -- /data         (a preset and its argument)
+    spindle add git --cli git log status    (a draft from the program's --help)
     spindle add --presets                   (lists the presets)
     """
     from spindle.cli.files import check_source, file_to_edit
@@ -83,7 +86,8 @@ def add(
     if list_presets:
         _print_presets(cli)
         return 0
-    chosen = _choose(words, ctx.meta.get(AFTER_DASHES), arguments)
+    after = ctx.meta.get(AFTER_DASHES)
+    chosen = _draft(cli, words, after) if as_program else _choose(words, after, arguments)
     variables, headers = _pairs("--env", env), _pairs("--header", header)
     table = _table(chosen, variables, headers, bearer_env, settings)
     _check_name(chosen.name)
@@ -112,6 +116,7 @@ class _Chosen:
     arguments: Sequence[str] = ()
     program: Sequence[str] = ()
     url: str | None = None
+    drafted: dict[str, Any] | None = None
 
 
 def _choose(words: Sequence[str], after: Sequence[str] | None, arguments: Sequence[str]) -> _Chosen:
@@ -143,6 +148,27 @@ def _choose(words: Sequence[str], after: Sequence[str] | None, arguments: Sequen
             f"{rest[1]!r} is one word too many", f"a preset's arguments follow `--`: spindle add {first} -- …"
         )
     return _Chosen(rest[0] if rest else first, preset=preset, arguments=[*arguments, *(after or ())])
+
+
+def _draft(cli: Cli, words: Sequence[str], after: Sequence[str] | None) -> _Chosen:
+    import shlex
+
+    from spindle.cli.errors import UsageMistakeError
+    from spindle.sources.cli.draft import draft
+
+    if len(words) < 2 and not (words and after):
+        raise UsageMistakeError("name the program", "spindle add NAME --cli PROGRAM [SUBCOMMAND…]")
+    name, *rest = words
+    # A program of several words is quoted, or follows `--`.
+    program, wanted = (after, rest) if after else (shlex.split(rest[0]), rest[1:])
+    cli.output.status(f"reading the help of {' '.join(program)} …")
+    table, notes = cli.run(draft(name, program, wanted, Path.cwd()))
+    for note in notes:
+        cli.output.note(note)
+    cli.output.note(
+        "this is a draft made from a help text: review its commands, and say which are `read_only`"
+    )
+    return _Chosen(name, drafted=table)
 
 
 def _not_a_preset(first: str, rest: Sequence[str]) -> SpindleError:
@@ -177,7 +203,9 @@ def _table(
             f"{'--header' if headers else '--bearer-env'} goes with a URL, not with a program"
         )
     table: dict[str, Any]
-    if chosen.preset is not None:
+    if chosen.drafted is not None:
+        table = chosen.drafted
+    elif chosen.preset is not None:
         table = chosen.preset.table(chosen.arguments)
     elif chosen.url is not None:
         table = {"url": chosen.url}

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from spindle.domain.call import Block, CallRecord, Result
+from spindle.domain.definitions import Definitions
 from spindle.domain.tool import Hints, Tool, ToolSpec
 from spindle.errors import NameConflictError, NotFoundError, StoreError
 from spindle.ports.store import SourceState, Store, StoredTool, ToolFilter
@@ -79,6 +80,50 @@ class TestTools:
         )
         await store.replace_tools(a_state(), stored(tool))
         assert await store.tool("files.read") == tool
+
+    async def test_definitions_that_tools_share_come_back_with_each_of_them(self, store: Store) -> None:
+        shared = Definitions(
+            {
+                "Node": {"properties": {"next": {"$ref": "#/$defs/Node"}, "at": {"$ref": "#/$defs/Place"}}},
+                "Place": {"type": "string"},
+                "Other": {"type": "integer"},
+            }
+        )
+        node: dict[str, Any] = {"type": "object", "properties": {"n": {"$ref": "#/$defs/Node"}}}
+        place = {"type": "object", "properties": {"p": {"$ref": "#/$defs/Place"}}}
+        one = a_tool("files.one", input_schema=node, output_schema=place, definitions=shared)
+        two = a_tool("files.two", input_schema=place, definitions=shared)
+        await store.replace_tools(a_state(), stored(one, two, a_tool("files.plain")))
+        found = await store.tool("files.one")
+        assert found is not None
+        assert found == one
+        assert found.spec.fingerprint == one.fingerprint
+        assert found.input_schema == {
+            **node, "$defs": {name: shared.schemas[name] for name in ("Node", "Place")}
+        }  # fmt: skip
+        assert found.output_schema == {**place, "$defs": {"Place": {"type": "string"}}}
+        all_of_it = {entry.name: entry.current for entry in await store.stored_tools("files")}
+        assert all_of_it["files.two"] is not None
+        assert all_of_it["files.two"].input_schema["$defs"] == {"Place": {"type": "string"}}
+        assert all_of_it["files.plain"] is not None
+        assert "$defs" not in all_of_it["files.plain"].input_schema
+
+    async def test_a_held_tool_keeps_its_own_version_of_a_shared_definition(self, store: Store) -> None:
+        schema = {"type": "object", "properties": {"p": {"$ref": "#/$defs/Place"}}}
+        old = a_tool("files.a", input_schema=schema, definitions=Definitions({"Place": {"type": "string"}}))
+        new = a_tool("files.a", input_schema=schema, definitions=Definitions({"Place": {"type": "null"}}))
+        assert old.fingerprint != new.fingerprint
+        await store.replace_tools(a_state(), [StoredTool("files.a", current=old, held=new)])
+        [entry] = await store.stored_tools("files")
+        assert entry.current is not None
+        assert entry.held is not None
+        assert entry.current.input_schema["$defs"] == {"Place": {"type": "string"}}
+        assert entry.held.input_schema["$defs"] == {"Place": {"type": "null"}}
+        assert entry.held.fingerprint == new.fingerprint
+        await store.replace_tools(a_state(), stored(new))
+        found = await store.tool("files.a")
+        assert found is not None
+        assert found.input_schema["$defs"] == {"Place": {"type": "null"}}
 
     async def test_text_that_is_not_unicode_does_not_stop_a_source(self, store: Store) -> None:
         odd = a_tool("files.read", description="a byte \udcff of a file name", tags=("\ud800",))

@@ -98,7 +98,7 @@ def changed_fields(before: Tool | None, after: Tool) -> tuple[str, ...]:
     """Paths into the definition that differ, such as `input_schema.properties.path.type`."""
     if before is None:
         return ("new",)
-    return tuple(_differences(before.spec.definition(), after.spec.definition(), ""))[:20]
+    return tuple(_differences(before.spec.whole_definition(), after.spec.whole_definition(), ""))[:20]
 
 
 def _differences(before: Any, after: Any, path: str) -> list[str]:

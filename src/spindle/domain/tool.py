@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
+from spindle.domain.definitions import Definitions, references_in
 from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, canonical
 
 
@@ -50,6 +51,8 @@ class ToolSpec:
     place: str = ""
     pure: bool = False
     metadata: JsonObject = field(default_factory=dict[str, Any])
+    definitions: Definitions | None = field(default=None, repr=False, compare=False)
+    """What the schemas refer to as `#/$defs/...` and do not hold themselves: shared by the source's tools."""
 
     def definition(self) -> JsonObject:
         """All that a model or a caller relies on; the fingerprint is taken over this."""
@@ -66,12 +69,26 @@ class ToolSpec:
         }
         return {key: value for key, value in fields.items() if value is not None}
 
+    def whole_definition(self) -> JsonObject:
+        """The definition with schemas that stand by themselves."""
+        whole = self.definition()
+        if self.definitions is not None:
+            for key in ("input_schema", "output_schema"):
+                if key in whole:
+                    whole[key] = self.definitions.completed(whole[key])
+        return whole
+
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(canonical(self.definition())).hexdigest()
+        text = canonical(self.definition())
+        if self.definitions is not None:
+            text += self.definitions.digest_of(references_in(text))
+        return hashlib.sha256(text).hexdigest()
 
     @classmethod
-    def from_definition(cls, data: JsonObject, place: str = "") -> ToolSpec:
+    def from_definition(
+        cls, data: JsonObject, place: str = "", definitions: Definitions | None = None
+    ) -> ToolSpec:
         return cls(
             remote_name=data["name"],
             description=data.get("description", ""),
@@ -83,6 +100,7 @@ class ToolSpec:
             place=place,
             pure=data.get("pure", False),
             metadata=data.get("metadata", {}),
+            definitions=definitions,
         )
 
 
@@ -95,6 +113,9 @@ class Tool:
     kind: str
     spec: ToolSpec
     fingerprint: str
+    _completed: dict[str, JsonObject] = field(
+        default_factory=dict[str, JsonObject], init=False, repr=False, compare=False
+    )
 
     @property
     def local_name(self) -> str:
@@ -107,11 +128,22 @@ class Tool:
 
     @property
     def input_schema(self) -> JsonObject:
-        return self.spec.input_schema
+        """Stands by itself: shared definitions it refers to are in it."""
+        if self.spec.definitions is None:
+            return self.spec.input_schema
+        return self._complete("input", self.spec.input_schema, self.spec.definitions)
 
     @property
     def output_schema(self) -> JsonObject | None:
-        return self.spec.output_schema
+        if self.spec.definitions is None or self.spec.output_schema is None:
+            return self.spec.output_schema
+        return self._complete("output", self.spec.output_schema, self.spec.definitions)
+
+    def _complete(self, side: str, schema: JsonObject, definitions: Definitions) -> JsonObject:
+        whole = self._completed.get(side)
+        if whole is None:
+            whole = self._completed[side] = definitions.completed(schema)
+        return whole
 
     @property
     def hints(self) -> Hints:

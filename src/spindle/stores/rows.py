@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from spindle.domain.call import CallRecord
-from spindle.domain.json_schema import from_json, to_json
+from spindle.domain.definitions import Definitions, references_in
+from spindle.domain.json_schema import canonical, from_json, to_json
 from spindle.domain.tool import Tool, ToolSpec, ToolSummary
 from spindle.ports.store import SourceState, StoredTool
 
@@ -30,20 +33,84 @@ def row_from_stored(stored: StoredTool, state: SourceState) -> dict[str, Any]:
         "fingerprint": stored.current.fingerprint if stored.current else None,
         "definition": to_json(stored.current.spec.definition()) if stored.current else None,
         "held": to_json(stored.held.spec.definition()) if stored.held else None,
+        "shared": _key(stored.current),
+        "held_shared": _key(stored.held),
     }
 
 
-def stored_from_row(row: tuple[Any, ...]) -> StoredTool:
-    name, source, kind, place, fingerprint, definition, held = row
+def _key(tool: Tool | None) -> str | None:
+    return tool.spec.definitions.key if tool is not None and tool.spec.definitions is not None else None
 
-    def tool(blob: bytes, mark: str | None) -> Tool:
-        spec = ToolSpec.from_definition(from_json(blob), place)
+
+def definition_rows(source: str, tools: Sequence[StoredTool]) -> list[tuple[str, str, str, bytes]]:
+    """The sets of definitions that these tools share. More than one while some tools of a pinned
+    source are still what they were."""
+    found: dict[str, Definitions] = {}
+    seen: set[int] = set()
+    for stored in tools:
+        for tool in (stored.current, stored.held):
+            definitions = tool.spec.definitions if tool is not None else None
+            if definitions is not None and id(definitions) not in seen:
+                seen.add(id(definitions))
+                found[definitions.key] = definitions
+    return [
+        (source, key, name, canonical(schema))
+        for key, definitions in found.items()
+        for name, schema in definitions.schemas.items()
+    ]
+
+
+class SharedRows:
+    """Reads shared definitions, each set once."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._sets: dict[tuple[str, str], Definitions] = {}
+
+    def whole(self, source: str, key: str | None) -> Definitions | None:
+        if key is None:
+            return None
+        found = self._sets.get((source, key))
+        if found is None:
+            query = "SELECT name, schema FROM definitions WHERE source = ? AND shared = ?"
+            schemas = {name: from_json(blob) for name, blob in self._db.execute(query, (source, key))}
+            found = self._sets[source, key] = Definitions(schemas)
+        return found
+
+    def reached(self, source: str, key: str | None, definition: bytes) -> Definitions | None:
+        """Only those that one tool reaches: of a large set that is little."""
+        if key is None:
+            return None
+        query = "SELECT schema FROM definitions WHERE source = ? AND shared = ? AND name = ?"
+        schemas: dict[str, Any] = {}
+        waiting = references_in(definition)
+        while waiting:
+            name = waiting.pop()
+            row = self._db.execute(query, (source, key, name)).fetchone() if name not in schemas else None
+            if row is not None:
+                schemas[name] = from_json(row[0])
+                waiting += references_in(row[0])
+        return Definitions(schemas)
+
+
+def tool_from_row(row: tuple[Any, ...], shared: SharedRows) -> Tool:
+    name, source, kind, place, fingerprint, definition, _, key, _ = row
+    definitions = shared.reached(source, key, definition)
+    spec = ToolSpec.from_definition(from_json(definition), place, definitions)
+    return Tool(name, source, kind, spec, fingerprint)
+
+
+def stored_from_row(row: tuple[Any, ...], shared: SharedRows) -> StoredTool:
+    name, source, kind, place, fingerprint, definition, held, key, held_key = row
+
+    def tool(blob: bytes, mark: str | None, key: str | None) -> Tool:
+        spec = ToolSpec.from_definition(from_json(blob), place, shared.whole(source, key))
         return Tool(name, source, kind, spec, mark or spec.fingerprint)
 
     return StoredTool(
         name,
-        current=tool(definition, fingerprint) if definition is not None else None,
-        held=tool(held, None) if held is not None else None,
+        current=tool(definition, fingerprint, key) if definition is not None else None,
+        held=tool(held, None, held_key) if held is not None else None,
     )
 
 

@@ -34,7 +34,7 @@ def words(text: str) -> list[str]:
 def index_row(tool: Tool) -> tuple[str, ...]:
     """What is indexed of a tool. A name is there whole and in its parts."""
     name = f"{tool.name} {' '.join(words(tool.name))} {tool.spec.title or ''}"
-    parameters = " ".join(" ".join(words(text)) for text in property_texts(tool.input_schema))
+    parameters = " ".join(" ".join(words(text)) for text in property_texts(tool.spec.input_schema))
     texts = (name, " ".join(tool.spec.tags), tool.description, parameters[:_PARAMETER_TEXT_LIMIT])
     return tuple(storable(text) for text in texts)
 

@@ -21,12 +21,15 @@ from spindle.errors import NameConflictError, NotFoundError, StoreError
 from spindle.ports.store import SourceState, StoredTool, ToolFilter
 from spindle.stores.migrate import migrate, migrations, schema_version, use_write_ahead_log
 from spindle.stores.rows import (
+    SharedRows,
+    definition_rows,
     record_from_row,
     row_from_record,
     row_from_stored,
     storable,
     stored_from_row,
     summary_from_row,
+    tool_from_row,
 )
 from spindle.stores.search import index_row, search
 from spindle.stores.worker import Worker, as_store_error
@@ -121,7 +124,7 @@ class SqliteStore:
         def work(db: sqlite3.Connection) -> Tool | None:
             query = f"{_SELECT_TOOL} WHERE name = ? AND definition IS NOT NULL"
             row = db.execute(query, (storable(name),)).fetchone()
-            return stored_from_row(row).current if row else None
+            return tool_from_row(row, SharedRows(db)) if row else None
 
         return await self._reader.run(work)
 
@@ -155,9 +158,12 @@ class SqliteStore:
 
     async def stored_tools(self, source: str) -> list[StoredTool]:
         query = f"{_SELECT_TOOL} WHERE source = ? ORDER BY name"
-        return await self._reader.run(
-            lambda db: [stored_from_row(row) for row in db.execute(query, (storable(source),))]
-        )
+
+        def work(db: sqlite3.Connection) -> list[StoredTool]:
+            shared = SharedRows(db)
+            return [stored_from_row(row, shared) for row in db.execute(query, (storable(source),)).fetchall()]
+
+        return await self._reader.run(work)
 
     async def sources(self) -> dict[str, SourceState]:
         query = """
@@ -171,6 +177,7 @@ class SqliteStore:
     async def replace_tools(self, state: SourceState, tools: Sequence[StoredTool]) -> None:
         rows = [row_from_stored(tool, state) for tool in tools]
         indexed = [(tool.name, index_row(tool.current)) for tool in tools if tool.current]
+        definitions = definition_rows(state.name, tools)
 
         def work(db: sqlite3.Connection) -> None:
             db.execute(
@@ -182,14 +189,15 @@ class SqliteStore:
                 (state.name, state.kind, state.signature, state.synced_at),
             )
             _delete_tools(db, state.name)
+            db.executemany("INSERT INTO definitions VALUES (?, ?, ?, ?)", definitions)
             for row in rows:
                 _refuse_conflict(db, row["name"], row["place"])
                 db.execute(
                     """
                     INSERT INTO tools (name, local_name, source, kind, description, tags, place,
-                                       fingerprint, definition, held)
+                                       fingerprint, definition, held, shared, held_shared)
                     VALUES (:name, :local_name, :source, :kind, :description, :tags, :place,
-                            :fingerprint, :definition, :held)
+                            :fingerprint, :definition, :held, :shared, :held_shared)
                     """,
                     row,
                 )
@@ -282,7 +290,9 @@ class SqliteStore:
         return await self._writer.run(lambda db: db.execute("DELETE FROM cache").rowcount)
 
 
-_SELECT_TOOL = "SELECT name, source, kind, place, fingerprint, definition, held FROM tools"
+_SELECT_TOOL = """
+    SELECT name, source, kind, place, fingerprint, definition, held, shared, held_shared FROM tools
+"""
 _SELECT_CALL = """
     SELECT key, tool, source, principal, arguments, outcome, started_at, duration, attempts, error, parent
     FROM calls
@@ -311,6 +321,7 @@ def _bump_catalog_version(db: sqlite3.Connection) -> None:
 def _delete_tools(db: sqlite3.Connection, source: str) -> None:
     db.execute("DELETE FROM tool_search WHERE rowid IN (SELECT id FROM tools WHERE source = ?)", (source,))
     db.execute("DELETE FROM tools WHERE source = ?", (source,))
+    db.execute("DELETE FROM definitions WHERE source = ?", (source,))
 
 
 def _refuse_conflict(db: sqlite3.Connection, name: str, place: str) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import logging
 import re
-import ssl
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,60 +11,14 @@ from mcp_types import CONNECTION_CLOSED
 
 from spindle.domain.identity import Credential
 from spindle.errors import ConfigurationError
+from spindle.sources.http import CONNECT_FAILURES, CredentialAuth, shared_ssl_context
 from spindle.sources.mcp.exchange import Exchange, current_exchange
 from spindle.sources.retry_after import retry_after
 
 if TYPE_CHECKING:
     from spindle.sources.mcp.config import McpConfig
 
-CONNECT_FAILURES = (
-    httpx2.ConnectError,
-    httpx2.ConnectTimeout,
-    httpx2.PoolTimeout,
-    httpx2.UnsupportedProtocol,
-)
-
-
-class _WithoutQueries(logging.Filter):
-    """Keeps API keys that are part of a URL out of the HTTP library's log."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.args, tuple):
-            record.args = tuple(
-                argument.copy_with(query=None) if isinstance(argument, httpx2.URL) else argument
-                for argument in record.args
-            )
-        return True
-
-
-logging.getLogger("httpx2").addFilter(_WithoutQueries())
-
-
-@functools.cache
-def shared_ssl_context() -> ssl.SSLContext:
-    """One for all clients: making it takes longer than many a call."""
-    return httpx2.create_ssl_context()
-
-
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-
-
-class CredentialAuth(httpx2.Auth):
-    """Shows one credential with every request of one session."""
-
-    def __init__(self, credential: Credential) -> None:
-        self._credential = credential
-
-    def auth_flow(self, request: httpx2.Request) -> Any:
-        for name, value in self._credential.headers:
-            request.headers[name] = value
-        if self._credential.query:
-            request.url = request.url.copy_merge_params(dict(self._credential.query))
-        if self._credential.cookies:
-            pairs = "; ".join(f"{name}={value}" for name, value in self._credential.cookies)
-            present = request.headers.get("cookie")
-            request.headers["cookie"] = f"{present}; {pairs}" if present else pairs
-        yield request
 
 
 class BrokenResponse(httpx2.StreamError):

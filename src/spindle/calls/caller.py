@@ -252,7 +252,7 @@ class Caller:
             raise
         guards.breaker.succeeded(admission)
         # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
-        if not result.is_error:
+        if ready.config.check_results and not result.is_error:
             self._validation.check_structured(ready.tool, result.structured, result.has_structured)
         return await self._keep_large_content(result)
 

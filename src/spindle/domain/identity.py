@@ -21,6 +21,7 @@ LOCAL = Principal()
 class Credential:
     """What is shown to a source: parts of a request, or variables of a process.
 
+    A header without a name is a value whose place the source knows.
     Its values are secrets: they are left out of `repr`, and `key` tells two credentials
     apart without revealing either.
     """

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, field_validator, model_validator
 
 SOURCE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
@@ -56,7 +56,7 @@ class BasicAuth(Section):
 
 class ApiKeyAuth(Section):
     type: Literal["api_key"]
-    name: str = Field(description="of the header, query parameter or cookie")
+    name: str = Field(default="", description="of the header, query parameter or cookie")
     value: str
     location: Literal["header", "query", "cookie"] = Field(default="header", alias="in")
 
@@ -87,6 +87,9 @@ def _check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 class SourceConfig(Section):
     """The settings that every kind of source has."""
 
+    auth_place_known: ClassVar[bool] = False
+    """Whether an API key may do without a name, because the source says where it goes."""
+
     kind: str
     description: str = ""
     enabled: bool = True
@@ -108,6 +111,9 @@ class SourceConfig(Section):
     pinned: bool = False
     env: dict[str, str] = Field(default_factory=dict[str, str])
     auth: AuthConfig | None = None
+    check_results: bool = Field(
+        default=True, description="whether a result that breaks the tool's own promise is an error"
+    )
 
     @field_validator("include", "exclude", mode="before")
     @classmethod
@@ -118,6 +124,12 @@ class SourceConfig(Section):
     @classmethod
     def _patterns_compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
         return _check_patterns(patterns)
+
+    @model_validator(mode="after")
+    def _key_has_a_place(self) -> Self:
+        if isinstance(self.auth, ApiKeyAuth) and not self.auth.name and not self.auth_place_known:
+            raise ValueError("auth.name is missing: the header, query parameter or cookie of the key")
+        return self
 
     def admits(self, tool: str) -> bool:
         """Whether `include` and `exclude` let a tool of this name into the catalog."""

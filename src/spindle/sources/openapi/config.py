@@ -1,0 +1,43 @@
+"""Settings of an API that an OpenAPI document describes."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import ByteSize, Field, field_validator
+
+from spindle.domain.source import SourceConfig
+
+
+class OpenApiConfig(SourceConfig):
+    auth_place_known: ClassVar[bool] = True
+
+    kind: Literal["openapi"] = "openapi"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
+    document: str
+    """A URL, or a file relative to the workspace."""
+    base_url: str | None = None
+    """Where the API is, when not where the document says."""
+    server: dict[str, str] = Field(default_factory=dict[str, str])
+    """Variables of the server's URL."""
+    headers: dict[str, str] = Field(default_factory=dict[str, str])
+    allow_private: bool = False
+    """Whether a document from elsewhere may point at this machine or its networks."""
+    max_document_size: ByteSize = Field(default=ByteSize(32 * 1024 * 1024), gt=0)
+    # Documents promise more than their servers keep, and the request was made by the time that shows.
+    check_results: bool = False
+
+    @field_validator("document")
+    @classmethod
+    def _is_a_place(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("give a URL or a file")
+        if "://" in value and not value.startswith(("http://", "https://", "${")):
+            raise ValueError("must begin with http:// or https://, or be a file")
+        return value
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_http(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://", "${")):
+            raise ValueError("must begin with http:// or https://")
+        return value

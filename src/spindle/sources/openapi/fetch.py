@@ -1,0 +1,109 @@
+"""Getting documents: files and http(s) only, within size, and not into private networks from outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import httpx2
+
+from spindle.errors import ConfigurationError, ConnectionFailedError, SpindleError, from_status
+from spindle.sources.http import is_private, shared_ssl_context
+from spindle.sources.openapi.documents import shown
+
+MAX_REDIRECTS = 5
+
+
+class Fetcher:
+    """Reads the documents of one source. `limit` is for all of them together."""
+
+    def __init__(self, limit: int, *, allow_private: bool, timeout: float) -> None:
+        self._left = limit
+        self._limit = limit
+        self._allow_private = allow_private
+        self._timeout = timeout
+        self.remote: bool | None = None
+        """Whether the first document came from elsewhere than this machine and its networks."""
+
+    async def fetch(self, address: str) -> bytes:
+        if address.startswith("file://"):
+            if self.remote:
+                raise ConfigurationError(f"{address}: a document from elsewhere may not name a file here")
+            self.remote = False
+            data = self._read(address)
+        else:
+            data = await self._download(address)
+        self._left -= len(data)
+        return data
+
+    def _read(self, address: str) -> bytes:
+        path = Path(unquote(urlsplit(address).path))
+        try:
+            with path.open("rb") as file:
+                data = file.read(self._left + 1)
+        except FileNotFoundError:
+            raise ConfigurationError(f"there is no file {path}", hint="check `document`") from None
+        except OSError as error:
+            raise ConfigurationError(f"cannot read {path}: {error.strerror or error}") from None
+        if len(data) > self._left:
+            raise self._too_large(address)
+        return data
+
+    async def _download(self, address: str) -> bytes:
+        url = httpx2.URL(address)
+        headers = {"accept": "application/json, application/yaml, */*;q=0.5"}
+        options = httpx2.Timeout(self._timeout)
+        async with httpx2.AsyncClient(
+            verify=shared_ssl_context(), timeout=options, headers=headers
+        ) as client:
+            for _ in range(MAX_REDIRECTS + 1):
+                await self._check(url, address)
+                try:
+                    async with client.stream("GET", url) as response:
+                        if response.next_request is not None:
+                            url = response.next_request.url
+                            continue
+                        return await self._body(address, response)
+                except httpx2.HTTPError as error:
+                    raise ConnectionFailedError(
+                        f"cannot get {address}: {str(error) or type(error).__name__}",
+                        hint="check `document` and that its server runs",
+                    ) from error
+        raise ConfigurationError(f"{address} was redirected more than {MAX_REDIRECTS} times")
+
+    async def _check(self, url: httpx2.URL, address: str) -> None:
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ConfigurationError(f"{address} leads to {url}, which is not http or https")
+        private = await is_private(url)
+        if self.remote is None:
+            self.remote = not private
+        elif private and self.remote and not self._allow_private:
+            raise ConfigurationError(
+                f"{address} leads to {url.host}, which is on this machine or a private network",
+                hint="set `allow_private = true` if that is meant",
+            )
+
+    async def _body(self, address: str, response: httpx2.Response) -> bytes:
+        if response.status_code >= 400:
+            raise _refused(address, response.status_code)
+        data = bytearray()
+        async for chunk in response.aiter_bytes():
+            data += chunk
+            if len(data) > self._left:
+                raise self._too_large(address)
+        return bytes(data)
+
+    def _too_large(self, address: str) -> SpindleError:
+        return ConfigurationError(
+            f"{shown(address)} is too large: over {self._limit} bytes with all it refers to",
+            hint="raise `max_document_size` if that is meant",
+        )
+
+
+def _refused(address: str, status: int) -> SpindleError:
+    error = from_status(status, f"{address} answered with HTTP status {status}")
+    if status in (401, 403):
+        error.hint = "download the document with your login, and give the file as `document`"
+    elif status in (404, 410):
+        error.hint = "check `document`: there is nothing at this address"
+    return error

@@ -1,0 +1,284 @@
+"""From a document to tools: one for each operation."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+from spindle.domain.definitions import Definitions
+from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.domain.tool import Hints, ToolSpec
+from spindle.errors import ConfigurationError
+from spindle.sources.openapi import swagger2
+from spindle.sources.openapi.documents import Document, Documents, Located, entries, shown
+from spindle.sources.openapi.flatten import KINDS, Flattener, body_kind
+from spindle.sources.openapi.schemas import Schemas
+from spindle.sources.openapi.security import requirements
+
+if TYPE_CHECKING:
+    from spindle.ports.source import Note
+
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+_READING = Hints(read_only=True, idempotent=True, destructive=False, open_world=True)
+HINTS = {
+    "get": _READING, "head": _READING, "options": _READING, "trace": _READING, "query": _READING,
+    "put": Hints(read_only=False, idempotent=True, open_world=True),
+    "delete": Hints(read_only=False, idempotent=True, destructive=True, open_world=True),
+    "post": Hints(read_only=False, open_world=True),
+    "patch": Hints(read_only=False, open_world=True),
+}  # fmt: skip
+MAX_NAME = 100
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
+_VARIABLE = re.compile(r"\{([^{}]+)\}")
+
+
+@dataclass(slots=True)
+class Operation:
+    method: str
+    path: str
+    node: JsonObject
+    item: JsonObject
+    document: Document
+    problems: list[str] = field(default_factory=list[str])
+
+
+def import_tools(
+    documents: Documents, variables: dict[str, str], *, remote: bool, note: Note
+) -> list[ToolSpec]:
+    """All operations as tools. What one of them cannot represent is noted, by its name."""
+    importer = _Importer(documents, variables, remote=remote)
+    operations = list(importer.operations())
+    names = tool_names(operations)
+    specs = [importer.spec(operation, name) for operation, name in zip(operations, names, strict=True)]
+    importer.schemas.check_circles()
+    for problem in importer.schemas.problems:
+        note(problem)
+    for operation, name in zip(operations, names, strict=True):
+        for problem in dict.fromkeys(operation.problems):
+            note(f"{name}: {problem}")
+    return specs
+
+
+def tool_names(operations: list[Operation]) -> list[str]:
+    """Legal, unique, and the same for the same document in whatever order it is written."""
+    wanted = [_legal(str(op.node.get("operationId") or "")) or _path_name(op) for op in operations]
+    claims = Counter(wanted)
+    names: list[str] = []
+    for name, operation in zip(wanted, operations, strict=True):
+        if claims[name] > 1 or len(name) > MAX_NAME:
+            own = f"{operation.method} {operation.path}"
+            longer = f"{name}_{_path_name(operation)}" if claims[name] > 1 else name
+            if claims[longer] or len(longer) > MAX_NAME:
+                longer = f"{longer[: MAX_NAME - 9]}_{hashlib.sha256(own.encode()).hexdigest()[:8]}"
+            name = longer
+        names.append(name)
+    return names
+
+
+def _legal(text: str) -> str:
+    return _ILLEGAL.sub("_", text).strip("_")
+
+
+def _path_name(operation: Operation) -> str:
+    return _legal(f"{operation.method} {operation.path}")
+
+
+class _Importer:
+    def __init__(self, documents: Documents, variables: dict[str, str], *, remote: bool) -> None:
+        self._documents = documents
+        self._variables = variables
+        self._remote = remote
+        self._root = documents.main.root
+        self._version = version_of(documents.main)
+        self._is_older = self._version.startswith("2")
+        self.schemas = Schemas(documents, version=self._version)
+        self._definitions = Definitions(self.schemas.definitions)
+        schemes = entries(entries(self._root.get("components")).get("securitySchemes"))
+        if self._is_older:
+            schemes = swagger2.security_schemes_of(self._root)
+        self._schemes = {
+            name: documents.follow(scheme, documents.main).node for name, scheme in schemes.items()
+        }
+
+    def operations(self) -> Iterator[Operation]:
+        paths = self._root.get("paths")
+        if not is_object(paths):
+            if self._root.get("webhooks") or "components" in self._root:
+                return
+            raise ConfigurationError(f"{shown(self._documents.main.address)} has no `paths`")
+        for path, given in paths.items():
+            if not path.startswith("/"):
+                continue
+            item = self._documents.follow(given, self._documents.main)
+            if not is_object(item.node):
+                continue
+            # A path may be a reference with more beside it.
+            whole = {**item.node, **{key: value for key, value in given.items() if key != "$ref"}}
+            for method in METHODS:
+                node = whole.get(method)
+                if is_object(node):
+                    yield Operation(method, path, node, whole, item.document)
+
+    def spec(self, operation: Operation, name: str) -> ToolSpec:
+        node, document = operation.node, operation.document
+        parameters = self._parameters(operation)
+        if self._is_older:
+            node, parameters = swagger2.operation_of(node, parameters, self._root, self._documents, document)
+        flat = Flattener(self.schemas, operation.problems)
+        flat.add_parameters(parameters)
+        self._complete_path(operation, flat)
+        self._add_body(node, flat, document)
+        if node.get("callbacks"):
+            operation.problems.append("its callbacks cannot be received")
+        output, accept = self._output(node, document)
+        metadata: JsonObject = {
+            "method": operation.method.upper(),
+            "path": operation.path,
+            "server": self._server(operation),
+            "parameters": flat.parameters,
+            "body": flat.body,
+            "accept": accept,
+            "security": requirements(
+                node.get("security", self._root.get("security")), self._schemes, operation.problems
+            ),
+            "remote": self._remote or None,
+        }
+        kept = {key: value for key, value in metadata.items() if value is not None}
+        return ToolSpec(
+            remote_name=name,
+            title=_text(node.get("summary")) or None,
+            description=_description(node, operation.item),
+            input_schema=flat.schema(),
+            output_schema=output,
+            hints=HINTS[operation.method],
+            tags=tuple(str(tag) for tag in node["tags"]) if is_array(node.get("tags")) else (),
+            place=f"{shown(self._documents.main.address)}: {operation.method.upper()} {operation.path}",
+            metadata=kept,
+            definitions=self._definitions,
+        )
+
+    def _parameters(self, operation: Operation) -> list[Located]:
+        """Those of the operation over those of its path."""
+        found: dict[tuple[Any, Any], Located] = {}
+        for given in (operation.item.get("parameters"), operation.node.get("parameters")):
+            for entry in given if is_array(given) else []:
+                located = self._documents.follow(entry, operation.document)
+                if is_object(located.node):
+                    found[located.node.get("name"), located.node.get("in")] = located
+        return list(found.values())
+
+    @staticmethod
+    def _complete_path(operation: Operation, flat: Flattener) -> None:
+        """A path's variable that nobody described is text all the same."""
+        named = {how["name"] for how in flat.parameters if how["in"] == "path"}
+        missing = [name for name in dict.fromkeys(_VARIABLE.findall(operation.path)) if name not in named]
+        described = [{"name": name, "in": "path", "schema": {"type": "string"}} for name in missing]
+        flat.add_parameters([Located(parameter, operation.document) for parameter in described])
+        for name in missing:
+            operation.problems.append(f"{{{name}}} of its path is not described, and taken as text")
+
+    def _add_body(self, node: JsonObject, flat: Flattener, document: Document) -> None:
+        if "requestBody" not in node:
+            return
+        body = self._documents.follow(node["requestBody"], document)
+        content = body.node.get("content") if is_object(body.node) else None
+        if not is_object(content) or not content:
+            return
+        media_type = min(content, key=lambda name: KINDS.index(body_kind(name)))
+        media = self._documents.follow(content[media_type], body.document)
+        flat.add_body(body.node, media_type, media.node if is_object(media.node) else {}, media.document)
+
+    def _output(self, node: JsonObject, document: Document) -> tuple[JsonObject | None, str | None]:
+        """The schema of what a success returns, and the types to ask for."""
+        schemas: list[JsonObject] = []
+        types: list[str] = []
+        may_be_empty = False
+        for status, response in entries(node.get("responses")).items():
+            if not str(status).startswith("2"):
+                continue
+            located = self._documents.follow(response, document)
+            content = entries(entries(located.node).get("content"))
+            types += content
+            media = next((content[name] for name in content if body_kind(name) == "json"), None)
+            schema = entries(media).get("schema")
+            if is_object(schema):
+                schemas.append(self.schemas.convert(schema, located.document))
+            elif media is None:
+                may_be_empty = True
+            else:
+                schemas.append({})
+        # JSON first, since that is what the schema is about.
+        ordered = sorted(dict.fromkeys(types), key=lambda name: KINDS.index(body_kind(name)))
+        accept = ", ".join(ordered) or None
+        if not schemas or not all(schemas):
+            return None, accept
+        if may_be_empty:
+            schemas.append({"type": "null"})
+        return (schemas[0] if len(schemas) == 1 else {"anyOf": schemas}), accept
+
+    def _server(self, operation: Operation) -> str | None:
+        for owner in (operation.node, operation.item, self._root):
+            servers = owner.get("servers")
+            if is_array(servers) and servers:
+                break
+        else:
+            servers = swagger2.servers_of(self._root) if self._is_older else [{"url": "/"}]
+        known = [server for server in servers if is_object(server) and isinstance(server.get("url"), str)]
+        # Of several the first, or the first that has the variables which the user gave.
+        asked = set(self._variables)
+        known.sort(key=lambda server: not asked.issubset(_VARIABLE.findall(server["url"])))
+        if not known:
+            return None
+        url = self._filled(known[0], operation)
+        address = operation.document.address
+        if address.startswith("file://"):
+            return url if url.startswith(("http://", "https://")) else None
+        return urljoin(address, url)
+
+    def _filled(self, server: JsonObject, operation: Operation) -> str:
+        variables = entries(server.get("variables"))
+
+        def value(match: re.Match[str]) -> str:
+            name = match[1]
+            default = entries(variables.get(name)).get("default")
+            if name in self._variables:
+                return self._variables[name]
+            if default is None:
+                operation.problems.append(f"the server's variable {name!r} has no value; give it in `server`")
+                return match[0]
+            return str(default)
+
+        return _VARIABLE.sub(value, server["url"])
+
+
+def version_of(document: Document) -> str:
+    root, place = document.root, shown(document.address)
+    version = root.get("openapi", root.get("swagger"))
+    if version is None:
+        looks = "an AsyncAPI" if "asyncapi" in root else "no OpenAPI"
+        raise ConfigurationError(
+            f"{place} is {looks} document: it has neither `openapi` nor `swagger`", hint="check `document`"
+        )
+    # YAML reads `swagger: 2.0` as a number.
+    text = str(version)
+    if not re.match(r"2\.0|3\.[012](\.|$)", text):
+        raise ConfigurationError(f"{place}: OpenAPI version {text!r} is not known; 2.0, 3.0, 3.1 and 3.2 are")
+    return text
+
+
+def _description(node: JsonObject, item: JsonObject) -> str:
+    summary = _text(node.get("summary")) or _text(item.get("summary"))
+    description = _text(node.get("description")) or _text(item.get("description"))
+    parts = [summary, description if description != summary else ""]
+    if node.get("deprecated") is True:
+        parts.append("Deprecated.")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _text(value: Any) -> str:
+    return value.strip() if isinstance(value, str) else ""

@@ -1,0 +1,113 @@
+"""A request from a stored tool and its arguments."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from spindle.domain.identity import Credential
+from spindle.domain.json_schema import JsonObject, to_json
+from spindle.domain.tool import Tool
+from spindle.errors import ConfigurationError, InvalidArgumentsError
+from spindle.sources.openapi import encode, security
+from spindle.sources.openapi.bodies import encode_body
+
+_VARIABLE = re.compile(r"\{([^{}]+)\}")
+Pairs = list[tuple[str, str]]
+
+
+@dataclass(slots=True)
+class Prepared:
+    """Ready to be sent. `private` names the headers that must not go to another origin."""
+
+    method: str
+    url: str
+    headers: dict[str, str] = field(repr=False)
+    content: bytes | None = field(repr=False)
+
+
+def prepare(
+    tool: Tool, arguments: JsonObject, base_url: str | None, headers: dict[str, str], credential: Credential
+) -> Prepared:
+    how = tool.spec.metadata
+    base = base_url or how.get("server")
+    if not base or _VARIABLE.search(base):
+        raise ConfigurationError(
+            f"the document does not say where the API of {tool.name} is",
+            hint=f"set sources.{tool.source}.base_url",
+            sent=False,
+        )
+    path: dict[str, str] = {}
+    query: list[str] = []
+    cookies: list[str] = []
+    sent = {"accept": how.get("accept", "*/*")}
+    for parameter in how["parameters"]:
+        if parameter["argument"] in arguments:
+            _place(parameter, arguments[parameter["argument"]], path, query, cookies, sent)
+    shown = security.apply(how.get("security"), credential, headers)
+    query += [f"{encode.escape(name)}={encode.escape(value)}" for name, value in shown.query]
+    cookies += [f"{name}={value}" for name, value in shown.cookies]
+    content = None
+    if how.get("body"):
+        claimed = {parameter["argument"] for parameter in how["parameters"]}
+        body = encode_body(how["body"], arguments, claimed, tool.input_schema)
+        if body is not None:
+            sent["content-type"], content = body.media_type, body.content
+    if cookies:
+        sent["cookie"] = "; ".join(cookies)
+    sent |= {name.lower(): value for name, value in headers.items()}
+    sent |= {name.lower(): value for name, value in shown.headers}
+    _check_headers(sent)
+    target = _VARIABLE.sub(lambda match: path.get(match[1], ""), how["path"])
+    return Prepared(how["method"], _joined(base, target, query), sent, content)
+
+
+def _joined(base: str, path: str, query: list[str]) -> str:
+    address, _, fixed = base.partition("?")
+    path, _, own = path.partition("?")
+    whole = "&".join(part for part in (fixed, own, *query) if part)
+    return f"{address.rstrip('/')}{path}" + (f"?{whole}" if whole else "")
+
+
+def _place(
+    parameter: JsonObject,
+    value: Any,
+    path: dict[str, str],
+    query: list[str],
+    cookies: list[str],
+    headers: dict[str, str],
+) -> None:
+    name, place = parameter["name"], parameter["in"]
+    if "media_type" in parameter:
+        # Described by a media type instead of a style: written as that type, which is JSON in practice.
+        value = (
+            value
+            if isinstance(value, str) and "json" not in parameter["media_type"]
+            else to_json(value).decode()
+        )
+    style, explode = parameter.get("style", encode.DEFAULT_STYLE[place]), parameter.get("explode", False)
+    if place == "path":
+        written = encode.path_text(name, value, style, explode)
+        if written in ("", ".", ".."):
+            # It would make the path another one.
+            raise InvalidArgumentsError(
+                f"{parameter['argument']} may not be {written!r}: it is part of a path", sent=False
+            )
+        path[name] = written
+    elif place == "header":
+        headers[name.lower()] = encode.header_text(value, explode)
+    elif place == "cookie":
+        cookies += [f"{key}={item}" for key, item in encode.query_pairs(name, value, style, explode)]
+    else:
+        reserved = parameter.get("reserved", False)
+        pairs = encode.query_pairs(name, value, style, explode, allow_reserved=reserved)
+        query += [f"{key}={item}" for key, item in pairs]
+
+
+def _check_headers(headers: dict[str, str]) -> None:
+    for name, value in headers.items():
+        if not value.isprintable():
+            raise InvalidArgumentsError(
+                f"the header {name} would hold a line break or a control character", sent=False
+            )

@@ -1,0 +1,134 @@
+"""What an API answered: a result, or the error that its status means."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any
+
+import httpx2
+
+from spindle.domain.call import Block, Result
+from spindle.domain.json_schema import JsonObject, from_json, is_object
+from spindle.errors import ServerError, SpindleError, from_status
+from spindle.sources.openapi.flatten import body_kind
+from spindle.sources.retry_after import retry_after
+
+MAX_ERROR_TEXT = 4000
+_LINK = re.compile(r"<([^<>]*)>\s*((?:;\s*[\w*-]+\s*(?:=\s*(?:\"[^\"]*\"|[^\s;,\"]+))?\s*)*)")
+_REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))", re.IGNORECASE)
+
+
+def to_result(response: httpx2.Response, body: bytes, *, promised: bool) -> Result:
+    """`promised`: the tool has an output schema, so that nothing is said as null."""
+    notes = _notes(response) or None
+    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not body:
+        blocks = (Block("text", text="", annotations=notes),) if notes else ()
+        return Result(blocks, has_structured=promised)
+    kind = body_kind(media_type) if media_type else ("json" if _looks_like_json(body) else "text")
+    if kind == "json":
+        try:
+            data = from_json(body)
+        except ValueError as error:
+            raise ServerError(
+                f"the answer says it is {media_type} and is not: {error}",
+                status=response.status_code,
+                details=_text(response, body[:MAX_ERROR_TEXT]),
+            ) from None
+        block = Block("text", text=_text(response, body), mime_type=media_type or None, annotations=notes)
+        return Result((block,), structured=data, has_structured=True)
+    if kind in ("text", "xml", "form") or media_type == "application/problem+xml":
+        return Result(
+            (Block("text", text=_text(response, body), mime_type=media_type or None, annotations=notes),)
+        )
+    data = base64.b64encode(body).decode()
+    block_type = (
+        "image"
+        if media_type.startswith("image/")
+        else "audio"
+        if media_type.startswith("audio/")
+        else "resource"
+    )
+    uri = str(response.url.copy_with(query=None)) if block_type == "resource" else None
+    block = Block(
+        block_type, data=data, mime_type=media_type, uri=uri, name=_filename(response),
+        size=len(body), annotations=notes,
+    )  # fmt: skip
+    return Result((block,))
+
+
+def to_error(name: str, response: httpx2.Response, body: bytes) -> SpindleError:
+    """With the body kept: it often says what to do."""
+    text = _text(response, body)[:MAX_ERROR_TEXT]
+    details: JsonObject = {"body": text}
+    said = ""
+    try:
+        data: Any = from_json(body) if body else None
+    except ValueError:
+        data = None
+    if data is not None:
+        details = {"body": data if len(body) <= MAX_ERROR_TEXT else text}
+        said = _message_in(data)
+    message = f"{name!r} answered with HTTP status {response.status_code}" + (f": {said}" if said else "")
+    wait = retry_after(response.headers.get("retry-after"))
+    return from_status(response.status_code, message, retry_after=wait, details=details)
+
+
+def _message_in(data: Any) -> str:
+    """The sentence that most APIs put into an error, under one of a few names."""
+    for _ in range(3):
+        if not is_object(data):
+            break
+        inner = next(
+            (
+                data[key]
+                for key in ("message", "detail", "error_description", "title", "error")
+                if data.get(key)
+            ),
+            None,
+        )
+        data = inner
+    return data[:300] if isinstance(data, str) else ""
+
+
+def _notes(response: httpx2.Response) -> JsonObject:
+    """What headers say about where to go on."""
+    notes: JsonObject = {}
+    links = links_in(response.headers.get("link", ""))
+    if links:
+        notes["links"] = links
+    if "location" in response.headers:
+        notes["location"] = response.headers["location"]
+    return notes
+
+
+def links_in(header: str) -> dict[str, str]:
+    """`<url>; rel="next"` by relation."""
+    found: dict[str, str] = {}
+    for match in _LINK.finditer(header[:16384]):
+        relation = _REL.search(match[2])
+        for name in ((relation[1] or relation[2] or "") if relation else "").split():
+            found.setdefault(name, match[1])
+    return found
+
+
+def _text(response: httpx2.Response, body: bytes) -> str:
+    try:
+        return body.decode(response.charset_encoding or "utf-8", "replace")
+    except LookupError:
+        return body.decode("utf-8", "replace")
+
+
+def _filename(response: httpx2.Response) -> str | None:
+    match = re.search(r'filename="?([^";]+)"?', response.headers.get("content-disposition", ""))
+    return match[1] if match else None
+
+
+def _looks_like_json(body: bytes) -> bool:
+    try:
+        json.loads(body)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,132 @@
+"""Swagger 2 in the shape of OpenAPI 3: its operations, servers and security schemes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.sources.openapi.documents import Document, Documents, Located, entries
+
+_SCHEMA_KEYS = frozenset(
+    {
+        "type", "format", "items", "enum", "default", "pattern", "uniqueItems", "multipleOf",
+        "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength",
+        "minItems", "maxItems", "x-nullable", "x-example",
+    }
+)  # fmt: skip
+# collectionFormat → (style, explode)
+_COLLECTIONS = {
+    "csv": ("form", False),
+    "ssv": ("spaceDelimited", False),
+    "pipes": ("pipeDelimited", False),
+    "multi": ("form", True),
+    "tsv": ("tabDelimited", False),
+}
+_FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
+
+
+def operation_of(
+    operation: JsonObject, shared: list[Located], root: JsonObject, documents: Documents, document: Document
+) -> tuple[JsonObject, list[Located]]:
+    """The operation with `requestBody` and `content`, and its parameters without body and form ones."""
+    consumes = _types(operation.get("consumes", root.get("consumes")))
+    produces = _types(operation.get("produces", root.get("produces"))) or ["application/json"]
+    kept: list[Located] = []
+    fields: list[Located] = []
+    body: JsonObject | None = None
+    for located in shared:
+        parameter = located.node
+        where = parameter.get("in")
+        if where == "body":
+            media = consumes or ["application/json"]
+            body = {
+                "description": parameter.get("description", ""),
+                "required": parameter.get("required", False),
+                "content": {name: {"schema": parameter.get("schema", {})} for name in media},
+            }
+        elif where == "formData":
+            fields.append(located)
+        else:
+            kept.append(Located(parameter_of(parameter), located.document))
+    if fields:
+        body = _form(fields, consumes)
+    changed = {key: value for key, value in operation.items() if key not in ("parameters", "requestBody")}
+    if body is not None:
+        changed["requestBody"] = body
+    changed["responses"] = {
+        status: _response(documents.follow(response, document).node, produces)
+        for status, response in entries(operation.get("responses")).items()
+    }
+    return changed, kept
+
+
+def parameter_of(parameter: JsonObject) -> JsonObject:
+    if "schema" in parameter or "content" in parameter:
+        return parameter
+    changed = {key: value for key, value in parameter.items() if key not in _SCHEMA_KEYS}
+    changed["schema"] = _schema_in(parameter)
+    if parameter.get("type") == "array":
+        default = "csv"
+        style, explode = _COLLECTIONS.get(str(parameter.get("collectionFormat", default)), ("form", False))
+        # In a path or a header only commas are known to OpenAPI 3.
+        changed["style"] = (
+            "simple" if parameter.get("in") in ("path", "header") and style == "form" else style
+        )
+        changed["explode"] = explode
+    return changed
+
+
+def servers_of(root: JsonObject) -> list[JsonObject]:
+    host, base = root.get("host"), str(root.get("basePath") or "/")
+    if not host:
+        return [{"url": base}]
+    schemes = [scheme for scheme in _types(root.get("schemes")) if scheme in ("https", "http")]
+    # Of several the safe one, whatever the order.
+    for scheme in sorted(schemes, reverse=True) or [""]:
+        return [{"url": f"{scheme}{':' if scheme else ''}//{host}{base}"}]
+    return []
+
+
+def security_schemes_of(root: JsonObject) -> JsonObject:
+    found: JsonObject = {}
+    for name, scheme in entries(root.get("securityDefinitions")).items():
+        basic = is_object(scheme) and scheme.get("type") == "basic"
+        found[name] = {"type": "http", "scheme": "basic"} if basic else scheme
+    return found
+
+
+def _form(fields: list[Located], consumes: list[str]) -> JsonObject:
+    properties: JsonObject = {}
+    encoding: JsonObject = {}
+    has_file = False
+    for located in fields:
+        parameter = located.node
+        name = str(parameter.get("name"))
+        properties[name] = {**_schema_in(parameter), "description": parameter.get("description", "")}
+        has_file = has_file or parameter.get("type") == "file"
+        if parameter.get("type") == "array":
+            style, explode = _COLLECTIONS.get(str(parameter.get("collectionFormat")), ("form", False))
+            encoding[name] = {"style": style, "explode": explode}
+    media = [name for name in consumes if name in _FORMS] or ["application/x-www-form-urlencoded"]
+    required = [str(located.node.get("name")) for located in fields if located.node.get("required") is True]
+    schema: JsonObject = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required
+    chosen = "multipart/form-data" if has_file else media[0]
+    return {"required": bool(required), "content": {chosen: {"schema": schema, "encoding": encoding}}}
+
+
+def _schema_in(parameter: JsonObject) -> JsonObject:
+    return {key: value for key, value in parameter.items() if key in _SCHEMA_KEYS}
+
+
+def _response(response: Any, produces: list[str]) -> JsonObject:
+    if not is_object(response):
+        return {}
+    schema = response.get("schema")
+    content = {name: {"schema": schema} for name in produces} if is_object(schema) else {}
+    return {"description": response.get("description", ""), "content": content}
+
+
+def _types(value: Any) -> list[str]:
+    return [str(item) for item in value] if is_array(value) else []

@@ -1,0 +1,44 @@
+"""The echo server, and sessions of documents that describe it."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from echo_server import Api, EchoServer, OpenApi
+
+from spindle.catalog.naming import name_tools
+from spindle.domain.identity import NO_CREDENTIAL, Credential
+from spindle.sources.openapi import OpenApiSource
+from spindle.sources.openapi.config import OpenApiConfig
+
+
+@pytest.fixture
+async def echo() -> AsyncIterator[EchoServer]:
+    server = EchoServer()
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    yield server
+    listening.close()
+
+
+@pytest.fixture
+def open_api(tmp_path: Path) -> OpenApi:
+    @contextlib.asynccontextmanager
+    async def opened(
+        written: Any = None, credential: Credential = NO_CREDENTIAL, at: str = "api.json", **settings: Any
+    ) -> AsyncIterator[Api]:
+        if written is not None:
+            text = written if isinstance(written, str) else json.dumps(written)
+            (tmp_path / "api.json").write_text(text)
+        config = OpenApiConfig.model_validate({"document": at, **settings})
+        notes: list[str] = []
+        source = OpenApiSource("api", config, tmp_path, notes.append)
+        async with source.open(credential, lambda: None) as session:
+            tools = name_tools("api", config, await session.discover())
+            yield Api(session, {tool.local_name: tool for tool in tools}, notes)
+
+    return opened

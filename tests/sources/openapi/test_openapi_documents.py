@@ -1,0 +1,242 @@
+"""Documents: real ones, bad ones, and what a document from elsewhere may not do."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from echo_server import Answer, EchoServer, OpenApi, a_document
+
+from spindle.calls.validate import schema_problem
+from spindle.errors import ConfigurationError, ConnectionFailedError, NotFoundError, SpindleError
+from spindle.sources import http
+from spindle.sources.openapi.documents import parse
+
+NPM = Path(__file__).parents[3] / ".node" / "node_modules"
+REAL = sorted(
+    path
+    for folder in ("@readme/oas-examples", "@figma/rest-api-spec", "@netlify/open-api")
+    for path in (NPM / folder).rglob("*")
+    if path.suffix in (".json", ".yaml", ".yml") and path.name != "package.json" and "test" not in path.parts
+)
+ONE = {"/a": {"get": {"operationId": "a", "responses": {}}}}
+
+
+@pytest.mark.npm
+def test_there_are_many_real_documents() -> None:
+    assert len(REAL) >= 21
+
+
+@pytest.mark.npm
+@pytest.mark.parametrize("path", REAL, ids=lambda path: f"{path.parent.parent.name}-{path.name}")
+async def test_a_real_document_gives_usable_tools(path: Path, open_api: OpenApi) -> None:
+    async with open_api(at=str(path)) as api:
+        root = parse(path.as_uri(), path.read_bytes()).root
+        items = [item for item in (root.get("paths") or {}).values() if "$ref" not in item]
+        verbs = {"get", "put", "post", "delete", "options", "head", "patch", "trace"}
+        assert len(api.tools) >= sum(len(verbs & set(item)) for item in items)
+        for name, tool in api.tools.items():
+            assert re.fullmatch("[A-Za-z0-9_-]{1,128}", name)
+            for schema in (tool.input_schema, tool.output_schema or {}):
+                assert schema_problem(schema) is None
+                text = json.dumps(schema)
+                for wanted in re.findall(r'"\$ref": "([^"]*)"', text):
+                    assert wanted.startswith("#/$defs/")
+                    assert wanted.removeprefix("#/$defs/") in schema["$defs"]
+
+
+@pytest.mark.npm
+async def test_no_body_of_the_petstore_is_lost(open_api: OpenApi) -> None:
+    for version, kind in (("2.0", "json"), ("3.0", "json"), ("3.0", "yaml"), ("3.1", "json")):
+        path = NPM / f"@readme/oas-examples/{version}/{kind}/petstore.{kind}"
+        async with open_api(at=str(path)) as api:
+            with_body = [name for name, tool in api.tools.items() if "body" in tool.spec.metadata]
+            assert len(api.tools) == 20
+            assert {"addPet", "updatePet", "placeOrder", "createUser", "uploadFile"} <= set(with_body)
+            assert api.tools["addPet"].input_schema["required"] == ["name", "photoUrls"]
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ({"openapi": "4.0.0", "paths": {}}, "version '4.0.0' is not known"),
+        ({"swagger": "1.2", "paths": {}}, "version '1.2' is not known"),
+        ({"asyncapi": "3.0.0"}, "an AsyncAPI document"),
+        ({"name": "package"}, "neither `openapi` nor `swagger`"),
+        ({"openapi": "3.0.0"}, "has no `paths`"),
+        ("<!DOCTYPE html>\n<html><form>Log in</form>", "an HTML page"),
+        ("[1]", "holds no object"),
+        ("{oops", "neither JSON nor YAML"),
+        ("a: [1\nb: 2", "line 2: this is neither JSON nor YAML"),
+        ("", "holds no object"),
+        (
+            a_document({"/a": {"get": {"parameters": [{"$ref": "#/components/parameters/no"}]}}}),
+            "'#/components/parameters/no' points at nothing",
+        ),
+        (
+            a_document({"/a": {"get": {"parameters": [{"$ref": "other.json#/p"}]}}}),
+            "'other.json#/p' cannot be read: there is no file",
+        ),
+        (
+            a_document(
+                {"/a": {"get": {"parameters": [{"$ref": "#/components/parameters/a"}]}}},
+                components={"parameters": {"a": {"$ref": "#/components/parameters/a"}}},
+            ),
+            "goes in a circle",
+        ),
+        (
+            a_document(
+                {"/a": {"post": {"requestBody": {"content": {"application/json": {"schema": {
+                    "$ref": "#/components/schemas/A"}}}}}}},
+                components={"schemas": {"A": {"$ref": "#/components/schemas/B"},
+                                        "B": {"allOf": [{"$ref": "#/components/schemas/A"}]}}},
+            ),
+            "goes in a circle: A → B → A",
+        ),
+    ],
+)  # fmt: skip
+async def test_a_bad_document_is_one_error_with_its_place(
+    document: Any, problem: str, open_api: OpenApi
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        async with open_api(document):
+            pass
+    assert "api.json" in caught.value.message
+    assert problem in caught.value.message
+
+
+async def test_a_document_has_a_size_limit(open_api: OpenApi, echo: EchoServer) -> None:
+    large = a_document(ONE, **{"x-much": "x" * 5000})
+    with pytest.raises(ConfigurationError, match=r"api\.json is too large: over 2000 bytes"):
+        async with open_api(large, max_document_size=2000):
+            pass
+    echo.answers["/api.json"] = Answer(json.dumps(large).encode())
+    with pytest.raises(ConfigurationError, match="too large"):
+        async with open_api(at=f"{echo.url}/api.json", max_document_size=2000):
+            pass
+
+
+async def test_what_a_document_refers_to_counts_too(open_api: OpenApi, tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text(json.dumps({"p": {"name": "q", "in": "query", "x": "x" * 5000}}))
+    document = a_document({"/a": {"get": {"parameters": [{"$ref": "other.json#/p"}]}}})
+    with pytest.raises(ConfigurationError, match=r"other\.json is too large"):
+        async with open_api(document, max_document_size=2000):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "problem"),
+    [
+        (Answer(b"no", status=404), NotFoundError, "HTTP status 404"),
+        (Answer(b"no", status=401), SpindleError, "HTTP status 401"),
+        (Answer(b"<html>Log in", headers={"content-type": "text/html"}), ConfigurationError, "an HTML page"),
+        (Answer(b"{", break_off=True), ConnectionFailedError, "cannot get"),
+        (Answer(b"", status=302, headers={"location": "/d"}), ConfigurationError, "more than 5 times"),
+        (Answer(b"", status=302, headers={"location": "ftp://x/"}), ConfigurationError, "not http"),
+    ],
+)
+async def test_a_document_that_cannot_be_had_says_so(
+    answer: Answer, kind: type[SpindleError], problem: str, open_api: OpenApi, echo: EchoServer
+) -> None:
+    echo.answers["/d"] = answer
+    with pytest.raises(kind, match=problem) as caught:
+        async with open_api(at=f"{echo.url}/d"):
+            pass
+    assert f"{echo.url}/d" in caught.value.message
+
+
+async def test_references_into_other_files_are_followed(open_api: OpenApi, tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "pet.yaml").write_text(
+        "get:\n  operationId: pet\n  parameters:\n    - $ref: 'common.yaml#/limit'\n"
+        "  responses:\n    200:\n      content:\n        application/json:\n"
+        "          schema: {$ref: 'common.yaml#/Pet'}\n"
+    )
+    (tmp_path / "parts" / "common.yaml").write_text(
+        "limit: {name: limit, in: query, schema: {type: integer}}\n"
+        "Pet: {type: object, properties: {born: {example: 2020-01-01}, parent: {$ref: '#/Pet'}}}\n"
+    )
+    async with open_api(a_document({"/pet": {"$ref": "parts/pet.yaml"}})) as api:
+        tool = api.tools["pet"]
+    assert tool.input_schema["properties"]["limit"] == {"type": "integer"}
+    assert tool.output_schema is not None
+    assert tool.output_schema["$defs"]["Pet"]["properties"] == {
+        "born": {"examples": ["2020-01-01"]}, "parent": {"$ref": "#/$defs/Pet"}
+    }  # fmt: skip
+
+
+def test_yaml_keeps_as_text_what_json_would() -> None:
+    root = parse("file:///a", b"on: 2020-01-01\nyes: no\nt: true\nn: 1.5\nz: null\ns: '2.0'").root
+    assert root == {"on": "2020-01-01", "yes": "no", "t": True, "n": 1.5, "z": None, "s": "2.0"}
+
+
+# --- where a document may lead
+
+
+@pytest.fixture
+def seen_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """127.0.0.1 counts as a public host, `localhost` stays what it is."""
+
+    async def addresses_of(host: str) -> list[str]:
+        return ["93.184.216.34"] if host == "127.0.0.1" else ["127.0.0.1"]
+
+    monkeypatch.setattr(http, "addresses_of", addresses_of)
+
+
+@pytest.mark.usefixtures("seen_from_elsewhere")
+async def test_a_document_from_elsewhere_may_not_name_a_server_here(
+    open_api: OpenApi, echo: EchoServer
+) -> None:
+    inside = echo.url.replace("127.0.0.1", "localhost")
+    document = a_document(ONE, servers=[{"url": inside}])
+    echo.answers["/d"] = Answer(json.dumps(document).encode())
+    place = f"{echo.url}/d"
+    async with open_api(at=place) as api:
+        with pytest.raises(ConfigurationError, match="localhost, which is on this machine") as caught:
+            await api.call("a")
+        assert not caught.value.sent
+    async with open_api(at=place, allow_private=True) as api:
+        await api.call("a")
+    async with open_api(at=place, base_url=inside) as api:
+        await api.call("a")
+    assert [request.target for request in echo.requests].count("/a") == 2
+
+
+@pytest.mark.usefixtures("seen_from_elsewhere")
+@pytest.mark.parametrize("reference", ["http://localhost:1/x.json#/p", "file:///etc/hostname#/p"])
+async def test_a_document_from_elsewhere_may_not_refer_to_what_is_here(
+    reference: str, open_api: OpenApi, echo: EchoServer
+) -> None:
+    document = a_document({"/a": {"get": {"parameters": [{"$ref": reference}]}}})
+    echo.answers["/d"] = Answer(json.dumps(document).encode())
+    with pytest.raises(ConfigurationError, match=r"private network|may not name a file"):
+        async with open_api(at=f"{echo.url}/d"):
+            pass
+
+
+@pytest.mark.usefixtures("seen_from_elsewhere")
+async def test_a_redirect_from_elsewhere_may_not_lead_here(open_api: OpenApi, echo: EchoServer) -> None:
+    inside = echo.url.replace("127.0.0.1", "localhost")
+    for path in ("/d", "/a"):
+        echo.answers[path] = Answer(b"", 302, {"location": f"{inside}/secret"})
+    with pytest.raises(ConfigurationError, match="private network"):
+        async with open_api(at=f"{echo.url}/d"):
+            pass
+    async with open_api(a_document(ONE), base_url=echo.url) as api:
+        with pytest.raises(ConfigurationError, match="private network"):
+            await api.call("a")
+    assert "/secret" not in [request.target for request in echo.requests]
+
+
+@pytest.mark.parametrize(
+    ("url", "private"),
+    [
+        ("http://127.0.0.1/", True), ("http://[::1]/", True), ("http://10.1.2.3/", True),
+        ("http://169.254.169.254/", True), ("http://0.0.0.0/", True), ("http://[::ffff:127.0.0.1]/", True),
+        ("http://93.184.216.34/", False), ("http://nowhere.invalid/", False),
+    ],
+)  # fmt: skip
+async def test_private_addresses_are_known(url: str, private: bool) -> None:
+    assert await http.is_private(httpx2.URL(url)) is private

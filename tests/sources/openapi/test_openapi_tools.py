@@ -1,0 +1,216 @@
+"""From operations to tools: names, schemas, hints, and what cannot be represented."""
+
+from typing import Any
+
+import pytest
+from echo_server import EchoServer, OpenApi, a_document
+
+from spindle.calls.validate import Validation
+from spindle.domain.tool import Tool
+from spindle.errors import InvalidArgumentsError
+
+
+def with_body(schema: Any, media_type: str = "application/json", **body: Any) -> dict[str, Any]:
+    operation = {"operationId": "do", "requestBody": {"content": {media_type: {"schema": schema}}, **body}}
+    return a_document({"/do": {"post": operation}})
+
+
+def fits(tool: Tool, arguments: dict[str, Any]) -> bool:
+    try:
+        Validation().check_arguments(tool, arguments)
+    except InvalidArgumentsError:
+        return False
+    return True
+
+
+async def test_names_are_legal_unique_and_stable(open_api: OpenApi) -> None:
+    def operation(name: str | None) -> dict[str, Any]:
+        return {"operationId": name, "responses": {}} if name else {"responses": {}}
+
+    long = "x" * 150
+    paths = {
+        "/pets/{id}": {"get": operation(None), "put": operation("meta/root")},
+        "/a": {"get": operation("same"), "post": operation("same")},
+        "/b": {"get": operation("same"), "post": operation(long)},
+        "/c": {"get": operation("ünïcode name"), "post": operation("///")},
+    }
+    async with open_api(a_document(paths)) as api:
+        names = set(api.tools)
+    async with open_api(a_document(dict(reversed(paths.items())))) as api:
+        assert set(api.tools) == names
+    assert {"get_pets_id", "meta_root", "same_get_a", "same_post_a", "same_get_b", "n_code_name"} <= names
+    assert "post_c" in names
+    assert all(len(name) <= 100 for name in names)
+
+
+async def test_hints_come_from_the_method(open_api: OpenApi) -> None:
+    verbs = ("get", "head", "put", "delete", "post", "patch")
+    paths = {"/a": {verb: {"operationId": verb, "responses": {}} for verb in verbs}}
+    async with open_api(a_document(paths)) as api:
+        hints = {name: tool.hints for name, tool in api.tools.items()}
+    assert {name for name, hint in hints.items() if hint.read_only} == {"get", "head"}
+    assert {name for name, hint in hints.items() if hint.safe_to_repeat} == {"get", "head", "put", "delete"}
+    assert {name for name, hint in hints.items() if hint.destructive} == {"delete"}
+
+
+async def test_a_required_body_wants_its_required_properties(open_api: OpenApi) -> None:
+    schema = {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}, "b": {}}}
+    async with open_api(with_body(schema, required=True)) as api:
+        tool = api.tools["do"]
+    assert not fits(tool, {})
+    assert not fits(tool, {"b": 1})
+    assert fits(tool, {"a": "x"})
+    assert not fits(tool, {"a": "x", "typo": 1})
+
+
+async def test_an_optional_body_wants_them_once_there_is_one(open_api: OpenApi) -> None:
+    schema = {"type": "object", "required": ["a", "b"], "properties": {"a": {}, "b": {}, "c": {}}}
+    async with open_api(with_body(schema)) as api:
+        tool = api.tools["do"]
+    assert fits(tool, {})
+    assert not fits(tool, {"c": 1})
+    assert not fits(tool, {"a": 1})
+    assert fits(tool, {"a": 1, "b": 2})
+
+
+async def test_what_only_answers_have_is_not_asked_for(open_api: OpenApi) -> None:
+    pet = {
+        "type": "object",
+        "required": ["id", "name"],
+        "properties": {"id": {"type": "integer", "readOnly": True}, "name": {"type": "string"}},
+    }
+    async with open_api(with_body(pet, required=True)) as api:
+        assert list(api.tools["do"].input_schema["properties"]) == ["name"]
+        assert fits(api.tools["do"], {"name": "x"})
+    async with open_api(with_body({"type": "array", "items": pet}, required=True)) as api:
+        assert fits(api.tools["do"], {"body": [{"name": "x"}]})
+
+
+async def test_clashing_names_say_where_they_go(open_api: OpenApi) -> None:
+    parameters = [{"name": "id", "in": place, "schema": {}} for place in ("query", "path")]
+    parameters[0]["description"] = "The other id."
+    paths = {"/a/{id}": {"get": {"operationId": "a", "parameters": parameters}}}
+    async with open_api(a_document(paths)) as api:
+        properties = api.tools["a"].input_schema["properties"]
+    assert properties["id_query"]["description"] == "The other id. (Sent as the query parameter `id`.)"
+    assert "description" not in properties["id"]
+
+
+@pytest.mark.parametrize(
+    ("given", "good", "bad"),
+    [
+        ({"type": "string", "nullable": True}, [None, "x"], [1]),
+        ({"type": "string", "nullable": True, "enum": ["a"]}, [None, "a"], ["b"]),
+        ({"$ref": "#/components/schemas/N", "nullable": True}, [None, 1], ["x"]),
+        ({"allOf": [{"$ref": "#/components/schemas/N"}], "nullable": True}, [None, 1], ["x"]),
+        ({"type": "integer", "minimum": 1, "exclusiveMinimum": True}, [2], [1]),
+        ({"type": "integer", "maximum": 5, "exclusiveMaximum": False}, [5], [6]),
+        ({"type": "integer", "example": 3, "x-more": 1, "externalDocs": {}}, [3], ["x"]),
+        ({"type": "string", "pattern": "^(?:{[0-9]{4}}|a)$"}, ["anything"], [1]),
+    ],
+)
+async def test_schemas_of_3_0_mean_what_they_meant(
+    given: Any, good: list[Any], bad: list[Any], open_api: OpenApi
+) -> None:
+    document = with_body({"type": "object", "properties": {"v": given}})
+    document |= {"openapi": "3.0.3", "components": {"schemas": {"N": {"type": "integer"}}}}
+    async with open_api(document) as api:
+        tool = api.tools["do"]
+    assert all(fits(tool, {"v": value}) for value in good)
+    assert not any(fits(tool, {"v": value}) for value in bad)
+
+
+async def test_what_cannot_be_represented_is_noted_by_operation(open_api: OpenApi) -> None:
+    operation = {
+        "operationId": "do",
+        "parameters": [
+            {"name": "m", "in": "moon"},
+            {"name": "s", "in": "query", "style": "matrix", "schema": {}},
+            {"in": "query"},
+        ],
+        "callbacks": {"on": {}},
+        "security": [{"unknown": []}],
+        "servers": [{"url": "https://{region}.h/"}],
+    }
+    async with open_api(a_document({"/a/{x}": {"get": operation}})) as api:
+        assert sorted(api.notes) == [
+            "api.do: 's': style 'matrix' is not known in query, 'form' is used",
+            "api.do: a parameter in query has no name",
+            "api.do: its callbacks cannot be received",
+            "api.do: the parameter 'm' in 'moon' cannot be sent",
+            "api.do: the security scheme 'unknown' is not defined",
+            "api.do: the server's variable 'region' has no value; give it in `server`",
+            "api.do: {x} of its path is not described, and taken as text",
+        ]
+
+
+async def test_tools_share_their_definitions_and_stand_alone_when_shown(open_api: OpenApi) -> None:
+    node = {"type": "object", "properties": {"children": {"type": "array", "items": {
+        "$ref": "#/components/schemas/Node"}}}}  # fmt: skip
+    body = {"content": {"application/json": {"schema": {"properties": {"n": {
+        "$ref": "#/components/schemas/Node"}}}}}}  # fmt: skip
+    paths = {f"/{name}": {"post": {"operationId": name, "requestBody": body}} for name in "ab"}
+    async with open_api(a_document(paths, components={"schemas": {"Node": node, "Unused": {}}})) as api:
+        a, b = api.tools["a"], api.tools["b"]
+    assert a.spec.definitions is b.spec.definitions
+    assert list(a.to_dict()["input_schema"]["$defs"]) == ["Node"]
+    assert fits(a, {"n": {"children": [{"children": []}]}})
+    assert not fits(a, {"n": {"children": [{"children": 1}]}})
+
+
+SWAGGER = {
+    "swagger": "2.0",
+    "info": {"title": "t", "version": "1"},
+    "basePath": "/v1",
+    "consumes": ["application/json"],
+    "parameters": {"Pet": {"name": "pet", "in": "body", "required": True,
+                           "schema": {"$ref": "#/definitions/Pet"}}},
+    "responses": {"Ok": {"description": "", "schema": {"$ref": "#/definitions/Pet"}}},
+    "definitions": {"Pet": {"type": "object", "required": ["name"], "properties": {
+        "name": {"type": "string", "x-nullable": True}, "parent": {"$ref": "#/definitions/Pet"}}}},
+    "securityDefinitions": {"b": {"type": "basic"}},
+    "security": [{"b": []}],
+    "paths": {
+        "/pets": {
+            "post": {"operationId": "add", "parameters": [{"$ref": "#/parameters/Pet"}],
+                     "responses": {"200": {"$ref": "#/responses/Ok"}}},
+            "get": {"operationId": "find", "parameters": [
+                {"name": f, "in": "query", "type": "array", "items": {}, "collectionFormat": f}
+                for f in ("csv", "ssv", "tsv", "pipes", "multi")], "responses": {}},
+        },
+        "/form": {"post": {"operationId": "form", "consumes": ["application/x-www-form-urlencoded"],
+                           "parameters": [{"name": "a", "in": "formData", "type": "string", "required": True},
+                                          {"name": "b", "in": "formData", "type": "array",
+                                           "items": {"type": "string"}}], "responses": {}}},
+        "/upload": {"post": {"operationId": "upload",
+                             "parameters": [{"name": "f", "in": "formData", "type": "file"}]}},
+    },
+}  # fmt: skip
+
+
+async def test_swagger_2_is_sent_as_it_says(open_api: OpenApi, echo: EchoServer) -> None:
+    async with open_api(SWAGGER, base_url=f"{echo.url}/v1") as api:
+        assert fits(api.tools["add"], {"name": None, "parent": {"name": "x"}})
+        assert not fits(api.tools["add"], {"parent": {"name": 1}, "name": "x"})
+        assert api.tools["add"].output_schema is not None
+        await api.call("add", {"name": "x"})
+        assert (echo.last.target, echo.last.body) == ("/v1/pets", b'{"name":"x"}')
+        await api.call("find", {name: ["a", "b"] for name in ("csv", "ssv", "tsv", "pipes", "multi")})
+        assert echo.last.target == "/v1/pets?csv=a,b&ssv=a%20b&tsv=a%09b&pipes=a%7Cb&multi=a&multi=b"
+        await api.call("form", {"a": "x", "b": ["1", "2"]})
+        assert echo.last.body == b"a=x&b=1,2"
+        await api.call("upload", {"f": {"filename": "a.txt", "content": "hi"}})
+        assert b'name="f"; filename="a.txt"\r\nContent-Type: text/plain\r\n\r\nhi\r\n' in echo.last.body
+
+
+@pytest.mark.parametrize(
+    ("more", "server"),
+    [
+        ({"host": "h.example", "schemes": ["http", "https"]}, "https://h.example/v1"),
+        ({"host": "h.example", "schemes": ["http"]}, "http://h.example/v1"),
+        ({}, None),
+    ],
+)
+async def test_swagger_2_says_where_its_server_is(more: Any, server: str | None, open_api: OpenApi) -> None:
+    async with open_api({**SWAGGER, **more}) as api:
+        assert api.tools["add"].spec.metadata.get("server") == server

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from spindle.cli.context import Cli, command
+from spindle.cli.documents import document_in, document_setting
 from spindle.cli.options import SECONDS
 from spindle.cli.secrets import clear_secret_note
 from spindle.errors import SpindleError
@@ -39,7 +40,8 @@ class _AddCommand(click.Command):
 
 
 @command("add", cls=_AddCommand)
-@click.argument("words", nargs=-1, metavar="NAME [URL] | PRESET [NAME] | NAME -- COMMAND…")
+@click.argument("words", nargs=-1, metavar="NAME [URL|FILE] | PRESET [NAME] | NAME -- COMMAND…")
+@click.option("--openapi", is_flag=True, help="The URL or file is an OpenAPI document.")
 @click.option("--presets", "list_presets", is_flag=True, help="List the presets.")
 @click.option("--cli", "as_program", is_flag=True, help="Draft tools from a program's --help.")
 @click.option("--arg", "arguments", multiple=True, help="An argument for a preset. Repeatable.")
@@ -60,6 +62,7 @@ def add(
     ctx: click.Context,
     cli: Cli,
     words: tuple[str, ...],
+    openapi: bool,
     list_presets: bool,
     as_program: bool,
     arguments: tuple[str, ...],
@@ -76,6 +79,7 @@ def add(
     \b
     spindle add files -- npx -y @modelcontextprotocol/server-filesystem .
     spindle add work https://example.com/mcp --bearer-env WORK_TOKEN
+    spindle add shop https://example.com/openapi.json
     spindle add filesystem -- /data         (a preset and its argument)
     spindle add git --cli git log status    (a draft from the program's --help)
     spindle add --presets                   (lists the presets)
@@ -87,11 +91,19 @@ def add(
         _print_presets(cli)
         return 0
     after = ctx.meta.get(AFTER_DASHES)
-    chosen = _draft(cli, words, after) if as_program else _choose(words, after, arguments)
+    document = document_in(words, openapi=openapi) if not as_program else None
+    if document:
+        chosen = _Chosen(words[0], document=document)
+    elif as_program:
+        chosen = _draft(cli, words, after)
+    else:
+        chosen = _choose(words, after, arguments)
     variables, headers = _pairs("--env", env), _pairs("--header", header)
     table = _table(chosen, variables, headers, bearer_env, settings)
     _check_name(chosen.name)
     file = file_to_edit(cli, user=user)
+    if document is not None:
+        table["document"] = document_setting(document, file.parent, user=user)
     check_source(chosen.name, table, file)
     is_new = not file.exists()
 
@@ -109,7 +121,7 @@ def add(
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """What the words on the command line stand for: one of a preset, a command and a URL."""
+    """What the words on the command line stand for: a preset, a command, a URL or a document."""
 
     name: str
     preset: Preset | None = None
@@ -117,6 +129,7 @@ class _Chosen:
     program: Sequence[str] = ()
     url: str | None = None
     drafted: dict[str, Any] | None = None
+    document: str | None = None
 
 
 def _choose(words: Sequence[str], after: Sequence[str] | None, arguments: Sequence[str]) -> _Chosen:
@@ -198,7 +211,7 @@ def _table(
 ) -> dict[str, Any]:
     from spindle.cli.errors import UsageMistakeError
 
-    if chosen.url is None and (headers or bearer_env):
+    if chosen.url is None and chosen.document is None and (headers or bearer_env):
         raise UsageMistakeError(
             f"{'--header' if headers else '--bearer-env'} goes with a URL, not with a program"
         )
@@ -207,6 +220,8 @@ def _table(
         table = chosen.drafted
     elif chosen.preset is not None:
         table = chosen.preset.table(chosen.arguments)
+    elif chosen.document is not None:
+        table = {"kind": "openapi", "document": chosen.document}
     elif chosen.url is not None:
         table = {"url": chosen.url}
     else:

@@ -13,6 +13,7 @@ from spindle.cli.output import Output
 
 if TYPE_CHECKING:
     from spindle.opening import Opening
+    from spindle.ports.source import Note
     from spindle.settings import Settings
 
 T = TypeVar("T")
@@ -40,10 +41,10 @@ class Cli:
             )
         return found
 
-    def open(self) -> Opening:
+    def open(self, note: Note | None = None) -> Opening:
         from spindle import opening
 
-        return opening.open(settings=self.settings(), note=self.output.note)
+        return opening.open(settings=self.settings(), note=note or self.output.note)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a command's work. What tools print goes to stderr meanwhile."""

@@ -14,8 +14,10 @@ from spindle.cli.output import plural
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.catalog.diff import SyncReport
+    from spindle.ports.source import Note
 
 SHOWN = 20
+SHOWN_NOTES = 10
 
 
 @command("sync")
@@ -24,17 +26,43 @@ SHOWN = 20
     "--accept", multiple=True, metavar="TOOL", help="Trust this tool's held definition. Repeatable."
 )
 @click.option("--accept-all", is_flag=True, help="Trust every held definition of these sources.")
-def sync(cli: Cli, names: tuple[str, ...], accept: tuple[str, ...], accept_all: bool) -> int:
+@click.option("--verbose", is_flag=True, help="Show every note, such as what a document cannot say.")
+def sync(cli: Cli, names: tuple[str, ...], accept: tuple[str, ...], accept_all: bool, verbose: bool) -> int:
     """Ask all sources, or those named, for their tools.
 
     Shows what was added (+), removed (-), changed (~), and what a pinned source changed but may not
     without your consent (!).
     """
-    return cli.run(_sync(cli, names, accept, accept_all))
+    notes = _Notes(cli, None if verbose else SHOWN_NOTES)
+    try:
+        return cli.run(_sync(cli, names, accept, accept_all, notes))
+    finally:
+        notes.close()
 
 
-async def _sync(cli: Cli, names: tuple[str, ...], accept: tuple[str, ...], accept_all: bool) -> int:
-    async with cli.open() as app:
+class _Notes:
+    """The first few notes; a document of a thousand operations may cause a thousand."""
+
+    def __init__(self, cli: Cli, limit: int | None) -> None:
+        self._cli = cli
+        self._limit = limit
+        self._count = 0
+
+    def __call__(self, text: str) -> None:
+        self._count += 1
+        if self._limit is None or self._count <= self._limit:
+            self._cli.output.note(text)
+
+    def close(self) -> None:
+        if self._limit is not None and self._count > self._limit:
+            more = plural(self._count - self._limit, "more note")
+            self._cli.output.note(f"{more}; `spindle sync --verbose` shows all")
+
+
+async def _sync(
+    cli: Cli, names: tuple[str, ...], accept: tuple[str, ...], accept_all: bool, notes: Note
+) -> int:
+    async with cli.open(notes) as app:
         if not app.catalog.sources.names:
             cli.output.note("there are no sources yet; add one with `spindle add`")
         reports = await sync_and_print(cli, app, names, True if accept_all else await _full(app, accept))

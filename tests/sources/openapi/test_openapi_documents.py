@@ -1,5 +1,6 @@
 """Documents: real ones, bad ones, and what a document from elsewhere may not do."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -170,6 +171,26 @@ async def test_references_into_other_files_are_followed(open_api: OpenApi, tmp_p
 def test_yaml_keeps_as_text_what_json_would() -> None:
     root = parse("file:///a", b"on: 2020-01-01\nyes: no\nt: true\nn: 1.5\nz: null\ns: '2.0'").root
     assert root == {"on": "2020-01-01", "yes": "no", "t": True, "n": 1.5, "z": None, "s": "2.0"}
+
+
+def test_yaml_names_are_text() -> None:
+    assert parse("file:///a", b"200: a\n1.5: b\ntrue: c\nnull: d").root == {
+        "200": "a", "1.5": "b", "true": "c", "": "d"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+        + "\n".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in itertools.pairwise("abcdefghi")),
+        "a: &a {b: *a}",
+    ],
+)
+def test_yaml_that_unfolds_without_measure_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="aliases"):
+        parse("file:///a", text.encode())
+    assert parse("file:///a", b"a: &a {x: 1}\nb: *a\nc: *a").root["c"] == {"x": 1}
 
 
 # --- where a document may lead

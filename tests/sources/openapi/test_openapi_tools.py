@@ -1,13 +1,18 @@
 """From operations to tools: names, schemas, hints, and what cannot be represented."""
 
+import copy
 from typing import Any
 
 import pytest
 from echo_server import EchoServer, OpenApi, a_document
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spindle.calls.validate import Validation
 from spindle.domain.tool import Tool
-from spindle.errors import InvalidArgumentsError
+from spindle.errors import InvalidArgumentsError, SpindleError
+from spindle.sources.openapi.documents import Document, Documents
+from spindle.sources.openapi.operations import import_tools
 
 
 def with_body(schema: Any, media_type: str = "application/json", **body: Any) -> dict[str, Any]:
@@ -214,3 +219,44 @@ async def test_swagger_2_is_sent_as_it_says(open_api: OpenApi, echo: EchoServer)
 async def test_swagger_2_says_where_its_server_is(more: Any, server: str | None, open_api: OpenApi) -> None:
     async with open_api({**SWAGGER, **more}) as api:
         assert api.tools["add"].spec.metadata.get("server") == server
+
+
+def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    return [path, *(place for key, value in inner for place in places(value, (*path, key)))]
+
+
+JUNK: list[Any] = [
+    None,
+    1,
+    "x",
+    True,
+    [],
+    {},
+    ["x"],
+    [{}],
+    {"a": 1},
+    {"$ref": "#"},
+    {"$ref": 1},
+    {"$ref": "#/x"},
+]
+
+
+@given(st.sampled_from(places(SWAGGER)[1:]), st.sampled_from(JUNK))
+def test_a_document_with_junk_anywhere_gives_tools_or_a_clear_error(
+    place: tuple[Any, ...], junk: Any
+) -> None:
+    document = copy.deepcopy(SWAGGER)
+    node: Any = document
+    for step in place[:-1]:
+        node = node[step]
+    node[place[-1]] = junk
+    documents = Documents(Document("file:///api.json", document), {}, {})
+    try:
+        specs = import_tools(documents, {}, remote=False, note=lambda _: None)
+    except SpindleError as error:
+        said = error.message
+    else:
+        assert all(spec.fingerprint and spec.whole_definition() for spec in specs)
+        said = "/api.json"
+    assert "/api.json" in said

@@ -12,12 +12,14 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve_pointer
 from spindle.errors import ConfigurationError, SpindleError
+from spindle.sources.openapi.encode import text as text_of
 
 if TYPE_CHECKING:
     from spindle.sources.openapi.fetch import Fetcher
 
 MAX_DOCUMENTS = 100
 MAX_HOPS = 32
+MAX_NODES = 10_000_000
 _OUTSIDE = re.compile(rb"\$ref[\"']?\s*:\s*[\"']?[^#\"'\s]")
 
 
@@ -169,12 +171,32 @@ def _from_yaml(place: str, text: bytes, json_problem: str | None) -> Any:
 
     loader = yaml_loader()
     try:
-        return yaml.load(text, loader)  # noqa: S506 - a safe loader, without dates
+        root = yaml.load(text, loader)  # noqa: S506 - a safe loader, without dates
+        if b"*" in text and _written_out(root) > MAX_NODES:
+            raise ConfigurationError(f"{place}: its YAML aliases go in circles, or unfold without measure")
+        return root
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark: Any = getattr(error, "problem_mark", None)
         at = f", line {mark.line + 1}" if mark is not None else ""
         said = json_problem or getattr(error, "problem", None) or error
         raise ConfigurationError(f"{place}{at}: this is neither JSON nor YAML: {said}") from None
+
+
+def _written_out(root: Any) -> int:
+    """How many nodes there are once every alias is replaced by what it stands for."""
+    sizes: dict[int, int] = {}
+    waiting: list[tuple[Any, bool]] = [(root, False)]
+    while waiting:
+        node, is_done = waiting.pop()
+        inner = list(node.values()) if is_object(node) else node if is_array(node) else []
+        if is_done:
+            sizes[id(node)] = 1 + sum(sizes.get(id(item), 1) for item in inner)
+        elif id(node) not in sizes:
+            # A node that is met again before it is done is in a circle.
+            sizes[id(node)] = MAX_NODES
+            waiting.append((node, True))
+            waiting += [(item, False) for item in inner if is_object(item) or is_array(item)]
+    return sizes[id(root)]
 
 
 _loader: list[Any] = []
@@ -190,7 +212,14 @@ def yaml_loader() -> Any:
         for first, resolvers in base.yaml_implicit_resolvers.items():
             kept = [entry for entry in resolvers if entry[0] not in _NOT_IN_JSON]
             rules[first] = kept
-        made = type("OpenApiLoader", (base,), {"yaml_implicit_resolvers": rules})
+
+        def construct_mapping(self: Any, node: Any, deep: bool = False) -> dict[str, Any]:
+            found: dict[Any, Any] = base.construct_mapping(self, node, deep=deep)
+            # `200:` is a number to YAML, and a name to JSON.
+            return {key if isinstance(key, str) else text_of(key): value for key, value in found.items()}
+
+        members = {"yaml_implicit_resolvers": rules, "construct_mapping": construct_mapping}
+        made = type("OpenApiLoader", (base,), members)
         cast(Any, made).add_implicit_resolver(
             "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
         )

@@ -164,12 +164,12 @@ class _Importer:
 
     def _parameters(self, operation: Operation) -> list[Located]:
         """Those of the operation over those of its path."""
-        found: dict[tuple[Any, Any], Located] = {}
+        found: dict[tuple[str, str], Located] = {}
         for given in (operation.item.get("parameters"), operation.node.get("parameters")):
             for entry in given if is_array(given) else []:
                 located = self._documents.follow(entry, operation.document)
                 if is_object(located.node):
-                    found[located.node.get("name"), located.node.get("in")] = located
+                    found[str(located.node.get("name")), str(located.node.get("in"))] = located
         return list(found.values())
 
     @staticmethod

@@ -199,9 +199,8 @@ def _loosen_required(schema: JsonObject) -> None:
             for name, value in properties.items()
             if is_object(value) and (value.get("readOnly") is True or value.get("writeOnly") is True)
         }
-        kept = [name for name in required if name not in one_way] if one_way else required
-        if kept is not required:
-            schema["required"] = kept
+        kept = [name for name in required if not (isinstance(name, str) and name in one_way)]
+        schema["required"] = kept
         if not kept:
             del schema["required"]
 

@@ -245,9 +245,12 @@ async def ended(pids: list[int]) -> None:
 async def test_a_timeout_leaves_no_child(open_sources: OpenSources, program: Any, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     async with open_sources({"p": program({"hang": family(pids, "wait")}, **FAST)}) as app:
-        with pytest.raises(CallTimeoutError):
-            # Long enough for two starts of Python; both then hang for ever.
-            await app.call("p.hang", {}, CallOptions(timeout=2.0))
+        seconds = 0.5
+        while not pids.exists():
+            # Both processes hang for ever once they have started, however long that takes.
+            with pytest.raises(CallTimeoutError):
+                await app.call("p.hang", {}, CallOptions(timeout=seconds))
+            seconds *= 2
         await ended(json.loads(pids.read_text()))
 
 

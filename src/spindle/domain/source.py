@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, field_validator, model_validator
@@ -73,6 +74,19 @@ def _rate_from_text(value: Any) -> Any:
     if not match or match[2] not in _PERIODS:
         raise ValueError(f"{value!r} is not a rate such as '10/s' or '100/minute'")
     return {"calls": float(match[1]), "seconds": _PERIODS[match[2]]}
+
+
+def _words_from_text(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return tuple(shlex.split(value))
+    except ValueError as error:
+        raise ValueError(f"cannot be split into words: {error}") from None
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_words_from_text)]
+"""A program and its arguments: a list, or one string that is split as a shell would."""
 
 
 def _check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:

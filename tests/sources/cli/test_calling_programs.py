@@ -27,6 +27,7 @@ from spindle.errors import (
     ServerError,
     ToolError,
 )
+from spindle.sources import groups
 from spindle.sources.cli import process
 from spindle.sources.cli.config import CliConfig
 from spindle.sources.cli.session import CliSession
@@ -220,7 +221,7 @@ async def test_more_output_than_allowed_ends_the_program(open_sources: OpenSourc
     async with open_sources({"p": program({"flood": {"args": ["flood"]}}, max_result_size=100_000)}) as app:
         with pytest.raises(ResultTooLargeError, match="larger than 100000 bytes"):
             await app.call("p.flood")
-    assert not process._live
+    assert not groups._live
 
 
 async def test_a_wrong_setting_is_named_by_its_path(open_sources: OpenSources, program: Any) -> None:

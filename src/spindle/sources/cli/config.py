@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from spindle.domain.json_schema import JsonObject
-from spindle.domain.source import SourceConfig
+from spindle.domain.source import SourceConfig, Words
 from spindle.sources.parameters import Described, Parameter, check_places, places, whole_place
 
 Output = Literal["text", "lines", "json", "jsonl"]
@@ -143,20 +142,10 @@ class Command(Described):
 
 class CliConfig(SourceConfig):
     kind: Literal["cli"] = "cli"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
-    program: tuple[str, ...]
+    program: Words
     """The program and the words that all its commands share: a list, or one string split as a shell would."""
     cwd: str | None = None
     commands: dict[str, Command] = Field(min_length=1)
-
-    @field_validator("program", mode="before")
-    @classmethod
-    def _split(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            return tuple(shlex.split(value))
-        except ValueError as error:
-            raise ValueError(f"cannot be split into words: {error}") from None
 
     @field_validator("program")
     @classmethod

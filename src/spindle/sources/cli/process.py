@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import errno
-import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,21 +12,13 @@ from pathlib import Path
 from typing import cast
 
 from spindle.errors import ConnectionFailedError, InvalidArgumentsError, ResultTooLargeError
+from spindle.sources.groups import end_group, signal_group, started
 
 TERM_GRACE = 2.0
 """How long a program that was asked to end may take over it."""
 OUTPUT_GRACE = 1.0
 """How long output is waited for that somebody outside the program's group holds open after its end."""
 STDERR_KEPT = 16 * 1024
-
-_live: set[int] = set()
-
-
-@atexit.register
-def _end_survivors() -> None:
-    """The last resort, for a process that ends in the middle of a call."""
-    for pid in _live:
-        _signal_group(pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +130,7 @@ class _Program(asyncio.SubprocessProtocol):
         """Ask it to end, leave it some time to put things in order, and in the end make it."""
         if self._transport is None or self._exited.is_set():
             return
-        _signal_group(self._transport.get_pid(), signal.SIGTERM)
+        signal_group(self._transport.get_pid(), signal.SIGTERM)
         if not await self._wait():
             self._end_group()
             await self._wait()
@@ -160,16 +150,13 @@ class _Program(asyncio.SubprocessProtocol):
 
     def _end_group(self) -> None:
         assert self._transport is not None
-        pid = self._transport.get_pid()
-        if pid in _live:
-            _signal_group(pid, signal.SIGKILL)
-            _live.discard(pid)
+        end_group(self._transport.get_pid())
 
     # --- asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
-        _live.add(self._transport.get_pid())
+        started(self._transport.get_pid())
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
@@ -191,8 +178,3 @@ class _Program(asyncio.SubprocessProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.ended.set()
-
-
-def _signal_group(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from spindle.domain.source import SourceConfig
+from spindle.domain.source import SourceConfig, Words
 
 
 class McpConfig(SourceConfig):
     kind: Literal["mcp"] = "mcp"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
-    command: tuple[str, ...] = ()
+    command: Words = ()
     """The program and its arguments: a list, or one string that is split as a shell would."""
     args: tuple[str, ...] = ()
     """Further arguments, for those who keep them apart from the program."""
@@ -22,16 +21,6 @@ class McpConfig(SourceConfig):
     protocol: Literal["auto", "handshake", "2026-07-28"] = "auto"
     """Which era of the protocol to speak; `auto` finds out."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
-
-    @field_validator("command", mode="before")
-    @classmethod
-    def _split(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            return tuple(shlex.split(value))
-        except ValueError as error:
-            raise ValueError(f"cannot be split into words: {error}") from None
 
     @field_validator("url")
     @classmethod

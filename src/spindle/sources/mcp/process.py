@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import os
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from spindle.errors import ConnectionFailedError
+from spindle.sources.groups import end_group, signal_group, started
 from spindle.sources.mcp.link import LineReader
 
 STDIN_GRACE = 2.0
@@ -22,15 +22,6 @@ LAST_GRACE = 1.0
 EARLY_LINES = 20
 STDERR_LINES = 40
 STDERR_LINE_LENGTH = 500
-
-_live: set[int] = set()
-
-
-@atexit.register
-def _end_survivors() -> None:
-    """The last resort, for a process that ends without closing its sessions."""
-    for pid in _live:
-        _signal_group(pid, signal.SIGKILL)
 
 
 class ServerProcess(asyncio.SubprocessProtocol):
@@ -160,9 +151,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         pid = self.pid
         self._input.close()
         if not await self._wait(STDIN_GRACE):
-            _signal_group(pid, signal.SIGTERM)
+            signal_group(pid, signal.SIGTERM)
             if not await self._wait(TERM_GRACE):
-                _signal_group(pid, signal.SIGKILL)
+                signal_group(pid, signal.SIGKILL)
                 await self._wait(TERM_GRACE)
         self._end_group()
         self._transport.close()
@@ -175,8 +166,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         await self._wait(LAST_GRACE)
 
     def _end_group(self) -> None:
-        _signal_group(self.pid, signal.SIGKILL)
-        _live.discard(self.pid)
+        end_group(self.pid)
 
     async def _wait(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -188,7 +178,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
-        _live.add(self.pid)
+        started(self.pid)
 
     def output_received(self, data: bytes) -> None:
         self._lines.feed(data)
@@ -256,8 +246,3 @@ class _Output(asyncio.Protocol):
 
 def _text(line: bytes) -> str:
     return line[-STDERR_LINE_LENGTH:].decode("utf-8", "replace").rstrip()
-
-
-def _signal_group(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)

@@ -19,13 +19,18 @@
     └── StoreError              the workspace's own state cannot be used       store
 
 `Interruption` stands apart: a pause is not an error, so no handler for errors may catch it.
+
+    Interruption
+    ├── AuthorizationRequired   a user must give consent at a provider         consent
+    ├── ApprovalRequired        a person must allow this very call             approval
+    └── InputRequired           a person must answer a question                input
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 
 class SpindleError(Exception):
@@ -44,6 +49,7 @@ class SpindleError(Exception):
         status: int | None = None,
         retry_after: float | None = None,
         sent: bool = True,
+        challenge: str | None = None,
         details: Any = None,
     ) -> None:
         super().__init__(message)
@@ -55,6 +61,8 @@ class SpindleError(Exception):
         self.retry_after = retry_after
         self.sent = sent
         """False when the request certainly never reached the source, so that sending again is safe."""
+        self.challenge = challenge
+        """What the source wants to be shown, as its WWW-Authenticate header says."""
         self.details = details
 
     def about(self, *, source: str | None = None, tool: str | None = None) -> Self:
@@ -154,7 +162,51 @@ class StoreError(SpindleError):
 
 
 class Interruption(BaseException):
-    """Work that stops to wait for a person. Not an error: `except Exception` does not catch it."""
+    """Work that stops to wait for a person. Not an error: `except Exception` does not catch it.
+
+    `details` is what a person needs to see to act, as JSON.
+    """
+
+    kind: ClassVar[Literal["consent", "approval", "input"]]
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        source: str | None = None,
+        tool: str | None = None,
+        expires_at: float | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.source = source
+        self.tool = tool
+        self.expires_at = expires_at
+        """When it can no longer be answered; None: whenever the person comes back."""
+        self.details = details or {}
+
+
+class AuthorizationRequired(Interruption):
+    """`details` holds `url`, `provider` (its display name) and `scopes`."""
+
+    kind = "consent"
+
+    @property
+    def url(self) -> str:
+        return str(self.details["url"])
+
+
+class ApprovalRequired(Interruption):
+    """`details` holds the `tool` and its exact `arguments`."""
+
+    kind = "approval"
+
+
+class InputRequired(Interruption):
+    """`details` holds the `schema` of the answer."""
+
+    kind = "input"
 
 
 def from_status(

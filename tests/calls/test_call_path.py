@@ -20,7 +20,7 @@ from spindle.errors import (
     ClientError,
     ConfigurationError,
     ConnectionFailedError,
-    Interruption,
+    InputRequired,
     InvalidArgumentsError,
     NotFoundError,
     PermissionDeniedError,
@@ -340,15 +340,12 @@ async def test_a_call_cancelled_while_it_is_recorded_is_still_recorded(
 
 
 async def test_a_pause_passes_through_and_is_no_failure(desk: OpenDesk) -> None:
-    class Consent(Interruption):
-        pass
-
     async def answer(_tool: Tool, _call: Call) -> Result:
-        raise Consent
+        raise InputRequired("which one?")
 
     async with desk(spec(), answer=answer, breaker={"failures": 1}) as d:
         for _ in range(3):
-            with pytest.raises(Consent):
+            with pytest.raises(InputRequired):
                 await d.call("made.do")
         record = await d.last()
     assert (record.outcome, record.error) == ("paused", None)

@@ -126,8 +126,8 @@ async def test_a_file_damaged_in_the_middle_is_a_store_error(file: Path) -> None
         for page in range(1, size // 4096):
             handle.seek(page * 4096)
             handle.write(os.urandom(4096))
-    async with SqliteStore(file) as store:
-        with pytest.raises(StoreError) as caught:
+    with pytest.raises(StoreError) as caught:
+        async with SqliteStore(file) as store:
             await store.calls(limit=1000)
     assert caught.value.details == "SQLITE_CORRUPT"
     assert caught.value.hint is not None

@@ -29,8 +29,10 @@ from spindle.calls.validate import Validation
 from spindle.domain.call import Block, Call, CallRecord, Progress, Result, new_id
 from spindle.domain.identity import LOCAL, Principal
 from spindle.errors import (
+    AuthError,
     CallTimeoutError,
     Interruption,
+    PermissionDeniedError,
     ServerError,
     SpindleError,
     StoreError,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     from spindle.auth.credentials import Credentials
     from spindle.catalog.catalog import Catalog
+    from spindle.domain.identity import Credential
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
     from spindle.domain.tool import Tool
@@ -228,15 +231,31 @@ class Caller:
                     await self._idle.wait()
 
     async def _attempt_until_done(self, ready: _Ready, running: _Progressing) -> Result:
+        renewed = False
         while True:
             try:
                 return await self._attempt(ready, running)
             except SpindleError as error:
+                fresh = None if renewed else await self._fresh_credential(ready, error)
                 wait = wait_before_retry(error, ready.tool, running.attempts, ready.config.retry)
-                if wait is None:
+                if fresh is None and wait is None:
                     raise
-            # No limit is held and the breaker is free while waiting.
-            await self._clock.sleep(wait)
+            if fresh is None:
+                # No limit is held and the breaker is free while waiting.
+                await self._clock.sleep(wait or 0)
+            else:
+                # A source that refuses a credential has not looked at the request: sending it again is safe.
+                renewed = True
+                running.secrets |= fresh.secrets
+                ready = replace(ready, call=replace(ready.call, credential=fresh))
+
+    async def _fresh_credential(self, ready: _Ready, error: SpindleError) -> Credential | None:
+        if not isinstance(error, (AuthError, PermissionDeniedError)):
+            return None
+        call = ready.call
+        return await self._credentials.after_refusal(
+            ready.tool.source, ready.config, call.principal, call.credential, error
+        )
 
     async def _attempt(self, ready: _Ready, running: _Progressing) -> Result:
         guards = ready.guards

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Credential:
     query: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     cookies: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    token: str = field(default="", repr=False, compare=False)
+    """The access token that is among them, where there is one: it can be replaced when it is refused."""
 
     @property
     def key(self) -> str:
@@ -46,3 +49,23 @@ class Credential:
 
 
 NO_CREDENTIAL = Credential()
+
+
+SecretKind = Literal["token", "pending", "client"]
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Something encrypted that outlives a process: a user's tokens for a source (`token`), consent that
+    was asked for (`pending`), what a provider knows us as (`client`)."""
+
+    kind: SecretKind
+    key: str
+    sealed: bytes = field(repr=False)
+    source: str = ""
+    principal: str = ""
+    expires_at: float | None = None
+    """When it may be forgotten."""
+    used: bool = False
+    """It did what it was for and can do it no more, but is remembered in order to say so."""
+    updated_at: float = 0.0

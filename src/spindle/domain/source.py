@@ -44,7 +44,13 @@ class RateLimit(Section):
     seconds: float = Field(default=1.0, gt=0)
 
 
-class BearerAuth(Section):
+class _TokenAuth(Section):
+    env: str | None = Field(
+        default=None, description="the variable in which a program that we start gets the token"
+    )
+
+
+class BearerAuth(_TokenAuth):
     type: Literal["bearer"]
     token: str
 
@@ -62,7 +68,39 @@ class ApiKeyAuth(Section):
     location: Literal["header", "query", "cookie"] = Field(default="header", alias="in")
 
 
-AuthConfig = Annotated[BearerAuth | BasicAuth | ApiKeyAuth, Field(discriminator="type")]
+class ClientCredentialsAuth(_TokenAuth):
+    """OAuth 2.1: Spindle acts for itself, the same for everybody."""
+
+    type: Literal["client_credentials"]
+    token_url: str | None = Field(default=None, description="found by discovery where it is left out")
+    client_id: str
+    client_secret: str
+    scopes: tuple[str, ...] = ()
+    resource: str | None = None
+    audience: str | None = None
+    issuer: str | None = None
+
+
+class OAuthAuth(_TokenAuth):
+    """OAuth 2.1: each user gives consent. What is left out is found by discovery, as MCP servers allow."""
+
+    type: Literal["oauth"]
+    provider: str | None = Field(default=None, description="its name as users should read it")
+    client_id: str | None = Field(default=None, description="left out: a metadata document or registration")
+    client_secret: str | None = None
+    client_metadata_url: str | None = Field(default=None, description="the https address of our own metadata")
+    scopes: tuple[str, ...] = ()
+    resource: str | None = None
+    issuer: str | None = None
+    authorization_url: str | None = None
+    token_url: str | None = None
+    revocation_url: str | None = None
+    device_url: str | None = None
+
+
+AuthConfig = Annotated[
+    BearerAuth | BasicAuth | ApiKeyAuth | ClientCredentialsAuth | OAuthAuth, Field(discriminator="type")
+]
 
 _PERIODS = {"s": 1, "second": 1, "m": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400}
 

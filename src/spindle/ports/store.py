@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from spindle.domain.call import CallRecord, Result
+from spindle.domain.identity import Secret, SecretKind
+from spindle.domain.run import Pause, Run, RunEvent, RunStatus
 from spindle.domain.tool import Tool, ToolSummary
 
 
@@ -86,11 +88,98 @@ class CacheStore(Protocol):
     async def clear_cache(self) -> int: ...
 
 
+Claim = Literal["claimed", "noted", "unknown", "used", "expired"]
+"""What became of an answer to a pause: the run is ours to go on with; another process that executes
+the run will find it; there is no such pause; it was answered before; it came too late."""
+
+
+class RunStore(Protocol):
+    async def save_run(self, run: Run, events: Sequence[RunEvent] = (), pauses: Sequence[Pause] = ()) -> None:
+        """Write the run as it stands, and add events and pauses, in one transaction. A pause that is there
+        already, by its token, stays as it is."""
+        ...
+
+    async def run(self, id: str) -> Run | None:
+        """By its id, or by a beginning of it that only one run has."""
+        ...
+
+    async def runs(
+        self, *, limit: int, status: RunStatus | None = None, principal: str | None = None
+    ) -> list[Run]:
+        """The newest first."""
+        ...
+
+    async def save_event(self, event: RunEvent) -> None: ...
+
+    async def history(self, run: str) -> list[RunEvent]:
+        """In the order in which they were saved."""
+        ...
+
+    async def pause(self, token: str) -> Pause | None: ...
+
+    async def pauses(
+        self,
+        *,
+        run: str | None = None,
+        principal: str | None = None,
+        source: str | None = None,
+        waiting: bool = True,
+    ) -> list[Pause]:
+        """The oldest first. `waiting` leaves out those that were answered."""
+        ...
+
+    async def claim(
+        self, token: str, answer: bytes | None, owner: str, lease_until: float, now: float
+    ) -> Claim:
+        """Answer a pause, at most once, and take over its run if nobody executes it: one transaction."""
+        ...
+
+    async def take_run(self, id: str, owner: str, lease_until: float, now: float) -> bool:
+        """Take over a run that is marked as running but whose owner's lease is over."""
+        ...
+
+    async def renew_leases(self, owner: str, lease_until: float) -> None:
+        """For all runs that this owner executes."""
+        ...
+
+
+class SecretStore(Protocol):
+    """Keeps what others have encrypted."""
+
+    async def secret(self, kind: SecretKind, key: str) -> Secret | None: ...
+
+    async def secrets(self, kind: SecretKind, *, source: str | None = None) -> list[Secret]: ...
+
+    async def save_secret(self, secret: Secret) -> None:
+        """In place of what is there under its kind and key."""
+        ...
+
+    async def swap_secret(self, old: Secret, new: Secret) -> bool:
+        """Replace `old` by `new` if it still is what is stored. False: somebody was faster."""
+        ...
+
+    async def delete_secret(self, kind: SecretKind, key: str) -> bool: ...
+
+    async def forget_secrets(self, now: float) -> int:
+        """Delete those that have expired."""
+        ...
+
+
+class LeaseStore(Protocol):
+    """Locks between processes that end by themselves when their holder dies."""
+
+    async def acquire(self, name: str, owner: str, until: float, now: float) -> bool:
+        """True when the lease is ours: it was free, over, or ours before."""
+        ...
+
+    async def release(self, name: str, owner: str) -> None: ...
+
+
 class FileStore(Protocol):
     async def keep(self, data: bytes, mime_type: str | None) -> str:
         """Store binary content and return the path by which a user opens it."""
         ...
 
 
-class Store(ToolStore, CallStore, CacheStore, Protocol):
+class Store(ToolStore, CallStore, CacheStore, RunStore, SecretStore, LeaseStore, Protocol):
     async def close(self) -> None: ...

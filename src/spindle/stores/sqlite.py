@@ -32,6 +32,8 @@ from spindle.stores.rows import (
     tool_from_row,
 )
 from spindle.stores.search import index_row, search
+from spindle.stores.sqlite_runs import SqliteRuns
+from spindle.stores.sqlite_secrets import SqliteSecrets
 from spindle.stores.worker import Worker, as_store_error
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ TIDY_EVERY = 256
 """Records between two that go through the thread."""
 
 
-class SqliteStore:
+class SqliteStore(SqliteRuns, SqliteSecrets):
     """Implements the whole store port. `SqliteStore(":memory:")` keeps everything in memory."""
 
     def __init__(self, path: str | Path) -> None:

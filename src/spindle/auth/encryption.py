@@ -1,0 +1,57 @@
+"""Encryption of what is kept: tokens, and what runs remember."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from spindle.domain.json_schema import from_json, to_json
+from spindle.errors import StoreError
+
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
+
+
+class Sealer:
+    """Seals JSON values. What was sealed for one place cannot be read in another: a row that
+    somebody copies under another user's name is of no use there.
+
+    The first key seals, all of them open.
+    """
+
+    def __init__(self, keys: Callable[[], Sequence[str]]) -> None:
+        self._keys = keys
+
+    @cached_property
+    def _fernet(self) -> MultiFernet:
+        from cryptography.fernet import Fernet, MultiFernet
+
+        try:
+            return MultiFernet([Fernet(key) for key in self._keys()])
+        except ValueError:
+            raise StoreError(
+                "the key for stored secrets is not one that Spindle made",
+                hint="it is 32 bytes in URL-safe base64; `spindle auth new-key` prints one",
+            ) from None
+
+    def seal(self, value: Any, place: str) -> bytes:
+        return self._fernet.encrypt(to_json({"place": place, "value": value}, default=str))
+
+    def open(self, sealed: bytes, place: str) -> Any:
+        from cryptography.fernet import InvalidToken
+
+        try:
+            found = from_json(self._fernet.decrypt(sealed))
+        except InvalidToken:
+            raise StoreError(
+                "a stored secret was sealed with another key, or changed since",
+                hint="give the old key as a second one in SPINDLE_KEY, or log in again",
+            ) from None
+        if found["place"] != place:
+            raise StoreError("a stored secret is not where it was put: somebody moved it")
+        return found["value"]
+
+    def reseal(self, sealed: bytes) -> bytes:
+        """The same under the newest key."""
+        return self._fernet.rotate(sealed)

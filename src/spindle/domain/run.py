@@ -1,0 +1,81 @@
+"""Work that is remembered step by step, so that it can stop for a person and go on elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from spindle.domain.call import new_id
+from spindle.domain.identity import LOCAL, Principal
+from spindle.domain.json_schema import JsonObject
+
+RunStatus = Literal["running", "paused", "done", "failed", "cancelled"]
+PauseKind = Literal["consent", "approval", "input"]
+PauseState = Literal["waiting", "answered"]
+EventKind = Literal["started", "step", "paused", "answered", "resumed", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One execution, as it stands. What went in and came out is in its events."""
+
+    name: str
+    """The tool, flow or agent that runs."""
+    kind: str = "call"
+    principal: Principal = LOCAL
+    status: RunStatus = "running"
+    created_at: float = 0.0
+    updated_at: float = 0.0
+    error: JsonObject | None = None
+    owner: str | None = None
+    """The process that executes it. Whoever is the owner of no living process has died."""
+    lease_until: float | None = None
+    """Until when the owner is believed to live without further signs of it."""
+    id: str = field(default_factory=new_id)
+
+    def to_dict(self) -> JsonObject:
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "name": self.name,
+            "principal": self.principal.id,
+            "status": self.status,
+            "created_at": self.created_at,
+            "updated_at": self.updated_at,
+            "error": self.error,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """One thing that happened in a run. Events are only ever added."""
+
+    run: str
+    kind: EventKind
+    at: float
+    path: str = ""
+    """The place in the run: the step, below the steps during which it was made."""
+    sealed: bytes | None = None
+    """What the event carries, encrypted: arguments and results are the user's own."""
+    id: str = field(default_factory=new_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A run waiting for a person. The token is what `resume` wants, and works once."""
+
+    token: str
+    run: str
+    path: str
+    kind: PauseKind
+    message: str
+    principal: Principal
+    created_at: float
+    source: str | None = None
+    tool: str | None = None
+    expires_at: float | None = None
+    state: PauseState = "waiting"
+    sealed: bytes | None = None
+    """What the person needs to see, encrypted."""
+    answer: bytes | None = None
+    """What they said, encrypted."""

@@ -14,6 +14,7 @@ from spindle.calls.permissions import Permission, allow_all
 from spindle.catalog.catalog import Catalog
 from spindle.catalog.sources import SourceSet
 from spindle.domain.call import CallRecord, Result
+from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.ports.store import Store, ToolFilter, ToolStore
 from spindle.stores.files import FolderFileStore
@@ -69,8 +70,10 @@ class Spindle:
     async def show(self, tool: str) -> Tool:
         return await self.catalog.find(tool)
 
-    async def sync(self, *sources: str, accept: Sequence[str] | bool = ()) -> list[SyncReport]:
-        return await self.catalog.sync(sources or None, accept)
+    async def sync(
+        self, *sources: str, accept: Sequence[str] | bool = (), principal: Principal = LOCAL
+    ) -> list[SyncReport]:
+        return await self.catalog.sync(sources or None, accept, principal)
 
     async def history(
         self, *, limit: int = 50, tool: str | None = None, outcome: str | None = None

@@ -354,7 +354,55 @@ async def test_each_principal_is_seen_with_its_own_token_and_no_other(
         everything = {seen.headers.get("authorization") for seen in server.seen}
     assert [item["authorization"] for item in shown] == [f"Bearer token-of-{who}" for who in people]
     assert [item["asked_by"] for item in shown] == people
-    assert everything == {f"Bearer token-of-{who}" for who in ("ann", "ben", "local")}
+    assert everything == {f"Bearer token-of-{who}" for who in ("ann", "ben")}
+
+
+@pytest.mark.parametrize("answers", ["json", "sse"])
+async def test_one_session_of_the_modern_era_serves_all_users_in_parallel(
+    open_sources: OpenSources, answers: Answers
+) -> None:
+    async def own_token(source: str, principal: Principal) -> Credential:
+        return bearer(f"token-of-{principal.id}")
+
+    people = ["ann", "ben", "cid", "dot", "eve"]
+    async with (
+        HttpServer("modern", answers) as server,
+        open_sources({"s": at(server)}, credentials=own_token) as app,
+    ):
+        server.gives_cookies = True
+        await app.call("s.echo", {"text": "first"}, CallOptions(principal=Principal("ann")))
+        opened = server.methods().count("server/discover")
+        # None is answered before all have arrived: one that waited for another would wait for ever.
+        server.meeting = asyncio.Barrier(len(people))
+        results = await asyncio.gather(
+            *(app.call("s.whoami", {"by": who}, CallOptions(principal=Principal(who))) for who in people)
+        )
+        assert server.methods().count("server/discover") == opened
+    shown = [json.loads(result.text) for result in results]
+    assert [item["authorization"] for item in shown] == [f"Bearer token-of-{who}" for who in people]
+    assert [item["cookie"] for item in shown] == [None] * len(people)
+
+
+@pytest.mark.parametrize("era", ["handshake", "sse"])
+async def test_a_session_of_an_older_era_is_never_shared_by_two_users(
+    open_sources: OpenSources, era: Era
+) -> None:
+    async def own_token(source: str, principal: Principal) -> Credential:
+        return bearer(f"token-of-{principal.id}")
+
+    async with (
+        HttpServer(era, "json") as server,
+        open_sources({"s": at(server)}, credentials=own_token) as app,
+    ):
+        for who in ("ann", "ben", "ann", "ben"):
+            await app.call("s.echo", {"text": who}, CallOptions(principal=Principal(who)))
+        users: dict[str | None, set[str | None]] = {}
+        for seen in server.seen:
+            session = seen.headers.get("mcp-session-id") or str(seen.query.get("session"))
+            if seen.method == "tools/call":
+                users.setdefault(session, set()).add(seen.headers.get("authorization"))
+    assert all(len(tokens) == 1 for tokens in users.values())
+    assert len(users) == 2
 
 
 @pytest.mark.parametrize(

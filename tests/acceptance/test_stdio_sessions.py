@@ -236,8 +236,7 @@ async def test_each_principal_with_an_own_credential_has_an_own_process(
             *(app.call("s.env", {"name": "TOKEN"}, CallOptions(principal=person)) for person in people)
         )
     assert [result.text for result in results] == [f"token of {person.id}" for person in people]
-    # One more for the list of tools, which the workspace's owner asks for.
-    assert len(stdio_server.starts()) == 3
+    assert len(stdio_server.starts()) == 2
 
 
 async def test_sessions_are_bounded_and_the_least_used_idle_one_makes_room(

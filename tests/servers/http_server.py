@@ -72,6 +72,9 @@ class HttpServer:
         ]
         self.capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
         self.endless = False
+        self.meeting: asyncio.Barrier | None = None
+        """Where all calls of `whoami` wait for each other before they are answered."""
+        self.gives_cookies = False
         self._results: dict[str, dict[str, Any]] = {}
         self._faults: dict[str, deque[Fault]] = defaultdict(deque)
         self._always: dict[str, Fault] = {}
@@ -259,6 +262,10 @@ class HttpServer:
                 await self._progress(request, writer)
             await self._hang(reader)
             return False
+        if request.tool == "whoami" and self.meeting is not None:
+            await self.meeting.wait()
+        if self.gives_cookies:
+            headers["Set-Cookie"] = f"who={request.headers.get('authorization', '').split()[-1]}"
         answer = self._answer(request)
         if "error" in answer:
             return await self._write(writer, _json(answer, 400))

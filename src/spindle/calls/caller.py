@@ -162,7 +162,7 @@ class Caller:
         parent, token = _current_call.get(), _current_call.set(running.key)
         outcome, problem = "ok", None
         try:
-            tool = running.tool = await self._catalog.find(name)
+            tool = running.tool = await self._catalog.find(name, options.principal)
             config = self._catalog.sources.config(tool.source)
             guards = self._guards.get(tool.source) or self._make_guards(tool.source, config)
             running.secrets = guards.secrets

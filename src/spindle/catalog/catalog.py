@@ -10,14 +10,25 @@ from typing import TYPE_CHECKING, Any
 from spindle.catalog.connections import Connections
 from spindle.catalog.diff import SyncReport, merge
 from spindle.catalog.naming import name_tools
-from spindle.domain.identity import LOCAL
+from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSpec, ToolSummary
-from spindle.errors import CallTimeoutError, NotFoundError, ServerError, SpindleError, suggest
+from spindle.errors import (
+    AuthError,
+    AuthorizationRequired,
+    CallTimeoutError,
+    NotFoundError,
+    PermissionDeniedError,
+    ServerError,
+    SpindleError,
+    suggest,
+)
 from spindle.ports.store import SourceState, ToolFilter, ToolStore
 
 if TYPE_CHECKING:
     from spindle.auth.credentials import Credentials
     from spindle.catalog.sources import SourceSet
+    from spindle.domain.identity import Credential
+    from spindle.domain.source import SourceConfig
     from spindle.ports.source import Note
 
 Listener = Callable[[SyncReport], None]
@@ -40,7 +51,9 @@ class Catalog:
         self._dirty: set[str] = set()
         self._refreshes: dict[str, asyncio.Task[None]] = {}
         self._syncing: dict[str, asyncio.Lock] = {}
-        self._pending: dict[str, asyncio.Task[SyncReport]] = {}
+        self._pending: dict[tuple[str, str], asyncio.Task[SyncReport]] = {}
+        self._synced_as: dict[str, Principal] = {}
+        """By source, on whose behalf it was last asked; a refresh asks in the same name."""
 
     async def open(self) -> None:
         """Forget sources that are no longer configured, and note what the stored tools stand for."""
@@ -60,19 +73,20 @@ class Catalog:
 
     # --- looking
 
-    async def find(self, name: str) -> Tool:
-        """The tool of this full name, or of this last part where only one has it."""
+    async def find(self, name: str, principal: Principal = LOCAL) -> Tool:
+        """The tool of this full name, or of this last part where only one has it. A source that has to be
+        asked for its tools first is asked on behalf of the principal, whose consent that may take."""
         tool = await self._lookup(name)
         if tool is not None:
-            stale = await self._freshen([tool.source], local_only=True)
+            stale = await self._freshen([tool.source], principal, local_only=True)
         else:
             named = name.partition(".")[0]
             if named in self.sources.names:
                 # Asked for by name, so it is tried again even if it could not be read before.
                 self._failed.pop(named, None)
-                stale = await self._freshen([named])
+                stale = await self._freshen([named], principal, may_interrupt=True)
             else:
-                stale = await self._freshen(self.sources.names)
+                stale = await self._freshen(self.sources.names, principal)
         if stale or tool is None:
             # Also when nothing was stale: another call may have synced the source since the first look.
             tool = await self._lookup(name)
@@ -161,15 +175,19 @@ class Catalog:
     # --- syncing
 
     async def sync(
-        self, names: Sequence[str] | None = None, accept: Collection[str] | bool = ()
+        self,
+        names: Sequence[str] | None = None,
+        accept: Collection[str] | bool = (),
+        principal: Principal = LOCAL,
     ) -> list[SyncReport]:
-        """Ask sources for their tools, all at once; one that fails keeps its last known tools.
-        `accept` names tools of pinned sources whose new definitions are trusted; True: all."""
+        """Ask sources for their tools, all at once; one that fails, or that the principal has not given
+        consent to, keeps its last known tools. `accept` names tools of pinned sources whose new
+        definitions are trusted; True: all."""
         self.sources.validate()
         wanted = self.sources.names if names is None else list(dict.fromkeys(names))
         for name in wanted:
             self.sources.table(name)
-        reports = list(await asyncio.gather(*(self._sync_one(name, accept) for name in wanted)))
+        reports = list(await asyncio.gather(*(self._sync_one(name, principal, accept) for name in wanted)))
         await self._check_accepted(accept)
         return reports
 
@@ -180,15 +198,27 @@ class Catalog:
                 meant = suggest(name, known)
                 self._note(f"no tool {name!r} was accepted" + (f"; did you mean {meant!r}?" if meant else ""))
 
-    async def _sync_one(self, name: str, accept: Collection[str] | bool = ()) -> SyncReport:
+    async def _sync_one(
+        self,
+        name: str,
+        principal: Principal,
+        accept: Collection[str] | bool = (),
+        *,
+        may_interrupt: bool = False,
+    ) -> SyncReport:
         started = time.perf_counter()
         async with self._syncing.setdefault(name, asyncio.Lock()):
             signature = self.sources.signature(name)
             try:
-                report = await self._sync(name, signature, accept)
+                report = await self._sync(name, principal, signature, accept)
                 self._marks[name] = signature
+                self._synced_as[name] = principal
                 self._failed.pop(name, None)
-            except SpindleError as error:
+            except (SpindleError, AuthorizationRequired) as error:
+                if isinstance(error, AuthorizationRequired):
+                    if may_interrupt:
+                        raise
+                    error = AuthError(error.message, hint=f"run `spindle auth login {name}`")
                 error.about(source=name)
                 await self._store.note_failure(name, self.sources.kind(name), error.message)
                 self._failed[name] = signature
@@ -196,9 +226,11 @@ class Catalog:
         report.seconds = time.perf_counter() - started
         return report
 
-    async def _sync(self, name: str, signature: str, accept: Collection[str] | bool) -> SyncReport:
+    async def _sync(
+        self, name: str, principal: Principal, signature: str, accept: Collection[str] | bool
+    ) -> SyncReport:
         config = self.sources.config(name)
-        found = name_tools(name, config, await self._discover(name))
+        found = name_tools(name, config, await self._discover(name, principal))
         known = await self._store.stored_tools(name)
         state = (await self._store.sources()).get(name)
         # Adding a pinned source is to trust what it offers then, and nothing that comes later.
@@ -209,10 +241,20 @@ class Catalog:
             self._tell(report)
         return report
 
-    async def _discover(self, name: str) -> list[ToolSpec]:
+    async def _discover(self, name: str, principal: Principal) -> list[ToolSpec]:
         config = self.sources.config(name)
-        credential = await self._credentials.for_call(name, config, LOCAL)
-        async with self.connections.session(name, self.sources.get(name), config, credential) as session:
+        credential = await self._credentials.for_call(name, config, principal)
+        try:
+            return await self._list_tools(name, config, credential)
+        except (AuthError, PermissionDeniedError) as error:
+            fresh = await self._credentials.after_refusal(name, config, principal, credential, error)
+            if fresh is None:
+                raise
+        return await self._list_tools(name, config, fresh)
+
+    async def _list_tools(self, name: str, config: SourceConfig, credential: Credential) -> list[ToolSpec]:
+        source = self.sources.get(name)
+        async with self.connections.session(name, source, config, credential, own=True) as session:
             try:
                 async with asyncio.timeout(config.timeout):
                     return await session.discover()
@@ -230,7 +272,14 @@ class Catalog:
     def _is_fresh(self, name: str) -> bool:
         return self._marks.get(name) == self.sources.signature(name)
 
-    async def _freshen(self, names: Sequence[str], *, local_only: bool = False) -> bool:
+    async def _freshen(
+        self,
+        names: Sequence[str],
+        principal: Principal = LOCAL,
+        *,
+        local_only: bool = False,
+        may_interrupt: bool = False,
+    ) -> bool:
         """Sync those of these sources whose settings or definition changed. True when any was. One
         that failed is not tried again until it changes."""
         stale: list[str] = []
@@ -242,17 +291,20 @@ class Catalog:
                 if signature not in (self._marks.get(name), self._failed.get(name)):
                     stale.append(name)
         if stale:
-            for report in await asyncio.gather(*(self._shared_sync(name) for name in stale)):
+            syncs = (self._shared_sync(name, principal, may_interrupt=may_interrupt) for name in stale)
+            for report in await asyncio.gather(*syncs):
                 if report.error:
                     self._note(f"{report.source}: {report.error['message']}")
         return bool(stale)
 
-    async def _shared_sync(self, name: str) -> SyncReport:
+    async def _shared_sync(self, name: str, principal: Principal, *, may_interrupt: bool) -> SyncReport:
         """One sync for all who find the source stale at the same moment; none of them can cancel it."""
-        task = self._pending.get(name)
+        key = (name, principal.id)
+        task = self._pending.get(key)
         if task is None:
-            task = self._pending[name] = asyncio.create_task(self._sync_one(name), name=f"sync of {name}")
-            task.add_done_callback(lambda _: self._pending.pop(name, None))
+            sync = self._sync_one(name, principal, may_interrupt=may_interrupt)
+            task = self._pending[key] = asyncio.create_task(sync, name=f"sync of {name}")
+            task.add_done_callback(lambda _: self._pending.pop(key, None))
         return await asyncio.shield(task)
 
     def _source_changed(self, name: str) -> None:
@@ -266,7 +318,7 @@ class Catalog:
     async def _refresh(self, name: str) -> None:
         while name in self._dirty:
             self._dirty.discard(name)
-            report = await self._sync_one(name)
+            report = await self._sync_one(name, self._synced_as.get(name, LOCAL))
             if report.error:
                 self._note(f"{name}: could not refresh its tools: {report.error['message']}")
             if not report.differs:

@@ -1,4 +1,5 @@
-"""Sessions: one for each (source, credential), each owned by one task.
+"""Sessions: one for each (source, credential), each owned by one task. Where a session shows every
+caller's own credential, one serves them all.
 
 The owner enters and leaves the session, because libraries that scope tasks to a session want both
 done by the same task; and when a session's own machinery fails, it is the owner that is cancelled,
@@ -37,12 +38,14 @@ class Connection:
         config: SourceConfig,
         credential: Credential,
         on_change: Callable[[], None],
+        on_ready: Callable[[Connection, Session], None],
     ) -> None:
         self.name = name
         self._source = source
         self._config = config
         self._credential = credential
         self._on_change = on_change
+        self._on_ready = on_ready
         self._ready: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -105,6 +108,7 @@ class Connection:
             async with contextlib.AsyncExitStack() as stack:
                 session = await self._open(stack)
                 self._ready.set_result(session)
+                self._on_ready(self, session)
                 await self._until_stopped_or_lost(session)
         except asyncio.CancelledError:
             # A session's own task group cancels its owner when the link breaks under it.
@@ -177,18 +181,21 @@ class Connections:
     def __init__(self, on_change: Callable[[str], None]) -> None:
         self._on_change = on_change
         self._open: dict[tuple[str, str], Connection] = {}
+        self._shared: dict[str, Connection] = {}
+        """By source, the session that shows every caller's own credential."""
         self._alive: set[Connection] = set()
         """Also those that no longer take calls but are not over yet."""
         self._closed = False
 
     def session(
-        self, name: str, source: Source, config: SourceConfig, credential: Credential
+        self, name: str, source: Source, config: SourceConfig, credential: Credential, *, own: bool = False
     ) -> AbstractAsyncContextManager[Session]:
-        """The session of this source for this credential, opened if need be."""
-        return _Use(self._connection(name, source, config, credential))
+        """The session of this source for this credential, opened if need be. `own`: not one that was
+        opened with another's, even where it would do for calls."""
+        return _Use(self._connection(name, source, config, credential, own=own))
 
     def _connection(
-        self, name: str, source: Source, config: SourceConfig, credential: Credential
+        self, name: str, source: Source, config: SourceConfig, credential: Credential, *, own: bool
     ) -> Connection:
         if self._closed:
             raise ConnectionFailedError("this Spindle was closed", hint="open it again", sent=False)
@@ -196,18 +203,29 @@ class Connections:
         connection = self._open.get(key)
         if connection is not None and connection.usable:
             return connection
+        shared = self._shared.get(name)
+        if shared is not None and shared.usable and not own:
+            return shared
         self._make_room(name, config)
-        connection = Connection(name, source, config, credential, lambda: self._on_change(name))
+        connection = Connection(
+            name, source, config, credential, lambda: self._on_change(name), self._became_ready
+        )
         self._open[key] = connection
         self._alive.add(connection)
         connection.task.add_done_callback(lambda _task: self._ended(key, connection))
         return connection
+
+    def _became_ready(self, connection: Connection, session: Session) -> None:
+        if getattr(session, "per_call_credentials", False):
+            self._shared[connection.name] = connection
 
     def _ended(self, key: tuple[str, str], connection: Connection) -> None:
         self._alive.discard(connection)
         # Credentials come and go; what is over must not be kept for each of them.
         if self._open.get(key) is connection:
             del self._open[key]
+        if self._shared.get(connection.name) is connection:
+            del self._shared[connection.name]
 
     def _make_room(self, name: str, config: SourceConfig) -> None:
         mine = [item for (source, _), item in self._open.items() if source == name and item.usable]

@@ -19,7 +19,9 @@ Note = Callable[[str], None]
 
 
 class Session(Protocol):
-    """A live link to a source under one credential, shared by parallel calls."""
+    """A live link to a source, shared by parallel calls. It was opened under one credential and serves
+    only calls that have the same; unless it has an attribute `per_call_credentials` that is true, by which
+    it says that `invoke` shows each call's own credential (`call.credential`) and nothing of another's."""
 
     async def discover(self) -> list[ToolSpec]:
         """All tools of the source, every page."""

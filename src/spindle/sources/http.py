@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import socket
 import ssl
+from collections.abc import Generator
 from typing import Any
 
 import httpx2
@@ -50,15 +51,20 @@ class CredentialAuth(httpx2.Auth):
         self._credential = credential
 
     def auth_flow(self, request: httpx2.Request) -> Any:
-        for name, value in self._credential.headers:
-            request.headers[name] = value
-        if self._credential.query:
-            request.url = request.url.copy_merge_params(dict(self._credential.query))
-        if self._credential.cookies:
-            pairs = "; ".join(f"{name}={value}" for name, value in self._credential.cookies)
-            present = request.headers.get("cookie")
-            request.headers["cookie"] = f"{present}; {pairs}" if present else pairs
-        yield request
+        return show(self._credential, request)
+
+
+def show(credential: Credential, request: httpx2.Request) -> Generator[httpx2.Request]:
+    """The one step of an auth flow that adds a credential to a request."""
+    for name, value in credential.headers:
+        request.headers[name] = value
+    if credential.query:
+        request.url = request.url.copy_merge_params(dict(credential.query))
+    if credential.cookies:
+        pairs = "; ".join(f"{name}={value}" for name, value in credential.cookies)
+        present = request.headers.get("cookie")
+        request.headers["cookie"] = f"{present}; {pairs}" if present else pairs
+    yield request
 
 
 async def addresses_of(host: str) -> list[str]:

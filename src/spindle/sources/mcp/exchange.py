@@ -1,7 +1,7 @@
 """What happened on the wire to one request. The SDK reports every HTTP failure alike; this remembers.
 
 A request is sent in the context of whoever asked for it, so a context variable leads from the HTTP
-client back to the caller.
+client back to the caller, and the caller's credential to the request.
 """
 
 from __future__ import annotations
@@ -9,10 +9,15 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from spindle.domain.identity import Credential
+
 
 @dataclass(slots=True)
 class Exchange:
+    credential: Credential | None = None
+    """The caller's own, where it is not the one that the session was opened with."""
     status: int | None = None
+    challenge: str | None = None
     retry_after: float | None = None
     failure: Exception | None = None
     never_sent: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx2
@@ -11,7 +12,7 @@ from mcp_types import CONNECTION_CLOSED
 
 from spindle.domain.identity import Credential
 from spindle.errors import ConfigurationError
-from spindle.sources.http import CONNECT_FAILURES, CredentialAuth, shared_ssl_context
+from spindle.sources.http import CONNECT_FAILURES, shared_ssl_context, show
 from spindle.sources.mcp.exchange import Exchange, current_exchange
 from spindle.sources.retry_after import retry_after
 
@@ -26,6 +27,18 @@ class BrokenResponse(httpx2.StreamError):
     transport error it would end the session and every other call on it."""
 
 
+class CallerAuth(httpx2.Auth):
+    """Shows the credential of whoever makes the request; where nobody does, the session's own."""
+
+    def __init__(self, credential: Credential) -> None:
+        self._own = credential
+
+    def auth_flow(self, request: httpx2.Request) -> Any:
+        exchange = current_exchange.get()
+        shown = exchange.credential if exchange is not None else None
+        return show(shown if shown is not None else self._own, request)
+
+
 class McpHttpClient(httpx2.AsyncClient):
     """Remembers, for the caller of each request, what became of it."""
 
@@ -33,6 +46,11 @@ class McpHttpClient(httpx2.AsyncClient):
         super().__init__(verify=shared_ssl_context(), **options)
         self._max_body = max_body
         self._contain = contain
+
+    def keep_no_cookies(self) -> None:
+        """For a session that serves several users: a cookie that one of them is given is not another's."""
+        self.cookies.clear()
+        self.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         exchange = (current_exchange.get() if request.method == "POST" else None) or Exchange()
@@ -48,6 +66,7 @@ class McpHttpClient(httpx2.AsyncClient):
         finally:
             request.url = url  # without the credential: it goes into messages
         exchange.status = response.status_code
+        exchange.challenge = response.headers.get("www-authenticate")
         exchange.retry_after = retry_after(response.headers.get("retry-after"))
         if response.headers.get("content-encoding", "identity") != "identity":
             # It was told not to. A small body may unpack to one of any size.
@@ -82,7 +101,7 @@ def make_client(
     return McpHttpClient(
         max_body=config.max_result_size,
         contain=contain,
-        auth=CredentialAuth(credential),
+        auth=CallerAuth(credential),
         headers={"accept-encoding": "identity", **config.headers},
         # How long an answer may take is the call's to say.
         timeout=httpx2.Timeout(None, connect=config.connect_timeout),

@@ -60,6 +60,11 @@ async def _open_streamable(
     ):
         dispatcher: JSONRPCDispatcher[Any] = JSONRPCDispatcher(*streams)
         async with open_session(name, config, place, dispatcher, on_change) as session:
+            if session.is_modern:
+                # Every request stands alone, so each can carry its own caller's credential. What came
+                # before ties a session to whoever opened it.
+                session.per_call_credentials = True
+                client.keep_no_cookies()
             yield session
 
 

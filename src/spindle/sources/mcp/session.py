@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import Dispatcher
 
     from spindle.domain.call import Call, Result
+    from spindle.domain.identity import Credential
     from spindle.domain.tool import Tool, ToolSpec
     from spindle.sources.mcp.config import McpConfig
 
@@ -62,6 +63,7 @@ class McpSession:
         self._name = name
         self._session = session
         self._place = place
+        self.per_call_credentials = False
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @property
@@ -69,6 +71,9 @@ class McpSession:
         return self._session.protocol_version
 
     async def discover(self) -> list[ToolSpec]:
+        return await self._discover(None)
+
+    async def _discover(self, credential: Credential | None) -> list[ToolSpec]:
         capabilities = self._session.server_capabilities
         if capabilities is not None and capabilities.tools is None and not self.is_modern:
             return []
@@ -77,7 +82,9 @@ class McpSession:
         seen: set[str] = set()
         for _ in range(MAX_PAGES):
             params = PaginatedRequestParams(cursor=cursor) if cursor else None
-            page = await self._exchange(lambda params=params: self._session.list_tools(params=params))
+            page = await self._exchange(
+                lambda params=params: self._session.list_tools(params=params), credential
+            )
             specs += [to_spec(tool, self._place) for tool in page.tools]
             cursor = page.next_cursor
             if cursor is None:
@@ -94,7 +101,7 @@ class McpSession:
             if not (is_object(error.details) and error.details.get("code") == HEADER_MISMATCH):
                 raise
             # The server wants arguments repeated as headers; which ones, only a fresh list tells.
-            await self.discover()
+            await self._discover(call.credential)
             result = await self._call(tool, call)
         if isinstance(result, InputRequiredResult):
             raise ClientError(
@@ -108,7 +115,8 @@ class McpSession:
         request = CallToolRequest(params=params)
         # Not session.call_tool(): it checks results with a slower validator and may list tools unasked.
         return await self._exchange(
-            lambda: self._session.send_request(request, _call_answer, progress_callback=call.on_progress)
+            lambda: self._session.send_request(request, _call_answer, progress_callback=call.on_progress),
+            call.credential,
         )
 
     async def wait_closed(self) -> str:
@@ -122,9 +130,9 @@ class McpSession:
     def is_modern(self) -> bool:
         return self._session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    async def _exchange(self, send: Callable[[], Any]) -> Any:
+    async def _exchange(self, send: Callable[[], Any], credential: Credential | None = None) -> Any:
         """Send one request, and turn whatever goes wrong into one of our errors."""
-        exchange = Exchange()
+        exchange = Exchange(credential)
         token = current_exchange.set(exchange)
         try:
             return await send()
@@ -157,9 +165,15 @@ def describe_failure(name: str, error: MCPError, exchange: Exchange) -> SpindleE
             hint="check that the server runs and that the URL is right",
             sent=not exchange.never_sent,
         )
-    if exchange.status is not None and exchange.status >= 400 and not exchange.had_json_rpc_error:
+    # Who may not come in is told so by the status, whatever else the body says.
+    speaks_for_itself = exchange.had_json_rpc_error and exchange.status not in (401, 403, 407)
+    if exchange.status is not None and exchange.status >= 400 and not speaks_for_itself:
         message = f"{name!r} answered with HTTP status {exchange.status}"
-        return from_status(exchange.status, message, retry_after=exchange.retry_after)
+        if exchange.had_json_rpc_error:
+            message += f": {error.error.message}"
+        return from_status(
+            exchange.status, message, retry_after=exchange.retry_after, challenge=exchange.challenge
+        )
     found = to_error(error, name)
     found.status = exchange.status if exchange.status and exchange.status >= 300 else None
     return found

@@ -26,7 +26,7 @@ from spindle.calls.record import (
 )
 from spindle.calls.retry import wait_before_retry
 from spindle.calls.validate import Validation
-from spindle.domain.call import Block, Call, CallRecord, Progress, Result, new_id
+from spindle.domain.call import INLINE_LIMIT, Block, Call, CallRecord, Progress, Result, new_id
 from spindle.domain.identity import LOCAL, Principal
 from spindle.errors import (
     AuthError,
@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     from spindle.domain.tool import Tool
     from spindle.ports.source import Note
     from spindle.ports.store import FileStore, Store
-
-INLINE_LIMIT = 256 * 1024
-"""Binary content above this many bytes goes to the file store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +108,8 @@ class _Progressing:
     tool: Tool | None = None
     attempts: int = 0
     secrets: frozenset[str] = frozenset()
+    remark: JsonObject | None = None
+    """What was odd about a call that succeeded all the same."""
 
 
 _current_call: ContextVar[str | None] = ContextVar("spindle_call", default=None)
@@ -139,6 +138,7 @@ class Caller:
         self._cache = ResultCache(store, clock.now)
         self._guards: dict[str, _Guards] = {}
         self._marked: dict[str, bool] = {}
+        self._remarked: set[str] = set()
         self._running = 0
         self._idle = asyncio.Event()
 
@@ -171,8 +171,9 @@ class Caller:
             credential = await self._credentials.for_call(tool.source, config, options.principal)
             running.secrets |= credential.secrets
             call = Call(
-                tool.name, given, options.principal, credential, options.on_progress, running.key, parent
-            )
+                tool.name, given, options.principal, credential, options.on_progress, running.key, parent,
+                self._files,
+            )  # fmt: skip
             result = await self._cached(tool, call, config) if options.use_cache else None
             if result is None:
                 timeout = config.timeout if options.timeout is None else options.timeout
@@ -217,7 +218,7 @@ class Caller:
                     started_at=started_at,
                     duration=time.perf_counter() - began,
                     attempts=running.attempts,
-                    error=fit_to_store(problem, running.secrets),
+                    error=fit_to_store(problem or running.remark, running.secrets),
                     parent=parent,
                 )
                 await self._record(record)
@@ -272,8 +273,20 @@ class Caller:
         guards.breaker.succeeded(admission)
         # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
         if ready.config.check_results and not result.is_error:
-            self._validation.check_structured(ready.tool, result.structured, result.has_structured)
+            self._check(ready, running, result)
         return await self._keep_large_content(result)
+
+    def _check(self, ready: _Ready, running: _Progressing, result: Result) -> None:
+        try:
+            self._validation.check_structured(ready.tool, result.structured, result.has_structured)
+        except ServerError as error:
+            if ready.config.check_results != "note":
+                raise
+            _hide_secrets(error, running.secrets)
+            running.remark = error.to_dict()
+            if ready.tool.fingerprint not in self._remarked:
+                self._remarked.add(ready.tool.fingerprint)
+                self._note(error.message)
 
     async def _send(self, ready: _Ready) -> Result:
         tool, call = ready.tool, ready.call

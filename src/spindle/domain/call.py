@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -15,6 +15,18 @@ class Progress(Protocol):
     """Receives how far a call is while it runs."""
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+
+class FileKeeper(Protocol):
+    """Takes binary content that is too large to carry inline, while it still comes in."""
+
+    async def keep_stream(self, chunks: AsyncIterable[bytes], mime_type: str | None) -> str:
+        """Store the content and return its path. Nothing of it stays when `chunks` ends with an error."""
+        ...
+
+
+INLINE_LIMIT = 256 * 1024
+"""Binary content above this many bytes goes to the file store."""
 
 
 def new_id() -> str:
@@ -33,6 +45,7 @@ class Call:
     key: str = field(default_factory=new_id)
     parent: str | None = None
     """The key of the call during which this one was made."""
+    files: FileKeeper | None = field(default=None, repr=False, compare=False)
 
 
 BlockType = Literal["text", "image", "audio", "resource", "link"]

@@ -163,8 +163,8 @@ class SourceConfig(Section):
     pinned: bool = False
     env: dict[str, str] = Field(default_factory=dict[str, str])
     auth: AuthConfig | None = None
-    check_results: bool = Field(
-        default=True, description="whether a result that breaks the tool's own promise is an error"
+    check_results: bool | Literal["note"] = Field(
+        default=True, description="whether a result that breaks the tool's own promise is an error, or noted"
     )
 
     @field_validator("include", "exclude", mode="before")

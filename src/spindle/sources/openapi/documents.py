@@ -97,7 +97,18 @@ def shown(address: str) -> str:
 async def load(address: str, fetcher: Fetcher) -> Documents:
     """The document at an address (a URL, or a file's as `file://…`) with everything it refers to."""
     data = await fetcher.fetch(address)
-    main = await asyncio.to_thread(parse, address, data)
+    where = fetcher.landed(address)
+    try:
+        main = await asyncio.to_thread(parse, where, data)
+    except ConfigurationError as error:
+        if where == address:
+            raise
+        raise ConfigurationError(f"{address} redirects: {error.message}", hint=error.hint) from None
+    return await complete(main, data, fetcher)
+
+
+async def complete(main: Document, data: bytes, fetcher: Fetcher) -> Documents:
+    """A document with everything it refers to. `data` is its text."""
     others: dict[str, Document] = {}
     missing: dict[str, str] = {}
     waiting = outside_addresses(main, data)
@@ -107,7 +118,7 @@ async def load(address: str, fetcher: Fetcher) -> Documents:
             continue
         if len(others) + len(missing) >= MAX_DOCUMENTS:
             raise ConfigurationError(
-                f"{shown(address)} refers to more than {MAX_DOCUMENTS} other documents",
+                f"{shown(main.address)} refers to more than {MAX_DOCUMENTS} other documents",
                 hint="bundle them into one",
             )
         try:

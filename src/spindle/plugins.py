@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # that `spindle tools` does.
 BUILT_IN: Mapping[str, str] = {
     "cli": "spindle.sources.cli:CliSource",
+    "http": "spindle.sources.http_api:HttpSource",
     "mcp": "spindle.sources.mcp:McpSource",
     "openapi": "spindle.sources.openapi:OpenApiSource",
     "python": "spindle.sources.python:PythonSource",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spindle.domain.call import Call, Result
+from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.domain.tool import Tool
 from spindle.sources.openapi.session import OpenApiSession
 
@@ -112,9 +113,11 @@ class Api:
     session: OpenApiSession
     tools: dict[str, Tool]
     notes: list[str]
+    credential: Credential = NO_CREDENTIAL
 
     async def call(self, name: str, arguments: dict[str, Any] | None = None) -> Result:
-        return await self.session.invoke(self.tools[name], Call(name, arguments or {}))
+        call = Call(name, arguments or {}, credential=self.credential)
+        return await self.session.invoke(self.tools[name], call)
 
 
 OpenApi = Callable[..., contextlib.AbstractAsyncContextManager[Api]]

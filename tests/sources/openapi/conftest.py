@@ -29,6 +29,6 @@ def open_api(tmp_path: Path) -> OpenApi:
         source = OpenApiSource("api", config, tmp_path, notes.append)
         async with source.open(credential, lambda: None) as session:
             tools = name_tools("api", config, await session.discover())
-            yield Api(session, {tool.local_name: tool for tool in tools}, notes)
+            yield Api(session, {tool.local_name: tool for tool in tools}, notes, credential)
 
     return opened

@@ -1,13 +1,17 @@
 """Calls: results of every type, errors by status, redirects, limits."""
 
+import asyncio
 import base64
 import json
+from pathlib import Path
 
 import pytest
 
 from servers.echo_server import Answer, EchoServer, OpenApi, a_document
 from servers.running import OpenSources
-from spindle.domain.identity import Credential
+from spindle.auth.credentials import bearer
+from spindle.calls.caller import CallOptions
+from spindle.domain.identity import Credential, Principal
 from spindle.errors import (
     AuthError,
     ClientError,
@@ -154,6 +158,26 @@ async def test_one_connection_serves_calls_one_after_the_other(open_api: OpenApi
         for _ in range(5):
             await api.call("a")
     assert echo.connections == 1
+
+
+async def test_users_share_a_session_and_are_each_seen_with_their_own_token(
+    open_sources: OpenSources, echo: EchoServer, tmp_path: Path
+) -> None:
+    async def own_token(source: str, principal: Principal) -> Credential:
+        return bearer(f"token-of-{principal.id}")
+
+    (tmp_path / "api.json").write_text(json.dumps(DOCUMENT))
+    source = {"kind": "openapi", "document": "api.json", "base_url": echo.url, "max_concurrency": 50}
+    people = ["ann", "ben"] * 25
+    # Asked by item, so that the server can tell who meant to ask.
+    async with open_sources({"s": source}, credentials=own_token) as app:
+        await app.call("s.a", {}, CallOptions(principal=Principal("ann")))
+        await asyncio.gather(
+            *(app.call("s.item", {"id": who}, CallOptions(principal=Principal(who))) for who in people)
+        )
+        assert len(app.catalog.connections._open) == 1
+    asked = [(sent.target, sent.own_headers["authorization"]) for sent in echo.requests[1:]]
+    assert sorted(asked) == sorted((f"/item/{who}", f"Bearer token-of-{who}") for who in people)
 
 
 async def test_a_cookie_that_was_set_for_one_call_is_not_sent_with_another(

@@ -90,7 +90,8 @@ def to_error(name: str, response: httpx2.Response, body: bytes) -> SpindleError:
         said = _message_in(data)
     message = f"{name!r} answered with HTTP status {response.status_code}" + (f": {said}" if said else "")
     wait = retry_after(response.headers.get("retry-after"))
-    return from_status(response.status_code, message, retry_after=wait, details=details)
+    challenge = response.headers.get("www-authenticate")
+    return from_status(response.status_code, message, retry_after=wait, challenge=challenge, details=details)
 
 
 def _message_in(data: Any) -> str:

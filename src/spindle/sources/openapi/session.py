@@ -1,4 +1,4 @@
-"""A session of one credential: reads the document, makes the calls."""
+"""A session: reads the document, makes the calls, each with its caller's own credential."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from spindle.domain.call import Call, Result
-from spindle.domain.identity import Credential
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.sources.openapi.documents import file_address, load
 from spindle.sources.openapi.exchange import Exchange
@@ -24,13 +23,12 @@ if TYPE_CHECKING:
 
 
 class OpenApiSession:
-    def __init__(
-        self, name: str, config: OpenApiConfig, root: Path, credential: Credential, note: Note
-    ) -> None:
+    per_call_credentials = True
+
+    def __init__(self, name: str, config: OpenApiConfig, root: Path, note: Note) -> None:
         self._name = name
         self._config = config
         self._root = root
-        self._credential = credential
         self._note = note
         self._exchange = Exchange(name, config)
 
@@ -69,7 +67,7 @@ class OpenApiSession:
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
         config = self._config
-        prepared = prepare(tool, call.arguments, config.base_url, config.headers, self._credential)
+        prepared = prepare(tool, call.arguments, config.base_url, config.headers, call.credential)
         # Where the user sends it himself, by `base_url`, he knows what is there.
         from_elsewhere = bool(tool.spec.metadata.get("remote")) and config.base_url is None
         return await self._exchange.perform(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import spindle
+from servers.rest import RestWorkspace
 from servers.running import OpenSources, StdioServers
 from spindle.app import Spindle
 from spindle.settings import Settings
@@ -31,3 +32,9 @@ def open_sources(tmp_path: Path) -> OpenSources:
 @pytest.fixture
 def stdio_server(tmp_path: Path) -> StdioServers:
     return StdioServers(tmp_path)
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> RestWorkspace:
+    """A workspace to serve over HTTP."""
+    return RestWorkspace(tmp_path / "rest")

@@ -99,6 +99,15 @@ class Catalog:
         await self._freshen(self.sources.names, local_only=True)
         return await self._store.tools(where)
 
+    async def whole_tools(self, where: ToolFilter) -> list[Tool]:
+        """The same, each with all that is known of it; not those that nobody has accepted yet."""
+        wanted = {summary.name: summary.source for summary in await self.tools(where)}
+        found: list[Tool] = []
+        for source in sorted(set(wanted.values())):
+            stored = await self._store.stored_tools(source)
+            found += [item.current for item in stored if item.current and item.name in wanted]
+        return sorted(found, key=lambda tool: tool.name)
+
     async def search(self, query: str, limit: int = 10) -> list[ToolSummary]:
         """The tools that fit the words best, best first."""
         await self._see_other_processes()

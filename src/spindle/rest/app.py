@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from spindle.calls.caller import CallOptions
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
-from spindle.errors import InvalidArgumentsError, NotFoundError, suggest
+from spindle.errors import Interruption, InvalidArgumentsError, NotFoundError, suggest
 from spindle.ports.store import ToolFilter
 from spindle.rest import openapi, utcp
 from spindle.rest.events import EventStream, Steps
@@ -80,7 +80,7 @@ class _Api:
             except asyncio.CancelledError:
                 # Only the end of the server cancels a request, and the request ends with this answer.
                 return respond({**problem(503, "cancelled", "the server is stopping"), "retryable": True})
-            except BaseException as error:  # noqa: BLE001 - the edge; Interruption is no Exception
+            except (Exception, Interruption) as error:  # noqa: BLE001 - the edge
                 return _failed(error)
 
         return handled

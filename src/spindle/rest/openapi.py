@@ -60,12 +60,12 @@ def document(tools: Sequence[Tool], url: str, *, wants_token: bool, title: str =
 
 def _operation(tool: Tool, components: Components) -> JsonObject:
     spec = tool.spec
-    arguments = components.place(tool, "input", spec.input_schema, tool.input_schema)
+    arguments = components.place(tool, "input")
     operation: JsonObject = {
         "operationId": tool.name,
         "tags": list(dict.fromkeys((tool.source, *spec.tags))),
         "requestBody": {
-            "required": bool(tool.input_schema.get("required")),
+            "required": bool(spec.input_schema.get("required")),
             "content": {JSON: {"schema": arguments}},
         },
         "responses": {
@@ -81,9 +81,7 @@ def _operation(tool: Tool, components: Components) -> JsonObject:
 
 
 def _content(tool: Tool, components: Components) -> JsonObject:
-    promised: JsonObject = {}
-    if tool.output_schema is not None and tool.spec.output_schema is not None:
-        promised = components.place(tool, "output", tool.spec.output_schema, tool.output_schema)
+    promised: JsonObject = {} if tool.spec.output_schema is None else components.place(tool, "output")
     return {
         JSON: {"schema": promised},
         # Also where JSON is promised: not every source keeps what it promises.

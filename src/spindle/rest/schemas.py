@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from spindle.domain.definitions import Definitions
 from spindle.domain.json_schema import JsonObject, is_array, is_object
@@ -13,6 +13,7 @@ from spindle.domain.tool import Tool
 COMPONENTS = "#/components/schemas/"
 
 Rename = Callable[[str], str]
+Side = Literal["input", "output"]
 
 _SINGLE = frozenset({
     "additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
@@ -38,16 +39,17 @@ class Components:
     def __init__(self) -> None:
         self.schemas: JsonObject = {}
         self._names: dict[tuple[str, str, bytes], str] = {}
+        self._plain: dict[int, tuple[Definitions, bool]] = {}
         self._waiting: list[tuple[str, Tool, Definitions, JsonObject]] = []
 
-    def place(self, tool: Tool, side: str, schema: JsonObject, whole: JsonObject) -> JsonObject:
-        """A schema of the tool for this document. `whole` is the same with shared definitions in it."""
-        found: list[str] = []
-        _rewritten(whole, lambda reference: found.append(reference) or reference)
-        if not all(_DEFINITION.fullmatch(reference) for reference in found):
+    def place(self, tool: Tool, side: Side) -> JsonObject:
+        """A schema of the tool for this document."""
+        schema = tool.spec.input_schema if side == "input" else tool.spec.output_schema or {}
+        if not (self._is_plain(schema) and self._are_plain(tool.spec.definitions)):
             # It refers to a part of itself, so it is kept in one piece.
             name = self._free_name(f"{tool.name}.{side}")
             self.schemas[name] = {}
+            whole = tool.input_schema if side == "input" else tool.output_schema or {}
             self.schemas[name] = moved(whole, COMPONENTS + name)
             return {"$ref": COMPONENTS + name}
         own = schema.get("$defs")
@@ -62,6 +64,22 @@ class Components:
             name, owner, known, waiting = self._waiting.pop()
             self.schemas[name] = _rewritten(waiting, self._rename(owner, known))
         return placed
+
+    @staticmethod
+    def _is_plain(schema: Any) -> bool:
+        """Whether all that it refers to within itself are definitions."""
+        found: list[str] = []
+        _rewritten(schema, lambda reference: found.append(reference) or reference)
+        return all(_DEFINITION.fullmatch(reference) for reference in found)
+
+    def _are_plain(self, shared: Definitions | None) -> bool:
+        """Looked at once for all tools that share them."""
+        if shared is None:
+            return True
+        known = self._plain.get(id(shared))
+        if known is None:
+            known = self._plain[id(shared)] = shared, all(map(self._is_plain, shared.schemas.values()))
+        return known[1]
 
     def _rename(self, tool: Tool, definitions: Definitions) -> Rename:
         def rename(reference: str) -> str:

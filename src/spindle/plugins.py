@@ -20,6 +20,7 @@ BUILT_IN: Mapping[str, str] = {
     "mcp": "spindle.sources.mcp:McpSource",
     "openapi": "spindle.sources.openapi:OpenApiSource",
     "python": "spindle.sources.python:PythonSource",
+    "utcp": "spindle.sources.utcp:UtcpSource",
     "websocket": "spindle.sources.websocket:WebSocketSource",
 }
 GROUP = "spindle.sources"

@@ -43,6 +43,7 @@ class _AddCommand(click.Command):
 @click.argument("words", nargs=-1, metavar="NAME [URL|FILE] | PRESET [NAME] | NAME -- COMMAND…")
 @click.option("--openapi", is_flag=True, help="The URL or file is an OpenAPI document.")
 @click.option("--http", "as_api", is_flag=True, help="The URL is where an HTTP API begins.")
+@click.option("--utcp", is_flag=True, help="The URL or file is a UTCP manual.")
 @click.option("--presets", "list_presets", is_flag=True, help="List the presets.")
 @click.option("--cli", "as_program", is_flag=True, help="Draft tools from a program's --help.")
 @click.option("--arg", "arguments", multiple=True, help="An argument for a preset. Repeatable.")
@@ -65,6 +66,7 @@ def add(
     words: tuple[str, ...],
     openapi: bool,
     as_api: bool,
+    utcp: bool,
     list_presets: bool,
     as_program: bool,
     arguments: tuple[str, ...],
@@ -83,6 +85,7 @@ def add(
     spindle add work https://example.com/mcp --bearer-env WORK_TOKEN
     spindle add shop https://example.com/openapi.json
     spindle add shop https://example.com/v1 --http   (finds its document, or makes one tool)
+    spindle add weather https://example.com/utcp
     spindle add filesystem -- /data         (a preset and its argument)
     spindle add git --cli git log status    (a draft from the program's --help)
     spindle add --presets                   (lists the presets)
@@ -94,10 +97,11 @@ def add(
         _print_presets(cli)
         return 0
     after = ctx.meta.get(AFTER_DASHES)
-    _check_flags({"--openapi": openapi, "--http": as_api, "--cli": as_program}, words)
-    document = document_in(words, openapi=openapi) if not as_program and not as_api else None
+    _check_flags({"--openapi": openapi, "--utcp": utcp, "--http": as_api, "--cli": as_program}, words)
+    looked = None if as_program or as_api else document_in(words, openapi=openapi, utcp=utcp)
+    kind, document = looked or ("", None)
     if document:
-        chosen = _Chosen(words[0], document=document)
+        chosen = _Chosen(words[0], document=document, kind=kind)
     elif as_api:
         chosen = _Chosen(words[0], url=words[1], kind="http")
     elif as_program:
@@ -135,7 +139,7 @@ class _Chosen:
     program: Sequence[str] = ()
     url: str | None = None
     kind: str | None = None
-    """Of what is at the URL, where that is not an MCP server."""
+    """Of the document, or of what is at the URL where that is not an MCP server."""
     drafted: dict[str, Any] | None = None
     document: str | None = None
 
@@ -241,7 +245,7 @@ def _table(
     elif chosen.preset is not None:
         table = chosen.preset.table(chosen.arguments)
     elif chosen.document is not None:
-        table = {"kind": "openapi", "document": chosen.document}
+        table = {"kind": chosen.kind, "document": chosen.document}
     elif chosen.url is not None:
         table = {"kind": chosen.kind, "url": chosen.url} if chosen.kind else {"url": chosen.url}
     else:

@@ -152,8 +152,8 @@ def _references(root: Any) -> Iterator[str]:
         waiting += [value for value in inner if is_object(value) or is_array(value)]
 
 
-def parse(address: str, data: bytes) -> Document:
-    """JSON, or else YAML."""
+def parse(address: str, data: bytes, what: str = "an OpenAPI document") -> Document:
+    """JSON, or else YAML. `what` it is meant to be is for messages."""
     import orjson
 
     place = shown(address)
@@ -161,7 +161,7 @@ def parse(address: str, data: bytes) -> Document:
     start = text[:1024].lstrip()[:200].lower()
     if start.startswith((b"<!doctype html", b"<html")):
         raise ConfigurationError(
-            f"{place} is an HTML page, not an OpenAPI document",
+            f"{place} is an HTML page, not {what}",
             hint="give the address of the JSON or YAML; it may be behind a login: then download it",
         )
     root: Any
@@ -173,7 +173,7 @@ def parse(address: str, data: bytes) -> Document:
     else:
         root = _from_yaml(place, text, None)
     if not is_object(root):
-        raise ConfigurationError(f"{place} is not an OpenAPI document: it holds no object")
+        raise ConfigurationError(f"{place} is not {what}: it holds no object")
     return Document(address, root)
 
 

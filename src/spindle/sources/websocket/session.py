@@ -91,6 +91,11 @@ class WebSocketSession:
         if self.late:
             self._note(f"{self._name}: {self.late} replies came after their call had ended and were dropped")
 
+    @property
+    def usable(self) -> bool:
+        """Whether a request can be sent, also if the connection is yet to be made."""
+        return not self._lost.done() and (self._connection is None or self._connection.state is State.OPEN)
+
     # --- the port
 
     async def discover(self) -> list[ToolSpec]:

@@ -20,6 +20,7 @@ from spindle.errors import (
     PermissionDeniedError,
 )
 from spindle.sources.utcp.commands import Argument, NeedsShellError, Variable, words_of
+from spindle.sources.utcp.programs import Running, vector_of
 
 SHOW = f"{sys.executable} -I -c 'import json,sys; print(json.dumps(sys.argv[1:]))'"
 
@@ -91,6 +92,19 @@ def test_quoted_words_stay_as_they_are(words: list[str]) -> None:
     quoted = "program " + " ".join(f"'{word}'" for word in words)
     if "UTCP_ARG_" not in quoted:
         assert [word.literal for word in words_of(quoted)[1:]] == words
+
+
+@given(st.text(), st.text())
+def test_any_value_is_one_word_and_no_option_or_refused(one: str, two: str) -> None:
+    words = words_of(f"p {arg('a')} --x={arg('b')} '{arg('a')} \"{arg('b')}' -- {arg('a')}")
+    running = Running({"a": one, "b": two}, lambda _: None, {}, Path())
+    try:
+        vector = vector_of(words, running)
+    except InvalidArgumentsError:
+        assert one.startswith("-") or "\0" in one + two
+    else:
+        assert vector == ["p", one, f"--x={two}", f'{one} "{two}', "--", one]
+        assert not one.startswith("-")
 
 
 async def test_a_tool_that_needs_a_shell_is_left_out_with_the_reason(open_manual: OpenManual) -> None:

@@ -237,6 +237,21 @@ async def test_one_client_serves_all_calls(open_manual: OpenManual, service: Ser
     assert [result.structured["query"] for result in results] == [[["n", str(n)]] for n in range(20)]
 
 
+async def test_a_call_leaves_no_cookie_for_the_next(open_manual: OpenManual, service: Service) -> None:
+    service.pages["/set"] = Response("x", headers={"Set-Cookie": "a=b"})
+    manual = a_manual(a_tool("set", http(service, "/set")), a_tool("t", http(service)))
+    async with open_manual(manual) as opened:
+        await opened.call("set")
+        assert (await opened.call("t")).structured["headers"] == {}
+
+
+async def test_a_template_cannot_say_where_a_message_ends(open_manual: OpenManual, service: Service) -> None:
+    headers = {"Transfer-Encoding": "chunked", "content-length": "3"}
+    template = http(service, http_method="POST", headers=headers)
+    async with open_manual(a_manual(a_tool("t", template))) as opened:
+        assert (await opened.call("t", body="whole")).structured["body"] == '"whole"'
+
+
 # --- auth
 
 

@@ -100,9 +100,15 @@ def test_secrets_written_out_are_told_from_variables() -> None:
         "auth": {"auth_type": "api_key", "api_key": "abc", "var_name": "X-Token"},
         "headers": {"Authorization": "Bearer $T", "X-Api-Key": "def", "Accept": "text/plain"},
         "env_vars": {"DB_PASSWORD": "pre${P}"},
+        "url": "https://x/?a=1&appid=ghi",
     }
     stored, secrets = withheld(template)
-    assert secrets == {"auth.api_key": "abc", "headers.X-Api-Key": "def", "env_vars.DB_PASSWORD": "pre${P}"}
+    assert secrets == {
+        "auth.api_key": "abc", "headers.X-Api-Key": "def", "env_vars.DB_PASSWORD": "pre${P}",
+        "url": "https://x/?a=1&appid=ghi",
+    }  # fmt: skip
+    for url in ("https://x/?keyword=a", "https://x/?token=$T", "https://x/?key={key}", "https://x/"):
+        assert withheld({"url": url}) == ({"url": url}, {})
     assert "abc" not in repr(stored)
     assert restored(stored, secrets) == template
 
@@ -113,6 +119,7 @@ async def test_neither_variables_nor_a_manuals_own_secrets_reach_the_store(
     service.tools = [
         a_tool("variable", http(service, auth=KEY)),
         a_tool("literal", http(service, auth={**KEY, "api_key": "literal-secret"})),
+        a_tool("url", http(service, "/echo/u?token=url-secret")),
     ]
     source = {
         "kind": "utcp", "document": f"{service.url}/utcp?key=query-secret",
@@ -123,6 +130,7 @@ async def test_neither_variables_nor_a_manuals_own_secrets_reach_the_store(
     async with spindle.open(settings=settings, environ=environ) as app:
         await app.sync()
         headers = [(await app.call(f"shop.{name}")).structured["headers"] for name in ("variable", "literal")]
+        query = (await app.call("shop.url")).structured["query"]
     # Another process has the store alone, and reads the manual again for what the store does not hold.
     async with spindle.open(settings=settings, environ=environ) as app:
         again = (await app.call("shop.literal")).structured["headers"]
@@ -132,6 +140,7 @@ async def test_neither_variables_nor_a_manuals_own_secrets_reach_the_store(
             await app.call("shop.literal")
     assert headers == [{"authorization": "Bearer variable-secret"}, {"authorization": "literal-secret"}]
     assert again == headers[1]
+    assert query == [["token", "url-secret"]]
     kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"shop.literal" in kept
     assert b"-secret" not in kept

@@ -12,6 +12,7 @@ from utcp_service import OpenManual, Service, a_manual, a_tool
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Subprotocol
 
+from spindle.domain.identity import Credential
 from spindle.errors import (
     AuthError,
     CallTimeoutError,
@@ -195,6 +196,15 @@ async def test_keys_in_query_and_cookie_and_tokens_are_shown(
     assert requests[0].path == "/ws?k=a%20b"
     assert requests[1].headers["Cookie"] == "k=a b"
     assert requests[2].headers["Authorization"] == "Bearer token-1"
+
+
+async def test_a_key_without_a_name_has_no_place_in_a_handshake(
+    open_manual: OpenManual, sockets: Sockets
+) -> None:
+    nameless = Credential(headers=(("", "key"),))
+    async with open_manual(a_manual(a_tool("t", sockets.template())), credential=nameless) as opened:
+        with pytest.raises(ConfigurationError, match="does not say where the API key"):
+            await opened.call("t")
 
 
 async def test_a_wrong_secret_is_not_told(

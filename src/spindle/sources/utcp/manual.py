@@ -98,13 +98,13 @@ class Importer:
                 tool = ManualTool.model_validate(entry)
             except ValidationError as error:
                 name = entry.get("name") if is_object(entry) else None
-                shown = f"{name} ({place})" if isinstance(name, str) and name else place
+                shown = f"{self._name}.{prefix}{name} ({place})" if isinstance(name, str) and name else place
                 into.notes.append(f"{shown} was left out: {problem_in(error)}")
                 continue
             try:
                 self._add(tool, origin, place, into, prefix)
             except _LeftOutError as reason:
-                into.notes.append(f"{tool.name} was left out: {reason}")
+                into.notes.append(f"{self._name}.{prefix}{tool.name} was left out: {reason}")
 
     def _add(self, tool: ManualTool, origin: Origin, place: str, into: Imported, prefix: str) -> None:
         template = self._template(tool.tool_call_template, origin)

@@ -27,7 +27,7 @@ FindVariable = Callable[[str], str | None]
 
 
 @dataclass(slots=True)
-class _Run:
+class Running:
     """What one call knows while its commands run."""
 
     arguments: JsonObject
@@ -64,7 +64,7 @@ async def run_commands(
     limit: int,
 ) -> Result:
     cwd = root / template.working_dir if template.working_dir else root
-    running = _Run(arguments, find, environment_for(template, declared), cwd)
+    running = Running(arguments, find, environment_for(template, declared), cwd)
     finished: bytes | None = None
     for number, step in enumerate(template.commands, 1):
         try:
@@ -83,7 +83,7 @@ async def run_commands(
         elif program == "echo":
             finished = _echo(words[1:], running)
         else:
-            vector = _vector(words, running)
+            vector = vector_of(words, running)
             done = await run(name, vector, env=running.env, cwd=running.cwd, stdin=None, limit=limit)
             if done.exit_code != 0:
                 return _failure(tool, number, done)
@@ -101,7 +101,8 @@ async def run_commands(
     return _result(shown, finished or b"", only=len(template.commands) == 1)
 
 
-def _vector(words: Sequence[Word], running: _Run) -> list[str]:
+def vector_of(words: Sequence[Word], running: Running) -> list[str]:
+    """The words of a command line. Nothing that is filled in can become an option, or several words."""
     vector: list[str] = []
     ended = False
     for word in words:
@@ -121,11 +122,11 @@ def _vector(words: Sequence[Word], running: _Run) -> list[str]:
     return vector
 
 
-def _text(word: Word, running: _Run) -> str:
+def _text(word: Word, running: Running) -> str:
     return "".join(_piece(piece, running) for piece in word.pieces)
 
 
-def _piece(piece: Piece, running: _Run) -> str:
+def _piece(piece: Piece, running: Running) -> str:
     if isinstance(piece, str):
         return piece
     if isinstance(piece, Argument):
@@ -140,7 +141,7 @@ def _piece(piece: Piece, running: _Run) -> str:
     return _variable(piece, running)
 
 
-def _variable(piece: Variable, running: _Run) -> str:
+def _variable(piece: Variable, running: Running) -> str:
     number = piece.output_of
     if number is not None:
         return running.outputs[number]
@@ -156,7 +157,7 @@ def _variable(piece: Variable, running: _Run) -> str:
     return found
 
 
-def _echo(words: Sequence[Word], running: _Run) -> bytes:
+def _echo(words: Sequence[Word], running: Running) -> bytes:
     """As bash's own, which reads no options in what is filled in."""
     plain = bool(words) and words[0].literal == "-n"
     text = " ".join(_text(word, running) for word in (words[1:] if plain else words))

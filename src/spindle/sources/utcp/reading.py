@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -161,7 +162,7 @@ class Reader:
     # --- what they are
 
     async def _take(self, data: bytes, origin: Origin, found: Imported) -> None:
-        root = parse(origin.place, data, WHAT).root
+        root = (await asyncio.to_thread(parse, origin.place, data, WHAT)).root
         if is_array(root.get("manual_call_templates")):
             await self._take_all(root["manual_call_templates"], origin, found)
         elif isinstance(root.get(TYPE), str):
@@ -221,7 +222,7 @@ class Reader:
                     origin = replace(origin, address=_plain(url), remote=not await is_private(url))
         auth_tools = node.get("auth_tools")
         base_url = template.base_url if isinstance(template, Text) else None
-        root = parse(origin.place, data, WHAT).root
+        root = (await asyncio.to_thread(parse, origin.place, data, WHAT)).root
         await self._take_document(root, data, origin, found, prefix, auth_tools, base_url)
 
     async def _take_document(
@@ -264,7 +265,7 @@ class Reader:
         fetcher.seed(address, data, remote=origin.remote)
         notes: list[str] = []
         documents = await load(address, fetcher)
-        specs = import_tools(documents, {}, remote=origin.remote, note=notes.append)
+        specs = await asyncio.to_thread(import_tools, documents, {}, remote=origin.remote, note=notes.append)
         extra: JsonObject = {TYPE: "openapi", "manuals": list(origin.manuals)}
         secrets: dict[str, str] = {}
         if is_object(auth_tools):
@@ -272,7 +273,7 @@ class Reader:
             extra |= kept | ({"withheld": sorted(secrets)} if secrets else {})
         if base_url is not None:
             extra["server"] = base_url
-        found.notes += notes
+        found.notes += [f"{self._name}.{prefix}{line}" for line in notes]
         made = [_as_ours(spec, extra, prefix) for spec in specs]
         found.specs += made
         if secrets:

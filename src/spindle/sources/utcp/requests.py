@@ -21,6 +21,8 @@ from spindle.sources.utcp.templates import Http, HttpLike, Sse, StreamableHttp
 
 _PLACE = re.compile(r"\{([^{}]+)\}")
 _URL = re.compile(r"(?P<start>[a-z]+://)(?P<authority>[^/?#]*)(?P<rest>.*)", re.DOTALL)
+# What says where a message ends is for whoever sends it.
+_OURS = ("content-length", "transfer-encoding", "connection")
 _LABEL = re.compile(r"[A-Za-z0-9-]{1,63}")
 # A name of two labels at least, so that an argument does not choose whose server it is.
 _FIXED_DOMAIN = re.compile(r"\.[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+\.?(?::[0-9]+)?")
@@ -41,6 +43,8 @@ def prepare(template: HttpLike, arguments: JsonObject, shown: Shown) -> Prepared
     pairs = [f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in shown.query]
     query = [pair for name, value in left.items() if name not in keys for pair in query_pairs(name, value)]
     headers |= {name.lower(): value for name, value in shown.headers}
+    for name in _OURS:
+        headers.pop(name, None)
     if shown.cookies:
         cookies = [f"{name}={value}" for name, value in shown.cookies]
         headers["cookie"] = "; ".join([*([headers["cookie"]] if "cookie" in headers else []), *cookies])

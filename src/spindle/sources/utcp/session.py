@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -19,6 +20,7 @@ from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import ConfigurationError, NotFoundError, PermissionDeniedError, SpindleError
 from spindle.sources.http import same_origin, shared_ssl_context
+from spindle.sources.openapi.security import Shown, apply
 from spindle.sources.utcp.auths import Auths
 from spindle.sources.utcp.http_calls import HttpCalls, within
 from spindle.sources.utcp.manual import TYPE, Imported, Importer, Origin
@@ -40,7 +42,6 @@ from spindle.sources.utcp.variables import Variables, filled, restored, secret_p
 
 if TYPE_CHECKING:
     from spindle.ports.source import Note
-    from spindle.sources.openapi.security import Shown
     from spindle.sources.openapi.session import OpenApiSession
     from spindle.sources.utcp.config import UtcpConfig
 
@@ -60,6 +61,8 @@ class UtcpSession:
             # How long an answer may take is the call's to say.
             timeout=httpx2.Timeout(None, connect=config.connect_timeout),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+            # A call leaves nothing behind for the next one, which may be of another tool.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         )
         self._variables = Variables(name, config.variables)
         self._sender = Sender(name, config, self._client)
@@ -90,7 +93,7 @@ class UtcpSession:
     async def discover(self) -> list[ToolSpec]:
         found = await self._read()
         for line in found.notes:
-            self._note(f"{self._name}.{line}")
+            self._note(line)
         return found.specs
 
     async def _read(self) -> Imported:
@@ -105,9 +108,11 @@ class UtcpSession:
         wanted = tool.spec.metadata.get("withheld")
         if not wanted:
             return {}
+        name = tool.spec.remote_name
         async with self._reading:
-            known = self._secrets if self._secrets is not None else (await self._read()).secrets
-        secrets = known.get(tool.spec.remote_name, {})
+            secrets = (self._secrets or {}).get(name, {})
+            if sorted(secrets) != wanted:
+                secrets = (await self._read()).secrets.get(name, {})
         if sorted(secrets) != wanted:
             raise NotFoundError(
                 f"{tool.name} is no longer what it was in its manual", hint="run `spindle sync`"
@@ -210,6 +215,8 @@ class UtcpSession:
         await self._sender.check(url_of(template.url), remote=remote)
         if template.auth is not None:
             credential = await self._auths.credential(template.auth, remote=remote)
+        else:
+            apply(None, credential, {})  # a key without a name has no place here
         async with within(tool, template.timeout):
             return await self._sockets.call(template, tool, call, credential, template.url)
 
@@ -298,7 +305,8 @@ class _Used:
 
 
 def template_secrets(template: JsonObject) -> set[str]:
-    return {str(template[part][key]) for part, key in secret_places(template)}
+    """Secrets that a template holds itself."""
+    return {str(template[part][key]) for part, key in secret_places(template) if key}
 
 
 def validated(template: JsonObject, place: str) -> AnyTemplate:

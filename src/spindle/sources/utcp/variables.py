@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
+from urllib.parse import parse_qsl
 
 from spindle.errors import ConfigurationError
 
@@ -17,7 +18,11 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z0-9_]+)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 # A pointer of JSON Schema, in a template that carries a document.
 _POINTER = re.compile(r"\$ref(?![A-Za-z0-9_])")
 _SCHEME = re.compile(r"(?i)\s*(?:bearer|basic|token|apikey)?\s*")
-_SECRET_NAME = re.compile(r"(?i)key|token|secret|passw|auth|credential|cookie|session")
+_SECRET_NAME = re.compile(
+    r"(?i)(?:^|[_-]|api|access|private)key$|(?:^|[_-])(?:pass|pwd)$|token|secret|passw|auth|credential|cookie"
+    r"|session|appid$"
+)
+_PLACE = re.compile(r"\{[^{}]+\}")
 _SECRETS_OF_AUTH = ("api_key", "password", "client_secret")
 
 
@@ -106,15 +111,26 @@ def filled(template: Mapping[str, Any], fill: Callable[[str, str, bool], str]) -
 
 
 def secret_places(template: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(part, key) of each secret that is written out in a template instead of being a variable."""
+    """(part, key) of each secret that is written out in a template instead of being a variable; of a URL
+    that holds one, the whole is secret, and its key is empty."""
+    url: Any = template.get("url")
+    if isinstance(url, str) and any(
+        _SECRET_NAME.search(name) and not _PLACE.fullmatch(value) and _is_written_out(value)
+        for name, value in parse_qsl(url.partition("?")[2])
+    ):
+        yield "url", ""
     for part in ("auth", "auth_tools", "headers", "env_vars"):
         fields: Any = template.get(part)
         if not isinstance(fields, dict):
             continue
         for key, value in cast("dict[str, Any]", fields).items():
             named = key in _SECRETS_OF_AUTH if part.startswith("auth") else bool(_SECRET_NAME.search(key))
-            if named and isinstance(value, str) and not _SCHEME.fullmatch(_REFERENCE.sub("", value)):
+            if named and isinstance(value, str) and _is_written_out(value):
                 yield part, key
+
+
+def _is_written_out(value: str) -> bool:
+    return not _SCHEME.fullmatch(_REFERENCE.sub("", value))
 
 
 def withheld(template: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -122,6 +138,9 @@ def withheld(template: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str
     secrets: dict[str, str] = {}
     kept = dict(template)
     for part, key in list(secret_places(template)):
+        if part == "url":
+            secrets[part], kept[part] = kept[part], ""
+            continue
         kept[part] = dict(kept[part])
         secrets[f"{part}.{key}"] = kept[part][key]
         kept[part][key] = ""
@@ -132,5 +151,5 @@ def restored(template: Mapping[str, Any], secrets: Mapping[str, str]) -> dict[st
     whole = dict(template)
     for place, value in secrets.items():
         part, _, key = place.partition(".")
-        whole[part] = {**whole[part], key: value}
+        whole[part] = {**whole[part], key: value} if key else value
     return whole

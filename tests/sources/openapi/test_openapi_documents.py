@@ -371,3 +371,10 @@ async def test_all_addresses_of_a_host_are_checked_and_the_next_is_tried(
 )  # fmt: skip
 async def test_private_addresses_are_known(url: str, private: bool) -> None:
     assert await http.is_private(httpx2.URL(url)) is private
+
+
+async def test_a_utcp_manual_is_recognised(open_api: OpenApi) -> None:
+    with pytest.raises(ConfigurationError, match="neither `openapi` nor `swagger`") as caught:
+        async with open_api({"utcp_version": "1.0.1", "tools": []}):
+            pass
+    assert caught.value.hint == 'it is a UTCP manual: set kind = "utcp"'

@@ -267,8 +267,10 @@ def version_of(document: Document) -> str:
     version = root.get("openapi", root.get("swagger"))
     if version is None:
         looks = "an AsyncAPI" if "asyncapi" in root else "no OpenAPI"
+        is_manual = "utcp_version" in root or "manual_call_templates" in root
         raise ConfigurationError(
-            f"{place} is {looks} document: it has neither `openapi` nor `swagger`", hint="check `document`"
+            f"{place} is {looks} document: it has neither `openapi` nor `swagger`",
+            hint='it is a UTCP manual: set kind = "utcp"' if is_manual else "check `document`",
         )
     # YAML reads `swagger: 2.0` as a number.
     text = str(version)

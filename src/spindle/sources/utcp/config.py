@@ -70,8 +70,3 @@ class UtcpConfig(SourceConfig):
     @property
     def is_url(self) -> bool:
         return self.document.startswith(("http://", "https://"))
-
-    @property
-    def protocols(self) -> tuple[str, ...]:
-        """What tools may use."""
-        return self.allowed_protocols or (FROM_URL if self.is_url else FROM_FILE)

@@ -57,7 +57,7 @@ class Reach:
         """A response to be read and closed by who asked for it. Redirects are not followed."""
         if public_only and self._proxied and await http.is_private(url):
             raise InsideError(url.host)
-        client = self._client(public_only and not self._proxied)
+        client = self.client(public_only=public_only)
         # The library takes text for ASCII only; UTF-8 is what servers read today.
         written = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
         request = client.build_request(
@@ -77,7 +77,9 @@ class Reach:
             address = None
         return address is not None and http.is_inside(str(address[0]))
 
-    def _client(self, public_only: bool) -> httpx2.AsyncClient:
+    def client(self, *, public_only: bool) -> httpx2.AsyncClient:
+        """For requests that are sent by somebody else's code."""
+        public_only = public_only and not self._proxied
         client = self._clients.get(public_only)
         if client is None:
             transport = _PublicTransport(self._limits) if public_only else None

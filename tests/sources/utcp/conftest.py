@@ -11,7 +11,6 @@ from utcp_service import Opened, OpenManual, Service
 
 from spindle.catalog.naming import name_tools
 from spindle.domain.identity import NO_CREDENTIAL, Credential
-from spindle.sources import http
 from spindle.sources.utcp import UtcpSource
 from spindle.sources.utcp.config import UtcpConfig
 
@@ -45,13 +44,3 @@ def open_manual(tmp_path: Path) -> OpenManual:
             yield Opened(session, {tool.spec.remote_name: tool for tool in tools}, notes)
 
     return opened
-
-
-@pytest.fixture
-def seen_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """127.0.0.1 counts as a public host, `localhost` stays what it is."""
-
-    async def addresses_of(host: str) -> list[str]:
-        return ["93.184.216.34"] if host == "127.0.0.1" else ["127.0.0.1"]
-
-    monkeypatch.setattr(http, "addresses_of", addresses_of)

@@ -385,20 +385,22 @@ async def test_redirects_end(open_manual: OpenManual, service: Service) -> None:
             await opened.call("t", to="http://example.com/")
 
 
-@pytest.mark.usefixtures("seen_from_elsewhere")
-async def test_a_manual_from_elsewhere_may_not_lead_here(open_manual: OpenManual, service: Service) -> None:
+async def test_a_manual_from_elsewhere_may_not_lead_here(
+    open_manual: OpenManual, service: Service, names: dict[str, list[str]]
+) -> None:
+    names["intern.example"] = ["127.0.0.1"]
     inside = service.url.replace("127.0.0.1", "localhost")
     service.tools = [
         a_tool("named", {"call_template_type": "http", "url": f"{inside}/echo/x"}),
         a_tool("metadata", {"call_template_type": "http", "url": "https://169.254.169.254/"}),
         a_tool("hidden", {"call_template_type": "http", "url": "https://intern.example/"}),
     ]
-    async with open_manual(at=f"{service.url}/utcp") as opened:
+    async with open_manual(at=f"{service.public_url}/utcp") as opened:
         assert list(opened.tools) == ["hidden"]
         assert [note for note in opened.notes if "private network" in note] == opened.notes
         with pytest.raises(ConfigurationError, match=r"intern\.example, which is on this machine"):
             await opened.call("hidden")
-    async with open_manual(at=f"{service.url}/utcp", allow_private=True) as opened:
+    async with open_manual(at=f"{service.public_url}/utcp", allow_private=True) as opened:
         assert (await opened.call("named")).structured["path"] == "/echo/x"
 
 

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from servers.echo_server import PUBLIC
 from servers.running import PATIENCE
 from spindle.domain.call import Call, Progress, Result
 from spindle.domain.tool import Tool
@@ -46,6 +47,8 @@ def a_tool(name: str, template: dict[str, Any], **inputs: Any) -> dict[str, Any]
 class Service:
     def __init__(self) -> None:
         self.url = ""
+        self.public_url = ""
+        """The same service at an address that the fixture `names` makes public."""
         self.tools: list[dict[str, Any]] = []
         self.pages: dict[str, Response] = {}
         self.seen: list[dict[str, Any]] = []
@@ -182,16 +185,20 @@ class Service:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Service]:
         listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        port = listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self.public_url = f"http://{PUBLIC}:{port}"
+        listeners = [listener, socket.create_server((PUBLIC, port))]
         config = uvicorn.Config(self.app, log_level="critical", ws="none", lifespan="off")
         server = _Server(config)
-        task = asyncio.create_task(server.serve([listener]))
+        task = asyncio.create_task(server.serve(listeners))
         try:
             yield self
         finally:
             server.should_exit = server.force_exit = True
             await task
-            listener.close()
+            for listener in listeners:
+                listener.close()
 
 
 OWN_TO_CLIENTS = ("host", "user-agent", "accept-encoding", "connection", "content-length", "accept")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING
 
-import httpx2
-
 from spindle.auth.client_credentials import ClientCredentials
 from spindle.domain.identity import Credential
 from spindle.errors import ConfigurationError
@@ -21,8 +19,7 @@ if TYPE_CHECKING:
 class Auths:
     """Tokens are fetched once for all tools that use the same client."""
 
-    def __init__(self, client: httpx2.AsyncClient, sender: Sender, timeout: float) -> None:
-        self._client = client
+    def __init__(self, sender: Sender, timeout: float) -> None:
         self._sender = sender
         self._timeout = timeout
         self._tokens: dict[tuple[str | None, ...], ClientCredentials] = {}
@@ -52,7 +49,7 @@ class Auths:
         return as_credential(auth)
 
     def _client_credentials(self, auth: OAuth2, *, remote: bool) -> ClientCredentials:
-        key = (auth.token_url, auth.client_id, auth.client_secret, auth.scope or None)
+        key = (auth.token_url, auth.client_id, auth.client_secret, auth.scope or None, str(remote))
         found = self._tokens.get(key)
         if found is None:
 
@@ -61,7 +58,7 @@ class Auths:
 
             found = self._tokens[key] = ClientCredentials(
                 auth.token_url, auth.client_id, auth.client_secret, auth.scope,
-                client=self._client, timeout=self._timeout, check=check,
+                client=self._sender.client(remote=remote), timeout=self._timeout, check=check,
             )  # fmt: skip
         return found
 

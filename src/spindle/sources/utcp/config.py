@@ -37,7 +37,7 @@ class UtcpConfig(SourceConfig):
     """Whether plain http and ws may be used with other machines too."""
     max_document_size: ByteSize = Field(default=ByteSize(32 * 1024 * 1024), gt=0)
     # Manuals promise more than their servers keep, and the call was made by the time that shows.
-    check_results: bool = False
+    check_results: bool | Literal["note"] = "note"
 
     @field_validator("document")
     @classmethod

@@ -15,11 +15,12 @@ from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import ToolSpec
 from spindle.errors import ConfigurationError, NotFoundError, ResultTooLargeError, SpindleError, from_status
 from spindle.sources.http import is_private
-from spindle.sources.openapi.documents import file_address, load, parse, shown
+from spindle.sources.openapi.documents import complete, file_address, parse, shown
 from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.request import Prepared
 from spindle.sources.openapi.security import Shown
+from spindle.sources.openapi.servers import Choice
 from spindle.sources.utcp.manual import TYPE, Imported, Importer, Origin, describe, is_manual
 from spindle.sources.utcp.requests import prepare
 from spindle.sources.utcp.sending import url_of
@@ -134,8 +135,8 @@ class Reader:
                     data += chunk
             except ResultTooLargeError:
                 raise self._too_large(place) from None
-        # Where it came from in the end: a server here may have sent us elsewhere.
-        remote = not await is_private(response.url)
+            # Where it came from in the end: a server here may have sent us elsewhere.
+            remote = not await self._sender.reach.is_from_inside(response)
         return bytes(data), Origin(place, manuals, _plain(response.url), remote=remote)
 
     def _file(self, path: Path) -> bytes:
@@ -259,13 +260,19 @@ class Reader:
         """An OpenAPI document, by the machinery of that kind."""
         address = origin.address or file_address(self._root / self._config.document)
         config = self._config
-        fetcher = _Seeded(
-            config.max_document_size, allow_private=config.allow_private, timeout=config.connect_timeout
+        fetcher = Fetcher(
+            self._sender.reach,
+            config.max_document_size,
+            allow_private=config.allow_private,
+            timeout=config.connect_timeout,
         )
-        fetcher.seed(address, data, remote=origin.remote)
+        fetcher.remote = origin.remote
         notes: list[str] = []
-        documents = await load(address, fetcher)
-        specs = await asyncio.to_thread(import_tools, documents, {}, remote=origin.remote, note=notes.append)
+        documents = await complete(await asyncio.to_thread(parse, address, data), data, fetcher)
+        choice = Choice(overridden=base_url is not None or config.base_url is not None)
+        specs = await asyncio.to_thread(
+            import_tools, documents, choice, remote=origin.remote, note=notes.append
+        )
         extra: JsonObject = {TYPE: "openapi", "manuals": list(origin.manuals)}
         secrets: dict[str, str] = {}
         if is_object(auth_tools):
@@ -273,7 +280,11 @@ class Reader:
             extra |= kept | ({"withheld": sorted(secrets)} if secrets else {})
         if base_url is not None:
             extra["server"] = base_url
-        found.notes += [f"{self._name}.{prefix}{line}" for line in notes]
+        # Notes begin with the tool that they are about, or are about the document as a whole.
+        of_tool = f".{prefix}"
+        found.notes += [
+            f"{self._name}{of_tool + line[1:] if line.startswith('.') else line}" for line in notes
+        ]
         made = [_as_ours(spec, extra, prefix) for spec in specs]
         found.specs += made
         if secrets:
@@ -284,17 +295,6 @@ class Reader:
             return template.content.encode()
         assert template.file_path is not None
         return self._file((self._root / self._config.document).parent / template.file_path)
-
-
-class _Seeded(Fetcher):
-    """Has the first document already, and gets what that refers to."""
-
-    def seed(self, address: str, data: bytes, *, remote: bool) -> None:
-        self._seed = (address, data)
-        self.remote = remote
-
-    async def fetch(self, address: str) -> bytes:
-        return self._seed[1] if address == self._seed[0] else await super().fetch(address)
 
 
 def _as_ours(spec: ToolSpec, extra: JsonObject, prefix: str) -> ToolSpec:

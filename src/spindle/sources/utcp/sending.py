@@ -1,4 +1,4 @@
-"""Requests over one pooled client: where they may go, redirects, renewed tokens, and bounds."""
+"""Requests over kept connections: where they may go, redirects, renewed tokens, and bounds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import httpx2
 from spindle.errors import ConfigurationError, ConnectionFailedError, ResultTooLargeError, ServerError
 from spindle.sources.http import CONNECT_FAILURES, is_private, same_origin
 from spindle.sources.openapi.request import Prepared
+from spindle.sources.reach import InsideError, Reach
 
 if TYPE_CHECKING:
     from spindle.sources.utcp.config import UtcpConfig
@@ -51,13 +52,27 @@ def url_of(text: str) -> httpx2.URL:
 
 
 class Sender:
-    def __init__(self, name: str, config: UtcpConfig, client: httpx2.AsyncClient) -> None:
+    def __init__(self, name: str, config: UtcpConfig) -> None:
         self._name = name
         self._config = config
-        self._client = client
+        self.reach = Reach(
+            # How long an answer may take is the call's to say.
+            httpx2.Timeout(None, connect=config.connect_timeout),
+            httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+        )
 
     async def check(self, url: httpx2.URL, *, remote: bool) -> None:
-        """Refuse a place that must not be contacted. `remote`: somebody elsewhere says to go there."""
+        """Refuse a place that must not be contacted, for whoever makes the connection elsewhere.
+        `remote`: somebody elsewhere says to go there."""
+        self._check_scheme(url)
+        if remote and not self._config.allow_private and await is_private(url):
+            raise self._inside(url)
+
+    def client(self, *, remote: bool) -> httpx2.AsyncClient:
+        """For the requests of others, kept to the same places."""
+        return self.reach.client(public_only=remote and not self._config.allow_private)
+
+    def _check_scheme(self, url: httpx2.URL) -> None:
         if url.scheme not in ("http", "https", "ws", "wss") or not url.host:
             raise ConfigurationError(
                 f"{self._name!r} leads to an address that is not http(s) or ws(s)", sent=False
@@ -69,12 +84,13 @@ class Sender:
                 hint=f"use {secure}, or set sources.{self._name}.allow_insecure = true",
                 sent=False,
             )
-        if remote and not self._config.allow_private and await is_private(url):
-            raise ConfigurationError(
-                f"{self._name!r} leads to {url.host}, which is on this machine or a private network",
-                hint=f"set sources.{self._name}.allow_private = true if that is meant",
-                sent=False,
-            )
+
+    def _inside(self, url: httpx2.URL) -> ConfigurationError:
+        return ConfigurationError(
+            f"{self._name!r} leads to {url.host}, which is on this machine or a private network",
+            hint=f"set sources.{self._name}.allow_private = true if that is meant",
+            sent=False,
+        )
 
     @contextlib.asynccontextmanager
     async def exchange(
@@ -82,21 +98,24 @@ class Sender:
     ) -> AsyncGenerator[httpx2.Response]:
         """Send it, and hand over the answer while it is still coming in."""
         first = url = url_of(prepared.url)
-        await self.check(url, remote=remote)
+        public_only = remote and not self._config.allow_private
         hops = 0
         while True:
-            response = await self._send(prepared, url)
+            response = await self._send(prepared, url, public_only)
             try:
                 location = response.headers.get("location")
                 if response.status_code == 401 and renew is not None and same_origin(url, first):
                     await response.aclose()
                     prepared.headers["authorization"], renew = await renew(), None
                 elif response.status_code in _REDIRECTS and location:
-                    await response.aclose()
                     hops += 1
                     if hops > MAX_REDIRECTS:
                         raise ServerError(f"{self._name!r} redirected more than {MAX_REDIRECTS} times")
-                    url = await self._redirected(prepared, response.status_code, url, location, remote=remote)
+                    following = self._redirected(prepared, response.status_code, url, location)
+                    if not public_only and not self._config.allow_private and not same_origin(following, url):
+                        # A server on the outside cannot lead to what only this machine reaches.
+                        public_only = not await self.reach.is_from_inside(response)
+                    url = following
                 else:
                     yield response
                     return
@@ -126,12 +145,18 @@ class Sender:
     async def body(self, response: httpx2.Response) -> bytes:
         return b"".join([chunk async for chunk in self.chunks(response)])
 
-    async def _send(self, prepared: Prepared, url: httpx2.URL) -> httpx2.Response:
-        request = self._client.build_request(
-            prepared.method, url, headers=prepared.headers, content=prepared.content
-        )
+    async def _send(self, prepared: Prepared, url: httpx2.URL, public_only: bool) -> httpx2.Response:
+        self._check_scheme(url)
         try:
-            return await self._client.send(request, stream=True)
+            return await self.reach.send(
+                prepared.method,
+                url,
+                public_only=public_only,
+                headers=prepared.headers,
+                content=prepared.content,
+            )
+        except InsideError:
+            raise self._inside(url) from None
         except httpx2.TransportError as error:
             raise ConnectionFailedError(
                 f"cannot reach {self._name!r} at {url.host}: {str(error) or type(error).__name__}",
@@ -139,20 +164,15 @@ class Sender:
                 sent=not isinstance(error, CONNECT_FAILURES),
             ) from error
 
-    async def _redirected(
-        self, prepared: Prepared, status: int, url: httpx2.URL, location: str, *, remote: bool
-    ) -> httpx2.URL:
+    def _redirected(self, prepared: Prepared, status: int, url: httpx2.URL, location: str) -> httpx2.URL:
         """Where to go on, with the request made what it must be there."""
         try:
             following = url.join(location)
         except httpx2.InvalidURL:
             raise ServerError(f"{self._name!r} redirects to what is not a URL") from None
-        elsewhere = not same_origin(following, url)
-        # A server on the outside cannot lead to what only this machine reaches.
-        await self.check(following, remote=remote or (elsewhere and not await is_private(url)))
         if status == 303 or (status in (301, 302) and prepared.method == "POST"):
             prepared.method, prepared.content = "GET", None
             prepared.headers.pop("content-type", None)
-        if elsewhere:
+        if not same_origin(following, url):
             prepared.headers = {name: value for name, value in prepared.headers.items() if name in _HARMLESS}
         return following

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -19,7 +17,7 @@ from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import ConfigurationError, NotFoundError, PermissionDeniedError, SpindleError
-from spindle.sources.http import same_origin, shared_ssl_context
+from spindle.sources.http import same_origin
 from spindle.sources.openapi.security import Shown, apply
 from spindle.sources.utcp.auths import Auths
 from spindle.sources.utcp.http_calls import HttpCalls, within
@@ -56,21 +54,12 @@ class UtcpSession:
         self._root = root
         self._credential = credential
         self._note = note
-        self._client = httpx2.AsyncClient(
-            verify=shared_ssl_context(),
-            # How long an answer may take is the call's to say.
-            timeout=httpx2.Timeout(None, connect=config.connect_timeout),
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-            # A call leaves nothing behind for the next one, which may be of another tool.
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-        )
         self._variables = Variables(name, config.variables)
-        self._sender = Sender(name, config, self._client)
-        self._auths = Auths(self._client, self._sender, config.connect_timeout)
+        self._sender = Sender(name, config)
+        self._auths = Auths(self._sender, config.connect_timeout)
         self._http = HttpCalls(name, self._sender)
         self._sockets = Sockets(name, config, note)
-        self._apis: dict[str, OpenApiSession] = {}
-        self._stack = contextlib.AsyncExitStack()
+        self._api: OpenApiSession | None = None
         self._secrets: dict[str, dict[str, str]] | None = None
         """What tools need and the store does not hold, since the manual was last read."""
         self._reading = asyncio.Lock()
@@ -79,9 +68,10 @@ class UtcpSession:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
+        if self._api is not None:
+            await self._api.__aexit__(None, None, None)
         await self._sockets.close()
-        await self._client.aclose()
+        await self._sender.reach.aclose()
 
     async def wait_closed(self) -> str:
         # There is nothing to lose: what is needed is opened again.
@@ -257,12 +247,10 @@ class UtcpSession:
             auth = self.completed(holder, manuals, tool.name).auth
             assert auth is not None
             credential = await self._auths.credential(auth, remote=bool(tool.spec.metadata.get("remote")))
-        session = self._apis.get(credential.key)
-        if session is None:
-            session = await self._open_api(credential)
-        return await session.invoke(tool, call)
+        self._api = self._api or self._open_api()
+        return await self._api.invoke(tool, replace(call, credential=credential))
 
-    async def _open_api(self, credential: Credential) -> OpenApiSession:
+    def _open_api(self) -> OpenApiSession:
         from spindle.sources.openapi.config import OpenApiConfig
         from spindle.sources.openapi.session import OpenApiSession
 
@@ -275,9 +263,7 @@ class UtcpSession:
             connect_timeout=config.connect_timeout,
             max_result_size=config.max_result_size,
         )
-        made = OpenApiSession(self._name, settings, self._root, credential, self._note)
-        session = self._apis[credential.key] = await self._stack.enter_async_context(made)
-        return session
+        return OpenApiSession(self._name, settings, self._root, self._note)
 
 
 class _Used:

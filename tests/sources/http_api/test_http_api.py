@@ -217,6 +217,17 @@ async def test_a_utcp_manual_is_read_by_its_own_kind(
     assert manual_kind == [opened, "closed"]
 
 
+async def test_the_tools_of_a_real_manual_can_be_called(bare: EchoServer, open_sources: OpenSources) -> None:
+    template = {"call_template_type": "http", "url": f"{bare.url}/say", "http_method": "GET"}
+    inputs = {"type": "object", "properties": {"text": {"type": "string"}}}
+    tool = {"name": "say", "inputs": inputs, "tool_call_template": template}
+    bare.answers["/utcp"] = Answer(json.dumps({"utcp_version": "1.0.0", "tools": [tool]}).encode())
+    bare.answers["/say"] = Answer(b'{"said": true}')
+    async with open_sources(settings(bare.url), note=lambda _: None) as app:
+        assert (await app.call("shop.say", text="a b")).structured == {"said": True}
+    assert bare.last.target == "/say?text=a%20b"
+
+
 # --- staying below the base
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle import settings as settings_module
+from spindle.auth.access import Access
 from spindle.auth.credentials import CredentialProvider, Credentials
+from spindle.auth.encryption import Sealer
+from spindle.auth.keys import Keys
 from spindle.calls.caller import DEFAULT_OPTIONS, Caller, CallOptions, Clock
 from spindle.calls.permissions import Permission, allow_all
 from spindle.catalog.catalog import Catalog
@@ -22,6 +26,7 @@ from spindle.stores.layered import LayeredToolStore
 from spindle.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from spindle.auth.oauth import OAuth
     from spindle.catalog.diff import SyncReport
     from spindle.ports.source import Note
     from spindle.settings import Settings
@@ -35,11 +40,19 @@ class Spindle:
     """An open workspace. Made by `spindle.open`."""
 
     def __init__(
-        self, settings: Settings, store: Store, private: SqliteStore, catalog: Catalog, caller: Caller
+        self,
+        settings: Settings,
+        store: Store,
+        private: SqliteStore,
+        catalog: Catalog,
+        caller: Caller,
+        auth: Access,
     ) -> None:
         self.settings = settings
         self.store = store
         self.catalog = catalog
+        self.auth = auth
+        """Users' access to sources: consent, and tokens."""
         self._private = private
         self._caller = caller
 
@@ -84,6 +97,7 @@ class Spindle:
         await self.catalog.close()
         # Calls that were running end with their sessions, and are recorded like any other.
         await self._caller.settle(SETTLE_TIMEOUT)
+        await self.auth.close()
         await self._private.close()
         await self.store.close()
 
@@ -113,7 +127,10 @@ async def build(
             own = "python" if "python" not in sources.names else "python-functions"
             sources.add(own, *PythonSource.of_functions(own, tools, loaded.root, note))
             known = LayeredToolStore(opened, await private.open(), {own})
-        chosen = Credentials(credentials)
+        keys = Keys(loaded.auth, os.environ if environ is None else environ, settings_module.data_folder())
+        sealer = Sealer(keys)
+        auth = Access(lambda: _oauth(loaded, opened, sealer, clock), sources.config, opened, sealer, keys)
+        chosen = Credentials(credentials, auth)
         catalog = Catalog(sources, known, chosen, note)
         files = FolderFileStore(loaded.state_folder / "files")
         caller = Caller(catalog, opened, files, chosen, note, permission=permission, clock=clock)
@@ -122,4 +139,22 @@ async def build(
         await private.close()
         await opened.close()
         raise
-    return Spindle(loaded, opened, private, catalog, caller)
+    return Spindle(loaded, opened, private, catalog, caller, auth)
+
+
+def _oauth(settings: Settings, store: Store, sealer: Sealer, clock: Clock) -> OAuth:
+    import httpx2
+
+    from spindle.auth.oauth import Http, OAuth
+    from spindle.sources.http import is_private, shared_ssl_context
+
+    auth = settings.auth
+    return OAuth(
+        store,
+        sealer,
+        redirect_uri=auth.redirect_uri,
+        client_metadata_url=auth.client_metadata_url,
+        client_name=auth.client_name,
+        http=Http(lambda url: is_private(httpx2.URL(url)), shared_ssl_context),
+        now=clock.now,
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Generator
@@ -116,4 +118,28 @@ class User:
                 url = f"{base}/login?account={self.account}"
             else:
                 url = f"{base}/{'confirm' if say == 'yes' else 'abort'}"
+        raise AssertionError("the provider asks without an end")
+
+    async def enter_code(self, link: str) -> None:
+        """What a user does with the link of a device login: submit each form, log in, agree."""
+        response = await self._http.get(link)
+        for _ in range(20):
+            location = response.headers.get("location")
+            if location is not None:
+                response = await self._http.get(urljoin(str(response.url), location))
+                continue
+            assert response.status_code == 200, response.text[:2000]
+            is_json = response.headers["content-type"].startswith("application/json")
+            page = response.json() if is_json else {"form": response.text}
+            if page.get("done"):
+                return
+            if "form" in page:
+                inputs = re.findall(r"<input[^>]+>", page["form"])
+                pairs = [dict(re.findall(r'(name|value)="([^"]*)"', text)) for text in inputs]
+                form = {pair["name"]: pair.get("value", "") for pair in pairs if "name" in pair}
+                action = html.unescape(re.findall(r'action="([^"]+)"', page["form"])[0])
+                response = await self._http.post(urljoin(str(response.url), action), data=form)
+            else:
+                path = f"/login?account={self.account}" if page["prompt"] == "login" else "/confirm"
+                response = await self._http.post(str(response.url) + path)
         raise AssertionError("the provider asks without an end")

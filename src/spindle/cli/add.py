@@ -309,6 +309,12 @@ async def _first_sync(cli: Cli, chosen: _Chosen, file: Path) -> int:
     try:
         async with cli.open() as app:
             report = (await app.sync(name))[0]
+            wants_oauth = (
+                report.error is not None
+                and report.error.get("status") == 401
+                and app.catalog.sources.config(name).auth is None
+                and await app.auth.wants_oauth(name)
+            )
     except SpindleError:
         cli.output.note(f"{name} was added to {file} all the same")
         raise
@@ -318,6 +324,12 @@ async def _first_sync(cli: Cli, chosen: _Chosen, file: Path) -> int:
         print_report(cli, report)
     if report.error is None:
         return 0
+    if wants_oauth:
+        from spindle.cli.auth_login import write_oauth
+
+        write_oauth(cli, name, file)
+        cli.output.note(f"now run `spindle auth login {name}`, which also fetches its tools")
+        return exit_code("consent")
     cli.output.note(f"{name} stays in {file}; after fixing it run `spindle sync {name}`")
     if chosen.url and not chosen.kind and report.error["category"] in ("server", "client", "not_found"):
         again = f"spindle add {name} {chosen.url} --http --replace"

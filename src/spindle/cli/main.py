@@ -37,6 +37,7 @@ SECTIONS: Sections = {
         "export": ("export", "export", "Write the catalog as a UTCP manual or an OpenAPI document."),
     },
     "Look after": {
+        "auth": ("auth", "auth", "Log in to sources; list and revoke access."),
         "history": ("history", "history", "Show the calls that were made."),
         "doctor": ("doctor", "doctor", "Find what is wrong and how to fix it."),
         "completion": ("completion", "completion", "Print the completion script of a shell."),

@@ -12,11 +12,20 @@ from starlette.responses import JSONResponse, Response
 
 from auth.conftest import Bench, Turned, oauth_config
 from servers.odd_provider import DOWN, HUGE, PAGE, OddProvider, problem, redirect
-from spindle.auth.oauth import Http
+from spindle.auth.encryption import Sealer
+from spindle.auth.keys import new_key
+from spindle.auth.oauth import Http, OAuth
 from spindle.auth.oauth.challenge import Challenge, bearer_challenge
 from spindle.auth.oauth.discovery import covers, metadata_places
 from spindle.domain.identity import LOCAL
-from spindle.errors import AuthError, ConfigurationError, ConnectionFailedError, ServerError, SpindleError
+from spindle.errors import (
+    AuthError,
+    ConfigurationError,
+    ConnectionFailedError,
+    ServerError,
+    SpindleError,
+    StoreError,
+)
 from spindle.sources.openapi.config import OpenApiConfig
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -257,6 +266,28 @@ async def test_a_client_that_is_refused_with_basic_shows_its_secret_in_the_form(
     odd.token_answers = [problem("invalid_client", 401)]
     await bench.log_in(oauth_config(odd.url, client_id="c", client_secret="hush-hush"))
     assert odd.forms[-1]["client_secret"] == "hush-hush"
+
+
+async def test_a_lost_key_does_not_stand_in_the_way_of_a_new_login(bench: Bench, odd: OddProvider) -> None:
+    odd.metadata["registration_endpoint"] = f"{odd.base}/register"
+    config = oauth_config(odd.url)
+    await bench.log_in(config)
+    await bench.oauth.begin("s", config, LOCAL)
+    key = new_key()
+    later = OAuth(bench.store, Sealer(lambda: [key]))
+    try:
+        with pytest.raises(StoreError, match="another key"):
+            await later.token("s", config, LOCAL)
+        [known] = await later.list()
+        assert "another key" in (known.problem or "")
+        await later.complete("c", (await later.begin("s", config, LOCAL)).state)
+        assert await later.token("s", config, LOCAL) == "odd-access-2"
+        revoked = await bench.oauth.revoke("s", "local", config)  # which cannot read it
+        assert revoked is not None
+        assert "another key" in (revoked.problem or "")
+        assert await later.list() == []
+    finally:
+        await later.close()
 
 
 # --- the exchange

@@ -16,6 +16,8 @@ from spindle.cli.secrets import clear_secret_note
 from spindle.errors import SpindleError
 
 if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.catalog.diff import SyncReport
     from spindle.cli.presets import Preset
 
 AFTER_DASHES = "spindle.after_dashes"
@@ -309,12 +311,7 @@ async def _first_sync(cli: Cli, chosen: _Chosen, file: Path) -> int:
     try:
         async with cli.open() as app:
             report = (await app.sync(name))[0]
-            wants_oauth = (
-                report.error is not None
-                and report.error.get("status") == 401
-                and app.catalog.sources.config(name).auth is None
-                and await app.auth.wants_oauth(name)
-            )
+            wants_oauth = await _wants_oauth(app, name, report)
     except SpindleError:
         cli.output.note(f"{name} was added to {file} all the same")
         raise
@@ -335,6 +332,17 @@ async def _first_sync(cli: Cli, chosen: _Chosen, file: Path) -> int:
         again = f"spindle add {name} {chosen.url} --http --replace"
         cli.output.note(f"it was taken for an MCP server; if it is another HTTP API: {again}")
     return exit_code(report.error["category"])
+
+
+async def _wants_oauth(app: Spindle, name: str, report: SyncReport) -> bool:
+    if report.error is None or report.error.get("status") != 401:
+        return False
+    if app.catalog.sources.config(name).auth is not None:
+        return False
+    try:
+        return await app.auth.wants_oauth(name)
+    except SpindleError:
+        return False  # what the sync said stands
 
 
 def _print_presets(cli: Cli) -> None:

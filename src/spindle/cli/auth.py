@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from spindle.cli.group import LazyGroup
+from spindle.cli.options import shared_options
 
 auth = LazyGroup(
     "auth",
+    params=[*shared_options()],
     sections={
         "Access": {
             "login": ("auth_login", "login", "Give a source your consent, in a browser."),

@@ -11,7 +11,7 @@ from spindle.auth.oauth.flight import Leases
 from spindle.auth.oauth.http import Http, origin, refused
 from spindle.auth.oauth.wire import Client
 from spindle.domain.identity import Secret
-from spindle.errors import ConfigurationError
+from spindle.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
@@ -62,7 +62,10 @@ class Clients:
         secret = await self._store.secret("client", registered)
         if secret is None:
             return None
-        found = self._sealer.open(secret.sealed, place(registered))
+        try:
+            found = self._sealer.open(secret.sealed, place(registered))
+        except StoreError:
+            return None  # its key is gone; another registration does as well
         if found.get("expires_at") and found["expires_at"] <= self._now():
             return None
         return Client(found["id"], found["secret"], found["method"], registered)

@@ -25,6 +25,7 @@ from spindle.errors import (
     NotFoundError,
     PermissionDeniedError,
     ServerError,
+    StoreError,
 )
 
 if TYPE_CHECKING:
@@ -115,7 +116,10 @@ class Consent:
         for secret in await self._store.secrets("pending", source=source):
             if secret.principal != principal or secret.used:
                 continue
-            found = self._sealer.open(secret.sealed, place(secret.key))
+            try:
+                found = self._sealer.open(secret.sealed, place(secret.key))
+            except StoreError:
+                continue  # its key is gone; a new link is as good
             same = (tuple(found["scopes"]), found["redirect_uri"], found["binding"])
             if same == (scopes, redirect_uri, bound) and found["expires_at"] - self._now() >= SHARED_UNTIL:
                 return _request(found)
@@ -289,6 +293,12 @@ class Consent:
 def oauth_settings(source: str, config: SourceConfig) -> OAuthAuth:
     from spindle.domain.source import OAuthAuth
 
+    if getattr(config.auth, "type", None) == "client_credentials":
+        raise ConfigurationError(
+            f"nobody needs to log in to {source}: Spindle gets its tokens with its own credentials",
+            hint=f'for a login of each user set `type = "oauth"` in sources.{source}.auth',
+            source=source,
+        )
     if not isinstance(config.auth, OAuthAuth):
         raise ConfigurationError(
             f"users do not log in to {source}: its `auth` is not OAuth",

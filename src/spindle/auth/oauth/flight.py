@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LEASE = 60.0
+LEASE = 30.0
 """Seconds after which a holder counts as dead. The requests made under a lease take less."""
 LOOK_AGAIN = 0.05
 CLOSE_TIMEOUT = 5.0

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import httpx2
 
-TIMEOUT = 15.0
-"""Seconds for one request in all: shorter than a lease, which must outlive it."""
+TIMEOUT = 10.0
+"""Seconds for one request in all. Two of them must fit into a lease."""
 MAX_BODY = 256 * 1024
 MAX_REDIRECTS = 3
 

@@ -98,8 +98,6 @@ const count = (name) => { stats[name] = (stats[name] ?? 0) + 1; };
 provider.on('grant.success', (ctx) => count(ctx.oidc.params.grant_type));
 provider.on('grant.error', (ctx, error) => count(`${ctx.oidc.params?.grant_type} ${error.error}`));
 provider.on('registration_create.success', () => count('registration'));
-provider.on('revocation.success', () => count('revocation'));
-provider.on('access_token.destroyed', () => count('revoked'));
 
 async function interact(request, response, url) {
   const details = await provider.interactionDetails(request, response);

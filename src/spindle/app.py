@@ -21,6 +21,7 @@ from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.ports.store import Store, ToolFilter, ToolStore
+from spindle.runs.runner import Runner
 from spindle.stores.files import FolderFileStore
 from spindle.stores.layered import LayeredToolStore
 from spindle.stores.sqlite import SqliteStore
@@ -28,7 +29,9 @@ from spindle.stores.sqlite import SqliteStore
 if TYPE_CHECKING:
     from spindle.auth.oauth import OAuth
     from spindle.catalog.diff import SyncReport
+    from spindle.domain.call import Progress
     from spindle.ports.source import Note
+    from spindle.runs.outcomes import OpenPause, Outcome
     from spindle.settings import Settings
 
 logger = logging.getLogger("spindle")
@@ -47,6 +50,7 @@ class Spindle:
         catalog: Catalog,
         caller: Caller,
         auth: Access,
+        runner: Runner,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -55,6 +59,7 @@ class Spindle:
         """Users' access to sources: consent, and tokens."""
         self._private = private
         self._caller = caller
+        self.runner = runner
 
     async def call(
         self,
@@ -66,6 +71,37 @@ class Spindle:
     ) -> Result:
         """Call a tool with arguments by name, or as one mapping: `call("fs.read", path="x")`."""
         return await self._caller.call(tool, {**(arguments or {}), **named}, options)
+
+    async def run(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        options: CallOptions = DEFAULT_OPTIONS,
+        /,
+        **named: Any,
+    ) -> Outcome:
+        """Call a tool so that it may stop for a person: the result is then `Paused` instead of `Finished`,
+        and `resume` goes on, in this process or another."""
+        return await self.runner.run(tool, {**(arguments or {}), **named}, options)
+
+    async def resume(
+        self,
+        token: str,
+        answer: Any = None,
+        *,
+        refused: str | None = None,
+        principal: Principal | None = None,
+        on_progress: Progress | None = None,
+    ) -> Outcome:
+        """Answer a pause by its token, or refuse it with a reason, and go on with its run. With the id of a
+        run, go on where its process died. `principal`: only if the pause is theirs."""
+        return await self.runner.resume(
+            token, answer, refused=refused, principal=principal, on_progress=on_progress
+        )
+
+    async def pauses(self, *, principal: Principal | None = None, run: str | None = None) -> list[OpenPause]:
+        """What people are waited for, the oldest first."""
+        return await self.runner.pauses(principal=principal, run=run)
 
     async def tools(
         self,
@@ -94,6 +130,7 @@ class Spindle:
         return await self.store.calls(limit=limit, tool=tool, outcome=outcome)
 
     async def close(self) -> None:
+        await self.runner.close()
         await self.catalog.close()
         # Calls that were running end with their sessions, and are recorded like any other.
         await self._caller.settle(SETTLE_TIMEOUT)
@@ -134,12 +171,13 @@ async def build(
         catalog = Catalog(sources, known, chosen, note)
         files = FolderFileStore(loaded.state_folder / "files")
         caller = Caller(catalog, opened, files, chosen, note, permission=permission, clock=clock)
+        runner = Runner(caller, opened, sealer, note, clock)
         await catalog.open()
     except BaseException:
         await private.close()
         await opened.close()
         raise
-    return Spindle(loaded, opened, private, catalog, caller, auth)
+    return Spindle(loaded, opened, private, catalog, caller, auth, runner)
 
 
 def _oauth(settings: Settings, store: Store, sealer: Sealer, clock: Clock) -> OAuth:

@@ -177,6 +177,7 @@ class Interruption(BaseException):
         tool: str | None = None,
         expires_at: float | None = None,
         details: dict[str, Any] | None = None,
+        state: Any = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -185,6 +186,10 @@ class Interruption(BaseException):
         self.expires_at = expires_at
         """When it can no longer be answered; None: whenever the person comes back."""
         self.details = details or {}
+        self.state = state
+        """What whoever asks needs in order to go on, as JSON. No person sees it."""
+        self.token: str | None = None
+        """By which it is answered, once a run has taken note of it."""
 
 
 class AuthorizationRequired(Interruption):
@@ -236,6 +241,14 @@ def innermost(error: BaseException) -> BaseException:
         group = cast("BaseExceptionGroup[BaseException]", error)
         error = group.exceptions[0]
     return error
+
+
+def interruption_in(error: BaseException) -> Interruption | None:
+    """The pause that an exception is, or that a group of exceptions holds."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return next(filter(None, map(interruption_in, group.exceptions)), None)
+    return error if isinstance(error, Interruption) else None
 
 
 def suggest(wrong: str, known: Iterable[str]) -> str | None:

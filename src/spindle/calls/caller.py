@@ -11,8 +11,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from spindle.calls.approval import approved_arguments
 from spindle.calls.breaker import Breaker
 from spindle.calls.cache import ResultCache
+from spindle.calls.host import CallHost
+from spindle.calls.journal import Journal, current_journal
 from spindle.calls.limits import Limit, hold, in_order, rate_limiter
 from spindle.calls.permissions import Permission, allow_all, require
 from spindle.calls.record import (
@@ -146,19 +149,31 @@ class Caller:
         self, name: str, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS
     ) -> Result:
         """Call a tool. Returns its result, also one that reports an error of the tool's own
-        (`is_error`); raises a SpindleError when it could not be called or did not answer."""
+        (`is_error`); raises a SpindleError when it could not be called or did not answer, and an
+        Interruption when a person is wanted first. Made during a run, it is a step of that run."""
         self._running += 1
+        given = dict(arguments or {})
+        journal = current_journal.get()
         try:
-            return await self._call(name, arguments, options)
+            if journal is None:
+                return await self._call(name, given, options, None)
+            return await journal.step(
+                name, given, options.principal, lambda place: self._call(name, given, options, place)
+            )
         finally:
             self._running -= 1
             if self._running == 0:
                 self._idle.set()
 
-    async def _call(self, name: str, arguments: Mapping[str, Any] | None, options: CallOptions) -> Result:
+    async def check(self, name: str, arguments: JsonObject) -> None:
+        """Raises what is wrong with these arguments for this tool."""
+        self._validation.check_arguments(await self._catalog.find(name), arguments)
+
+    async def _call(
+        self, name: str, given: JsonObject, options: CallOptions, journal: Journal | None
+    ) -> Result:
         running = _Progressing()
         started_at, began = self._clock.now(), time.perf_counter()
-        given = dict(arguments or {})
         parent, token = _current_call.get(), _current_call.set(running.key)
         outcome, problem = "ok", None
         try:
@@ -168,11 +183,19 @@ class Caller:
             running.secrets = guards.secrets
             require(self._permission, options.principal, tool)
             self._validation.check_arguments(tool, given)
+            if config.approve and config.wants_approval(
+                tool.local_name, destructive=tool.hints.destructive is True
+            ):
+                given = approved_arguments(tool, given, journal)
+                self._validation.check_arguments(tool, given)
             credential = await self._credentials.for_call(tool.source, config, options.principal)
             running.secrets |= credential.secrets
+            inner = CallOptions(principal=options.principal)
             call = Call(
                 tool.name, given, options.principal, credential, options.on_progress, running.key, parent,
                 self._files,
+                CallHost(lambda tool, arguments: self.call(tool, arguments, inner), journal),
+                journal.reply() if journal is not None else None,
             )  # fmt: skip
             result = await self._cached(tool, call, config) if options.use_cache else None
             if result is None:

@@ -29,6 +29,25 @@ INLINE_LIMIT = 256 * 1024
 """Binary content above this many bytes goes to the file store."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a person answered, or why they would not. `state` is what the one who asked left for later."""
+
+    answer: Any = None
+    refused: str | None = None
+    state: Any = None
+
+
+class Host(Protocol):
+    """What a tool may want of Spindle while it serves a call. All of it is done for the call's principal."""
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Result: ...
+
+    def ask(self, question: BaseException) -> Reply:
+        """What a person answered to this Interruption; raises it when nobody has yet."""
+        ...
+
+
 def new_id() -> str:
     return os.urandom(16).hex()
 
@@ -46,6 +65,9 @@ class Call:
     parent: str | None = None
     """The key of the call during which this one was made."""
     files: FileKeeper | None = field(default=None, repr=False, compare=False)
+    host: Host | None = field(default=None, repr=False, compare=False)
+    reply: Reply | None = field(default=None, repr=False)
+    """What a person answered when this call was made before and its source asked for input."""
 
 
 BlockType = Literal["text", "image", "audio", "resource", "link"]

@@ -135,7 +135,7 @@ class RunStore(Protocol):
         ...
 
     async def take_run(self, id: str, owner: str, lease_until: float, now: float) -> bool:
-        """Take over a run that is marked as running but whose owner's lease is over."""
+        """Take over a run that nobody executes: it is paused, or its owner's lease is over."""
         ...
 
     async def renew_leases(self, owner: str, lease_until: float) -> None:

@@ -130,13 +130,14 @@ class Reader:
         async with self._sender.exchange(prepared, remote=False, renew=renew) as response:
             if response.status_code >= 300:
                 raise _refused(place, response.status_code)
+            # Where it comes from in the end: a server here may have sent us elsewhere. Asked while it still
+            # comes, because a connection that is over no longer tells.
+            remote = not await self._sender.reach.is_from_inside(response)
             try:
                 async for chunk in self._sender.chunks(response, self._config.max_document_size):
                     data += chunk
             except ResultTooLargeError:
                 raise self._too_large(place) from None
-            # Where it came from in the end: a server here may have sent us elsewhere.
-            remote = not await self._sender.reach.is_from_inside(response)
         return bytes(data), Origin(place, manuals, _plain(response.url), remote=remote)
 
     def _file(self, path: Path) -> bytes:

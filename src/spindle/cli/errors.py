@@ -5,8 +5,8 @@ With `--json` the same is also printed as `{"error": {...}}` on stdout, so that 
 stdout learns why. A traceback is shown only when SPINDLE_DEBUG is set.
 
 Exit codes: 0 all went well; 1 the tool reported an error, or `doctor` found a problem; 2 to 11 as in
-the table; 12 a person is needed first, such as to log in (`spindle auth login`); 70 a mistake of
-Spindle's own; 130 cancelled; 141 the reader of stdout went away.
+the table; 70 a mistake of Spindle's own; 75 a person is wanted first, such as to log in or to approve; 130
+cancelled; 141 the reader of stdout went away.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ EXIT_CODES: Mapping[str, int] = {
     "cancelled": 130,
 }
 INTERNAL = 70
+PAUSED = 75
 
 
 class UsageMistakeError(SpindleError):

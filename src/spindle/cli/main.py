@@ -31,6 +31,8 @@ SECTIONS: Sections = {
         "search": ("search", "search", "Find tools by words."),
         "show": ("show", "show", "Show one tool: parameters, hints, where it is from."),
         "call": ("call", "call", "Call a tool."),
+        "pauses": ("pauses", "pauses", "List what waits for a person."),
+        "resume": ("resume", "resume", "Answer what waits, and go on."),
     },
     "Share": {
         "serve": ("serve", "serve", "Serve the tools to other programs."),

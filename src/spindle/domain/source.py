@@ -164,8 +164,7 @@ class SourceConfig(Section):
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     approve: tuple[str, ...] = Field(
-        default=(),
-        description='patterns of tools that a person must approve each time; "destructive": those that say so',
+        default=(), description='tools of which each call needs approval; "destructive": all that may destroy'
     )
     pinned: bool = False
     env: dict[str, str] = Field(default_factory=dict[str, str])

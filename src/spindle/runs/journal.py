@@ -178,7 +178,7 @@ class RunJournal:
             self.replaced.append(pause)
             pause = None
         if pause is None:
-            token = secrets.token_urlsafe(16)
+            token = secrets.token_hex(16)
             pause = Pause(
                 token, self.run.id, path, question.kind, _in_general(question),
                 principal or self.run.principal, self._now(), question.source, question.tool,

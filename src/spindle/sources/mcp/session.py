@@ -19,6 +19,7 @@ from mcp_types import (
     CallToolResult,
     Implementation,
     InputRequiredResult,
+    InputResponses,
     PaginatedRequestParams,
     ToolListChangedNotification,
 )
@@ -38,6 +39,7 @@ from spindle.sources.mcp.changes import follow_changes
 from spindle.sources.mcp.convert import to_error, to_result, to_spec, too_large
 from spindle.sources.mcp.dispatcher import LinkLostError
 from spindle.sources.mcp.exchange import Exchange, current_exchange
+from spindle.sources.mcp.questions import AskableSession, to_question, to_responses
 from spindle.version import __version__
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("spindle.mcp")
 
 MAX_PAGES = 1000
+FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
 REFUSES_EVERYTHING = frozenset({401, 403, 407, 429, 503})
 
 CallAnswer = CallToolResult | InputRequiredResult
@@ -95,23 +98,34 @@ class McpSession:
         raise ServerError(f"{self._name!r} has more than {MAX_PAGES} pages of tools")
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
+        responses, state = to_responses(call.reply) if call.reply is not None else (None, None)
         try:
-            result = await self._call(tool, call)
+            result = await self._call(tool, call, responses, state)
         except ClientError as error:
             if not (is_object(error.details) and error.details.get("code") == HEADER_MISMATCH):
                 raise
             # The server wants arguments repeated as headers; which ones, only a fresh list tells.
             await self._discover(call.credential)
-            result = await self._call(tool, call)
-        if isinstance(result, InputRequiredResult):
-            raise ClientError(
-                f"{tool.name} asks for further input while it runs, which this version cannot give",
-                hint="give it everything it needs as arguments",
-            )
+            result = await self._call(tool, call, responses, state)
+        wait = FIRST_WAIT
+        while isinstance(result, InputRequiredResult):
+            if result.input_requests:
+                raise to_question(tool, result)
+            # It asks nobody, and only wants to be asked again: until the call's own timeout.
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT)
+            result = await self._call(tool, call, None, result.request_state)
         return to_result(result)
 
-    async def _call(self, tool: Tool, call: Call) -> CallAnswer:
-        params = CallToolRequestParams(name=tool.spec.remote_name, arguments=call.arguments)
+    async def _call(
+        self, tool: Tool, call: Call, responses: InputResponses | None, state: str | None
+    ) -> CallAnswer:
+        params = CallToolRequestParams(
+            name=tool.spec.remote_name,
+            arguments=call.arguments,
+            input_responses=responses,
+            request_state=state,
+        )
         request = CallToolRequest(params=params)
         # Not session.call_tool(): it checks results with a slower validator and may list tools unasked.
         return await self._exchange(
@@ -210,7 +224,7 @@ async def open_session(
         elif isinstance(message, Exception):
             logger.debug("%s: %r", name, message)
 
-    client = ClientSession(
+    client = AskableSession(
         dispatcher=dispatcher,
         client_info=Implementation(name="spindle", version=__version__),
         message_handler=on_message,

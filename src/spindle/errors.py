@@ -188,8 +188,6 @@ class Interruption(BaseException):
         self.details = details or {}
         self.state = state
         """What whoever asks needs in order to go on, as JSON. No person sees it."""
-        self.token: str | None = None
-        """By which it is answered, once a run has taken note of it."""
 
 
 class AuthorizationRequired(Interruption):

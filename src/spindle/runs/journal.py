@@ -73,8 +73,8 @@ class RunJournal:
         self._waiting = {pause.path: pause for pause in pauses if pause.state == "waiting"}
         self._answered = {pause.path: pause for pause in pauses if pause.answer is not None}
         self._first: Interruption | None = None
-        self._stopped: list[str] = []
-        """Places at which something was asked, or refused because of that."""
+        self._stopped: list[tuple[str, Interruption]] = []
+        """Places at which something was asked, or not begun because of that."""
         self._unsaved: list[RunEvent] = []
         self._saving = asyncio.Lock()
 
@@ -139,13 +139,12 @@ class RunJournal:
     def refuse_when_stopping(self, path: str) -> None:
         """No new step begins once the run is about to pause: what follows an answer must wait for it."""
         if self._first is not None:
-            self._stopped.append(path)
+            self._stopped.append((path, self._first))
             raise self._first
 
-    def stopped_below(self, path: str) -> Interruption | None:
-        """The pause because of which a step at this place has not really ended, whatever it returned."""
-        inside = any(stop.startswith((f"{path}/", f"{path}?")) for stop in self._stopped)
-        return self._first if inside else None
+    def stops_below(self, path: str) -> list[Interruption]:
+        """The pauses because of which a step at this place has not really ended, whatever it returned."""
+        return [why for stop, why in self._stopped if stop.startswith((f"{path}/", f"{path}?"))]
 
     def reply(self, path: str) -> Reply | None:
         pause = self._answered.get(path)
@@ -186,9 +185,8 @@ class RunJournal:
                 sealed=self._sealer.seal(content, f"pause:{token}"),
             )  # fmt: skip
             self._waiting[path] = pause
-        question.token = pause.token
         self.asked[path] = pause
-        self._stopped.append(path)
+        self._stopped.append((path, question))
         self._first = self._first or question
         return question
 
@@ -286,8 +284,9 @@ class _Place:
                 if isinstance(error, Exception):
                     self._raise_swallowed()
                 raise
-            if question.token is None:
-                # Raised on the way or by the source, not asked for through us.
+            if all(question is not known for known in self._journal.stops_below(self._path)):
+                # Raised on the way or by the source, not asked for through us. Others may be told the same:
+                # calls that need one consent share the request for it.
                 count = f":{len(self._replies())}" if question.kind == "input" else ""
                 self._journal.ask(question, f"{self._path}?{question.kind}{count}", self._principal)
             raise question from None
@@ -298,8 +297,7 @@ class _Place:
 
     def _raise_swallowed(self) -> None:
         """A program that catches everything must not go on as if a person had answered."""
-        swallowed = self._journal.stopped_below(self._path)
-        if swallowed is not None:
+        for swallowed in self._journal.stops_below(self._path):
             raise swallowed
 
     def _refuse_without_consent(self) -> None:

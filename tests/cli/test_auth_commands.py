@@ -115,7 +115,7 @@ async def test_a_login_gives_access_fetches_the_tools_and_can_be_listed_and_revo
     assert (done.code, done.out) == (0, "local has no access to work any more\n")
     assert "note:" not in done.err, "the provider was told"
     done = await asyncio.to_thread(program, "call", "work.whoami")
-    assert done.code == 12
+    assert done.code == 75
     assert "work needs your consent" in done.err
     assert "spindle auth login work" in done.err
     done = await asyncio.to_thread(program, "auth", "revoke", "work")
@@ -131,7 +131,7 @@ async def test_a_sync_without_a_login_says_how_to_log_in(
 ) -> None:
     add_guarded(workspace, guarded_url)
     done = await asyncio.to_thread(program, "sync")
-    assert done.code == 12
+    assert done.code == 75
     assert "work needs your consent" in done.err
     assert "hint: run `spindle auth login work`" in done.err
 
@@ -242,7 +242,7 @@ async def test_a_source_whose_server_wants_oauth_gets_it_written_when_the_user_a
     workspace: Workspace, program: Run, login: Logins, guarded_url: str, ann: User
 ) -> None:
     done = await asyncio.to_thread(program, "add", "work", guarded_url)
-    assert done.code == 12
+    assert done.code == 75
     assert "spindle auth login work" in done.err
     written = (workspace.root / "spindle.toml").read_text()
     assert 'auth = {type = "oauth"}' in written

@@ -37,9 +37,9 @@ EXIT_CODES: Mapping[str, int] = {
     "error": 9,
     "client": 10,
     "store": 11,
-    "consent": 12,
-    "approval": 12,
-    "input": 12,
+    "consent": PAUSED,
+    "approval": PAUSED,
+    "input": PAUSED,
     "cancelled": 130,
 }
 INTERNAL = 70

@@ -130,6 +130,11 @@ class RunJournal:
         if stored is not None and stored.owner != self.run.owner:
             raise CancelledCallError(f"another process went on with run {self.run.id}", sent=False)
 
+    def step_ended(self, task: asyncio.Task[Result]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever made the call may have been given up; it is recorded all the same
+
     # --- stopping
 
     @property
@@ -228,7 +233,7 @@ class _Place:
         # have begun is worth keeping.
         task = asyncio.create_task(place._recorded(make), name=f"step {tool}")
         journal.tasks.add(task)
-        task.add_done_callback(journal.tasks.discard)
+        task.add_done_callback(journal.step_ended)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:

@@ -20,7 +20,7 @@ from spindle.catalog.sources import SourceSet
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
-from spindle.ports.store import Store, ToolFilter, ToolStore
+from spindle.ports.store import RunStore, Store, ToolFilter, ToolStore
 from spindle.runs.runner import Runner
 from spindle.stores.files import FolderFileStore
 from spindle.stores.layered import LayeredToolStore
@@ -145,6 +145,7 @@ async def build(
     tools: Sequence[Callable[..., Any]] = (),
     settings: Settings | None = None,
     store: Store | None = None,
+    run_store: RunStore | None = None,
     credentials: CredentialProvider | None = None,
     permission: Permission = allow_all,
     note: Note = logger.warning,
@@ -171,7 +172,7 @@ async def build(
         catalog = Catalog(sources, known, chosen, note)
         files = FolderFileStore(loaded.state_folder / "files")
         caller = Caller(catalog, opened, files, chosen, note, permission=permission, clock=clock)
-        runner = Runner(caller, opened, sealer, note, clock)
+        runner = Runner(caller, run_store or opened, sealer, note, clock)
         await catalog.open()
     except BaseException:
         await private.close()

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.fernet import Fernet
 
 from contract.test_store_contract import OPENERS, SHARED
+from spindle.auth.encryption import Sealer
 from spindle.domain.identity import Principal, Secret
 from spindle.domain.run import Pause, Run, RunEvent
 from spindle.errors import NotFoundError
-from spindle.ports.store import Store
+from spindle.ports.store import RunStore, Store
+from spindle.stores.state_store import RunsIn, StateStoreOf
 
 ANN = Principal("ann", frozenset({"staff", "admins"}))
 
@@ -47,33 +50,44 @@ def a_pause(token: str = "t1", run: str = "r1", **fields: Any) -> Pause:
     return Pause(token, run, f"/x?{token}", "consent", **{**values, **fields})
 
 
-async def paused(store: Store, *pauses: Pause, run: str = "r1") -> None:
+async def paused(store: RunStore, *pauses: Pause, run: str = "r1") -> None:
     resting = a_run(run, status="paused", owner=None, lease_until=None)
     await store.save_run(resting, pauses=pauses or (a_pause(run=run),))
 
 
-class TestRuns:
-    async def test_a_run_comes_back_as_it_was_saved(self, store: Store) -> None:
+class RunStoreContract:
+    """Also what another framework's state store does for our runs; here it is our own, offered to others."""
+
+    @pytest.fixture(params=[*OPENERS, "another framework's"])
+    async def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunStore]:
+        opened = await OPENERS.get(request.param, OPENERS["sqlite file"])(tmp_path)
+        key = Fernet.generate_key().decode()
+        yield opened if request.param in OPENERS else RunsIn(StateStoreOf(opened, Sealer(lambda: [key])))
+        await opened.close()
+
+
+class TestRuns(RunStoreContract):
+    async def test_a_run_comes_back_as_it_was_saved(self, store: RunStore) -> None:
         run = a_run(kind="call", error={"category": "tool", "message": "ünïcode 🎉"})
         await store.save_run(run)
         assert await store.run("r1") == run
         assert await store.run("nothing") is None
 
-    async def test_saving_again_changes_how_it_stands(self, store: Store) -> None:
+    async def test_saving_again_changes_how_it_stands(self, store: RunStore) -> None:
         await store.save_run(a_run())
         ended = a_run(status="done", updated_at=5.0, owner=None, lease_until=None)
         await store.save_run(ended)
         assert await store.run("r1") == ended
         assert await store.runs(limit=9) == [ended]
 
-    async def test_a_run_is_found_by_a_beginning_that_only_it_has(self, store: Store) -> None:
+    async def test_a_run_is_found_by_a_beginning_that_only_it_has(self, store: RunStore) -> None:
         await store.save_run(a_run("abc1"))
         await store.save_run(a_run("abd2"))
         assert (await store.run("abc")) == a_run("abc1")
         with pytest.raises(NotFoundError, match="several runs"):
             await store.run("ab")
 
-    async def test_runs_are_listed_newest_first_and_filtered(self, store: Store) -> None:
+    async def test_runs_are_listed_newest_first_and_filtered(self, store: RunStore) -> None:
         for number in range(3):
             await store.save_run(a_run(f"r{number}", status="paused" if number else "done"))
         await store.save_run(a_run("other", principal=Principal("bob")))
@@ -81,7 +95,7 @@ class TestRuns:
         assert [run.id for run in await store.runs(limit=9, status="paused")] == ["r2", "r1"]
         assert [run.id for run in await store.runs(limit=9, principal="bob")] == ["other"]
 
-    async def test_events_come_back_in_the_order_in_which_they_were_saved(self, store: Store) -> None:
+    async def test_events_come_back_in_the_order_in_which_they_were_saved(self, store: RunStore) -> None:
         events = [RunEvent("r1", "step", float(9 - n), f"/x:{n}", bytes([n, 0, 255])) for n in range(5)]
         await store.save_run(a_run(), events[:2])
         for event in events[2:]:
@@ -89,16 +103,6 @@ class TestRuns:
         await store.save_event(RunEvent("r2", "started", 1.0))
         assert await store.history("r1") == events
         assert await store.history("nothing") == []
-
-    async def test_a_run_its_events_and_its_pauses_are_saved_together_or_not_at_all(
-        self, store: Store
-    ) -> None:
-        event = RunEvent("r1", "step", 1.0)
-        with pytest.raises(Exception):  # noqa: B017 - each database has its own word for a clash of ids
-            await store.save_run(a_run(), [event, event], [a_pause()])
-        assert await store.run("r1") is None
-        assert await store.history("r1") == []
-        assert await store.pause("t1") is None
 
     async def test_two_objects_see_each_others_runs(self, two_stores: tuple[Store, Store]) -> None:
         one, other = two_stores
@@ -108,14 +112,23 @@ class TestRuns:
         assert (await one.run("r1")).owner == "p2"  # type: ignore[union-attr]
 
 
-class TestPauses:
-    async def test_a_pause_comes_back_as_it_was_saved(self, store: Store) -> None:
+async def test_a_run_its_events_and_its_pauses_are_saved_together_or_not_at_all(store: Store) -> None:
+    event = RunEvent("r1", "step", 1.0)
+    with pytest.raises(Exception):  # noqa: B017 - each database has its own word for a clash of ids
+        await store.save_run(a_run(), [event, event], [a_pause()])
+    assert await store.run("r1") is None
+    assert await store.history("r1") == []
+    assert await store.pause("t1") is None
+
+
+class TestPauses(RunStoreContract):
+    async def test_a_pause_comes_back_as_it_was_saved(self, store: RunStore) -> None:
         pause = a_pause(expires_at=99.5)
         await paused(store, pause)
         assert await store.pause("t1") == pause
         assert await store.pause("nothing") is None
 
-    async def test_a_pause_that_is_there_stays_as_it_is(self, store: Store) -> None:
+    async def test_a_pause_that_is_there_stays_as_it_is(self, store: RunStore) -> None:
         await paused(store)
         await store.claim("t1", b"yes", "p1", 30.0, 20.0)
         await store.save_run(a_run(status="paused"), pauses=[a_pause(message="other")])
@@ -123,7 +136,7 @@ class TestPauses:
         assert found is not None
         assert (found.message, found.state, found.answer) == ("waits", "answered", b"yes")
 
-    async def test_pauses_are_listed_oldest_first_and_filtered(self, store: Store) -> None:
+    async def test_pauses_are_listed_oldest_first_and_filtered(self, store: RunStore) -> None:
         bobs = a_pause("t3", "r2", principal=Principal("bob"), source="disk")
         await paused(store, a_pause("t1"), a_pause("t2"))
         await paused(store, bobs, run="r2")
@@ -134,7 +147,7 @@ class TestPauses:
         assert await store.pauses(principal="bob") == [bobs]
         assert await store.pauses(source="disk") == [bobs]
 
-    async def test_the_first_answer_claims_the_run_and_the_second_is_refused(self, store: Store) -> None:
+    async def test_the_first_answer_claims_the_run_and_the_second_is_refused(self, store: RunStore) -> None:
         await paused(store)
         assert await store.claim("t1", b"yes", "p2", 50.0, 20.0) == "claimed"
         run = await store.run("r1")
@@ -143,7 +156,7 @@ class TestPauses:
         assert await store.claim("t1", b"no", "p3", 60.0, 21.0) == "used"
         assert (await store.pause("t1")).answer == b"yes"  # type: ignore[union-attr]
 
-    async def test_an_answer_to_a_run_that_executes_is_noted(self, store: Store) -> None:
+    async def test_an_answer_to_a_run_that_executes_is_noted(self, store: RunStore) -> None:
         await paused(store, a_pause("t1"), a_pause("t2"))
         await store.claim("t1", None, "p1", 50.0, 20.0)
         assert await store.claim("t2", b"too", "p2", 60.0, 21.0) == "noted"
@@ -151,12 +164,12 @@ class TestPauses:
         assert run is not None
         assert (run.owner, run.lease_until) == ("p1", 50.0)
 
-    async def test_an_answer_takes_a_run_over_whose_owner_died(self, store: Store) -> None:
+    async def test_an_answer_takes_a_run_over_whose_owner_died(self, store: RunStore) -> None:
         await paused(store, a_pause("t1"), a_pause("t2"))
         await store.claim("t1", None, "p1", 50.0, 20.0)
         assert await store.claim("t2", b"too", "p2", 90.0, 50.0) == "claimed"
 
-    async def test_what_is_unknown_or_too_late_is_said(self, store: Store) -> None:
+    async def test_what_is_unknown_or_too_late_is_said(self, store: RunStore) -> None:
         await paused(store, a_pause(expires_at=30.0))
         assert await store.claim("nothing", None, "p1", 50.0, 20.0) == "unknown"
         assert await store.claim("t1", None, "p1", 50.0, 30.0) == "expired"
@@ -176,21 +189,21 @@ class TestPauses:
         assert pause.answer == b"%d" % claims.index("claimed")
 
 
-class TestLeasesOfRuns:
-    async def test_a_run_is_taken_only_when_nobody_executes_it(self, store: Store) -> None:
+class TestLeasesOfRuns(RunStoreContract):
+    async def test_a_run_is_taken_only_when_nobody_executes_it(self, store: RunStore) -> None:
         await store.save_run(a_run())
         assert not await store.take_run("r1", "p2", 50.0, 9.0)
         assert await store.take_run("r1", "p2", 50.0, 10.0)
         assert (await store.run("r1")).owner == "p2"  # type: ignore[union-attr]
         assert not await store.take_run("nothing", "p2", 50.0, 10.0)
 
-    async def test_a_paused_run_is_taken_and_an_ended_one_is_not(self, store: Store) -> None:
+    async def test_a_paused_run_is_taken_and_an_ended_one_is_not(self, store: RunStore) -> None:
         await paused(store)
         assert await store.take_run("r1", "p2", 50.0, 1.0)
         await store.save_run(a_run(status="done", owner=None, lease_until=None))
         assert not await store.take_run("r1", "p3", 90.0, 80.0)
 
-    async def test_renewing_keeps_ones_own_running_runs(self, store: Store) -> None:
+    async def test_renewing_keeps_ones_own_running_runs(self, store: RunStore) -> None:
         await store.save_run(a_run("mine"))
         await store.save_run(a_run("theirs", owner="p2"))
         await store.save_run(a_run("ended", status="done"))

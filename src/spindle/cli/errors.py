@@ -22,6 +22,9 @@ from spindle.errors import Interruption, SpindleError, innermost
 if TYPE_CHECKING:
     from spindle.cli.context import Cli
 
+INTERNAL = 70
+PAUSED = 75
+
 EXIT_CODES: Mapping[str, int] = {
     "tool": 1,
     "usage": 2,
@@ -42,8 +45,6 @@ EXIT_CODES: Mapping[str, int] = {
     "input": PAUSED,
     "cancelled": 130,
 }
-INTERNAL = 70
-PAUSED = 75
 
 
 class UsageMistakeError(SpindleError):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.approval import approved_arguments
@@ -165,6 +166,9 @@ class Caller:
             if self._running == 0:
                 self._idle.set()
 
+    async def _call_for(self, principal: Principal, name: str, arguments: Mapping[str, Any]) -> Result:
+        return await self.call(name, arguments, CallOptions(principal=principal))
+
     async def check(self, name: str, arguments: JsonObject) -> None:
         """Raises what is wrong with these arguments for this tool."""
         self._validation.check_arguments(await self._catalog.find(name), arguments)
@@ -190,11 +194,10 @@ class Caller:
                 self._validation.check_arguments(tool, given)
             credential = await self._credentials.for_call(tool.source, config, options.principal)
             running.secrets |= credential.secrets
-            inner = CallOptions(principal=options.principal)
             call = Call(
                 tool.name, given, options.principal, credential, options.on_progress, running.key, parent,
                 self._files,
-                CallHost(lambda tool, arguments: self.call(tool, arguments, inner), journal),
+                CallHost(partial(self._call_for, options.principal), journal),
                 journal.reply() if journal is not None else None,
             )  # fmt: skip
             result = await self._cached(tool, call, config) if options.use_cache else None

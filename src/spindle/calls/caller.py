@@ -20,10 +20,9 @@ from spindle.calls.journal import Journal, current_journal
 from spindle.calls.limits import Limit, hold, in_order, rate_limiter
 from spindle.calls.permissions import Permission, allow_all, require
 from spindle.calls.record import (
-    clean,
-    clean_json,
     configured_secrets,
     fit_to_store,
+    hide_secrets,
     masked,
     mentions_secrets,
     secrets_in,
@@ -219,7 +218,7 @@ class Caller:
             if running.tool is not None:
                 error.about(source=running.tool.source, tool=running.tool.name)
                 running.secrets |= secrets_in(given, running.tool.input_schema)
-                _hide_secrets(error, running.secrets)
+                hide_secrets(error, running.secrets)
             outcome, problem = error.category, error.to_dict()
             raise
         except asyncio.CancelledError:
@@ -308,7 +307,7 @@ class Caller:
         except ServerError as error:
             if ready.config.check_results != "note":
                 raise
-            _hide_secrets(error, running.secrets)
+            hide_secrets(error, running.secrets)
             running.remark = error.to_dict()
             if ready.tool.fingerprint not in self._remarked:
                 self._remarked.add(ready.tool.fingerprint)
@@ -393,16 +392,3 @@ class Caller:
 def _is_large(block: Block) -> bool:
     # Four characters of base64 are three bytes, the last of which may be padding.
     return block.data is not None and len(block.data) > (INLINE_LIMIT + 2) // 3 * 4
-
-
-def _hide_secrets(error: SpindleError, secrets: frozenset[str]) -> None:
-    if not secrets:
-        return
-    error.message = clean(error.message, secrets)
-    error.hint = error.hint and clean(error.hint, secrets)
-    error.details = clean_json(error.details, secrets)
-    error.args = (error.message,)
-    cause = str(error.__cause__)
-    if clean(cause, secrets) != cause:
-        # A traceback would print what the message no longer says.
-        error.__cause__ = None

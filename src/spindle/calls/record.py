@@ -10,6 +10,7 @@ from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve
 
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
+    from spindle.errors import SpindleError
 
 MASK = "•••"
 MAX_TEXT = 4000
@@ -162,3 +163,17 @@ def _longest_first(secrets: Collection[str]) -> Collection[str]:
     if not secrets:
         return ()
     return sorted((secret for secret in secrets if len(secret) >= MIN_SECRET), key=len, reverse=True)
+
+
+def hide_secrets(error: SpindleError, secrets: Collection[str]) -> None:
+    """Take them out of whatever an error says, its traceback included."""
+    if not secrets:
+        return
+    error.message = clean(error.message, secrets)
+    error.hint = error.hint and clean(error.hint, secrets)
+    error.details = clean_json(error.details, secrets)
+    error.args = (error.message,)
+    cause = str(error.__cause__)
+    if clean(cause, secrets) != cause:
+        # A traceback would print what the message no longer says.
+        error.__cause__ = None

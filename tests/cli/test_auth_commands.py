@@ -12,14 +12,18 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
 
-from cli.conftest import Run, Workspace
 from servers.oauth import OAuthProvider, User
 from servers.odd_provider import OddProvider
 from servers.running import PATIENCE
+
+if TYPE_CHECKING:
+    # Only for its names: `cli` is also the name of a folder below `sources`.
+    from cli.conftest import Run, Workspace
 
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/\S+")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runs.conftest import Open, Workspace
-from spindle import CallOptions, Finished, Paused, Principal
+from spindle import CallOptions, Finished, Paused, Principal, Spindle
 from spindle.calls.caller import Caller
 from spindle.domain.source import SourceConfig
 from spindle.errors import AuthError, AuthorizationRequired, SpindleError
@@ -236,6 +236,14 @@ def with_provider(app: Any, provider: Provider) -> Caller:
     return app._caller
 
 
+async def synced(app: Spindle, provider: Provider) -> None:
+    """The tools are known, but nobody's consent is in force any more."""
+    with_provider(app, provider)
+    provider.agreed.add("local")
+    await app.sync()
+    provider.agreed.clear()
+
+
 class TestConsent:
     async def test_all_runs_that_wait_for_a_consent_go_on_when_it_is_given(
         self, opened: Open, workspace: Workspace
@@ -261,8 +269,9 @@ class TestConsent:
 
     async def test_a_user_who_says_no_is_heard(self, opened: Open, workspace: Workspace) -> None:
         workspace.write(settings=OAUTH)
+        provider = Provider()
         async with opened() as app:
-            with_provider(app, Provider())
+            await synced(app, provider)
             await app.run("effect", name="x")
             (error,) = await app.runner.resume_consent("tools", Principal(), denied="access_denied")
             assert isinstance(error, AuthError)
@@ -275,7 +284,7 @@ class TestConsent:
         workspace.write(settings=OAUTH)
         provider = Provider()
         async with opened() as app:
-            with_provider(app, provider)
+            await synced(app, provider)
             (first,) = tokens(await app.run("effect", name="x"))
             provider.link = "https://login.example/2"
             again = await app.resume(first)

@@ -147,8 +147,6 @@ async def test_what_is_stored_of_a_run_is_not_readable(workspace: Workspace, ope
         assert isinstance(outcome, Paused)
         await app.resume(outcome.pauses[0].token, f"{planted} answer")
     state = workspace.root / ".spindle"
-    key = state / "key"
-    assert key.stat().st_mode & 0o077 == 0
     import sqlite3
 
     with contextlib.closing(sqlite3.connect(state / "state.db")) as database:

@@ -97,7 +97,10 @@ def _described(pause: OpenPause) -> list[str]:
         who = details.get("provider") or pause.source or "the provider"
         scopes = ", ".join(map(str, details.get("scopes") or ()))
         lines.append(f"  {who} asks for your consent" + (f" to: {scopes}" if scopes else ""))
-    if "url" in details:
+        lines.append(f"  to give it: {_login(pause)}")
+        # Where the application listens itself for users to come back, the link alone is enough.
+        lines.append(f"  or open: {details['url']}")
+    elif "url" in details:
         lines.append(f"  open: {details['url']}")
     if pause.kind == "approval":
         if "tool" in details:
@@ -121,6 +124,15 @@ def _wanted(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return " or ".join(json.dumps(choice, ensure_ascii=False) for choice in schema["enum"])
     return " or ".join(sorted(types)) or "anything"
+
+
+def _login(pause: OpenPause) -> str:
+    import shlex
+
+    from spindle.domain.identity import LOCAL
+
+    user = f" --as {shlex.quote(pause.principal.id)}" if pause.principal.id != LOCAL.id else ""
+    return f"spindle auth login {pause.source}{user}"
 
 
 def _command(pause: OpenPause) -> str:

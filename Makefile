@@ -18,6 +18,7 @@ VENV_READY    := .venv/.ready
 BENCH_READY   := .venv-bench/.ready
 NODE_READY    := .node/.runtime-ready
 SERVERS_READY := .node/.servers-ready
+PAGE_READY    := examples/oauth-react/dist/.ready
 
 # Put in front of a command: what was installed here is found before what the system has.
 IN_VENV  := PATH="$(CURDIR)/.node/bin:$(CURDIR)/.venv/bin:$(CURDIR)/.node/node_modules/.bin:$$PATH"
@@ -54,7 +55,7 @@ demo: $(VENV_READY) ## set up what is needed and run the demonstration
 	@$(IN_VENV) bash examples/demo.sh
 
 .PHONY: test
-test: $(VENV_READY) $(SERVERS_READY) ## run all tests and report the coverage
+test: $(VENV_READY) $(SERVERS_READY) $(PAGE_READY) ## run all tests and report the coverage
 	@$(IN_VENV) .venv/bin/pytest -n $(WORKERS) --cov --cov-branch --cov-report=term $(ARGS)
 
 .PHONY: check
@@ -70,8 +71,8 @@ bench: $(BENCH_READY) ## run the benchmarks, in an environment of their own
 	@$(IN_BENCH) .venv-bench/bin/python benchmarks/run.py $(ARGS)
 
 .PHONY: services
-services: ## start the services the tests need
-	@echo "The tests of this version need no external service: nothing to start."
+services: ## install what some tests start and PyPI and npm do not have (Debian, as root)
+	@scripts/install_services.sh
 
 .PHONY: constraints
 constraints: ## choose new exact versions of all dependencies
@@ -110,7 +111,7 @@ check-size: $(VENV_READY)
 
 .PHONY: venv node
 venv: $(VENV_READY)
-node: $(SERVERS_READY)
+node: $(SERVERS_READY) $(PAGE_READY)
 
 # The build backend comes from the pinned list too, hence --no-build-isolation.
 $(VENV_READY): pyproject.toml constraints.txt requirements/build.txt requirements/dev.txt
@@ -149,4 +150,11 @@ $(SERVERS_READY): tests/servers/npm/package.json $(NODE_READY)
 	@$(call say,installing the MCP servers from npm that the tests call into .node)
 	@cp tests/servers/npm/package.json .node/package.json
 	@cd .node && $(IN_VENV) NODE_USE_SYSTEM_CA=1 npm install --no-audit --no-fund --no-package-lock --ignore-scripts --no-update-notifier --loglevel=error >&2
+	@touch $@
+
+# The page of an example, which the tests go through in a browser.
+$(PAGE_READY): examples/oauth-react/package.json examples/oauth-react/index.html $(wildcard examples/oauth-react/src/*) $(NODE_READY)
+	@$(call say,building the page of examples/oauth-react)
+	@cd examples/oauth-react && $(IN_VENV) NODE_USE_SYSTEM_CA=1 npm install --no-audit --no-fund --no-package-lock --ignore-scripts --no-update-notifier --loglevel=error >&2
+	@cd examples/oauth-react && $(IN_VENV) npm run --silent build >/dev/null
 	@touch $@

@@ -34,6 +34,7 @@ PUBLIC = [
     "ToolSummary",
     "__version__",
     "bearer",
+    "callback_app",
     "open",
     "tool",
 ]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from spindle.calls.caller import CallOptions as CallOptions
     from spindle.calls.limits import Limit as Limit
     from spindle.catalog.diff import SyncReport as SyncReport
+    from spindle.console.oauth_callback import callback_app as callback_app
     from spindle.domain.call import Block as Block
     from spindle.domain.call import CallRecord as CallRecord
     from spindle.domain.call import Result as Result
@@ -62,6 +63,7 @@ _HOMES = {
     "ToolError": "spindle.errors",
     "ToolSummary": "spindle.domain.tool",
     "bearer": "spindle.auth.credentials",
+    "callback_app": "spindle.console.oauth_callback",
     "open": "spindle.opening",
     "tool": "spindle.sources.python.decorator",
 }

@@ -3,7 +3,8 @@
 //   node oauth_provider.mjs NODE_MODULES '{"...": options}'
 //
 // Prints {"issuer": ...} on one line when it listens. A login page is JSON; it is answered by POST to
-// …/login?account=NAME, …/confirm or …/abort. /stats tells what token endpoints were asked for.
+// …/login?account=NAME, …/confirm or …/abort. /stats tells what token endpoints were asked for. A browser gets
+// the same as a page.
 
 import { createServer } from 'node:http';
 import { pathToFileURL } from 'node:url';
@@ -104,7 +105,8 @@ async function interact(request, response, url) {
   const { prompt, params, session, grantId } = details;
   const action = url.pathname.split('/')[3];
   if (action === 'login') {
-    await provider.interactionFinished(request, response, { login: { accountId: url.searchParams.get('account') } });
+    const accountId = url.searchParams.get('account') ?? (await posted(request)).get('account');
+    await provider.interactionFinished(request, response, { login: { accountId } });
   } else if (action === 'abort') {
     await provider.interactionFinished(request, response, {
       error: 'access_denied', error_description: 'the user said no',
@@ -119,10 +121,27 @@ async function interact(request, response, url) {
       grant.addResourceScope(resource, scopes.join(' '));
     }
     await provider.interactionFinished(request, response, { consent: { grantId: await grant.save() } }, { mergeWithLastSubmission: true });
+  } else if (request.headers.accept?.includes('text/html')) {
+    response.setHeader('content-type', 'text/html; charset=utf-8');
+    response.end(page(prompt.name, url.pathname));
   } else {
     response.setHeader('content-type', 'application/json');
     response.end(JSON.stringify({ prompt: prompt.name, scope: params.scope, client: params.client_id }));
   }
+}
+
+function page(prompt, path) {
+  const form = (action, content) => `<form method="post" action="${path}/${action}">${content}</form>`;
+  const account = '<label>Account <input name="account" required></label><button>Log in</button>';
+  return `<!doctype html><title>${prompt}</title>${prompt === 'login'
+    ? form('login', account)
+    : form('confirm', '<button>Allow</button>') + form('abort', '<button>Refuse</button>')}`;
+}
+
+async function posted(request) {
+  let text = '';
+  for await (const chunk of request) text += chunk;
+  return new URLSearchParams(text);
 }
 
 async function control(response, url) {

@@ -43,6 +43,7 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     is_workspace: bool = True
     read_at: float = field(default_factory=time.time)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
     @cached_property
     def sources(self) -> dict[str, RawTable]:
@@ -76,8 +77,12 @@ class Settings:
     @cached_property
     def auth(self) -> AuthSettings:
         from spindle.settings.auth import read
+        from spindle.settings.expand import expand_table
 
-        return read(self.raw.get("auth", {}), self.root, str(self.root / FILE_NAME))
+        table = self.raw.get("auth", {})
+        if isinstance(table, dict):
+            table = expand_table(cast(RawTable, table), self.environ, "auth")
+        return read(table, self.root, str(self.root / FILE_NAME))
 
     def origin(self, source: str) -> str:
         return self.origins.get(source, FILE_NAME)
@@ -121,7 +126,7 @@ def load(path: Path | str | None = None, environ: Mapping[str, str] | None = Non
     _check_top_level(raw, files[-1])
     raw["sources"] = sources
     _apply_environment(raw, environ)
-    settings = Settings(root or Path.cwd(), raw, origins, is_workspace=root is not None)
+    settings = Settings(root or Path.cwd(), raw, origins, is_workspace=root is not None, environ=environ)
     if "auth" in raw:
         _ = settings.auth  # a mistake in it is told at once
     return settings

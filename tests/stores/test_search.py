@@ -10,8 +10,8 @@ from tool_set import tools
 from spindle.domain.definitions import Definitions
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.ports.store import SourceState, StoredTool
-from spindle.stores.search import words
 from spindle.stores.sqlite import SqliteStore
+from spindle.stores.words import words
 
 
 async def fill(store: SqliteStore, listed: list[Tool]) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from spindle.domain.call import CallRecord
+from spindle.domain.call import CallRecord, Result
 from spindle.domain.definitions import Definitions, references_in
 from spindle.domain.json_schema import canonical, from_json, to_json
 from spindle.domain.tool import Tool, ToolSpec, ToolSummary
 from spindle.ports.store import SourceState, StoredTool
+
+MAX_CACHED_RESULT = 1024 * 1024
 
 
 def storable(text: str) -> str:
@@ -60,6 +62,13 @@ def definition_rows(source: str, tools: Sequence[StoredTool]) -> list[tuple[str,
     ]
 
 
+class SharedDefinitions(Protocol):
+    """The definitions of a source that tools refer to by the key of their set."""
+
+    def whole(self, source: str, key: str | None) -> Definitions | None: ...
+    def reached(self, source: str, key: str | None, definition: bytes) -> Definitions | None: ...
+
+
 class SharedRows:
     """Reads shared definitions, each set once."""
 
@@ -93,14 +102,14 @@ class SharedRows:
         return Definitions(schemas)
 
 
-def tool_from_row(row: tuple[Any, ...], shared: SharedRows) -> Tool:
+def tool_from_row(row: tuple[Any, ...], shared: SharedDefinitions) -> Tool:
     name, source, kind, place, fingerprint, definition, _, key, _ = row
     definitions = shared.reached(source, key, definition)
     spec = ToolSpec.from_definition(from_json(definition), place, definitions)
     return Tool(name, source, kind, spec, fingerprint)
 
 
-def stored_from_row(row: tuple[Any, ...], shared: SharedRows) -> StoredTool:
+def stored_from_row(row: tuple[Any, ...], shared: SharedDefinitions) -> StoredTool:
     name, source, kind, place, fingerprint, definition, held, key, held_key = row
 
     def tool(blob: bytes, mark: str | None, key: str | None) -> Tool:
@@ -133,3 +142,9 @@ def record_from_row(row: tuple[Any, ...]) -> CallRecord:
         key, tool, source, principal, from_json(arguments), outcome, started_at, duration, attempts,
         from_json(error) if error else None, parent,
     )  # fmt: skip
+
+
+def cache_blob(result: Result) -> bytes | None:
+    """None for a result that is too large to be kept."""
+    blob = to_json({**result.to_dict(), "has_structured": result.has_structured})
+    return blob if len(blob) <= MAX_CACHED_RESULT else None

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.call import CallRecord, Result
-from spindle.domain.json_schema import from_json, to_json
+from spindle.domain.json_schema import from_json
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.errors import NameConflictError, NotFoundError, StoreError
 from spindle.ports.store import SourceState, StoredTool, ToolFilter
 from spindle.stores.migrate import migrate, migrations, schema_version, use_write_ahead_log
 from spindle.stores.rows import (
     SharedRows,
+    cache_blob,
     definition_rows,
     record_from_row,
     row_from_record,
@@ -31,16 +32,16 @@ from spindle.stores.rows import (
     summary_from_row,
     tool_from_row,
 )
-from spindle.stores.search import index_row, search
+from spindle.stores.search import search
 from spindle.stores.sqlite_runs import SqliteRuns
 from spindle.stores.sqlite_secrets import SqliteSecrets
+from spindle.stores.words import index_row
 from spindle.stores.worker import Worker, as_store_error
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 BUSY_TIMEOUT = 15.0
-MAX_CACHED_RESULT = 1024 * 1024
 TIDY_EVERY = 256
 """Records between two that go through the thread."""
 
@@ -278,8 +279,8 @@ class SqliteStore(SqliteRuns, SqliteSecrets):
         return Result.from_dict(from_json(row[0]), cached=True) if row else None
 
     async def cache(self, key: str, result: Result, expires_at: float, now: float) -> None:
-        blob = to_json({**result.to_dict(), "has_structured": result.has_structured})
-        if len(blob) > MAX_CACHED_RESULT:
+        blob = cache_blob(result)
+        if blob is None:
             return
 
         def work(db: sqlite3.Connection) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
 
-from spindle.domain.identity import Principal
-from spindle.domain.json_schema import from_json, to_json
 from spindle.domain.run import Pause, Run, RunEvent, RunStatus
 from spindle.errors import NotFoundError
 from spindle.ports.store import Claim
 from spindle.stores.rows import storable
+from spindle.stores.run_rows import event_row, pause_from_row, pause_row, run_from_row, run_row
 from spindle.stores.worker import Worker
 
 
@@ -23,9 +21,9 @@ class SqliteRuns:
 
     async def save_run(self, run: Run, events: Sequence[RunEvent] = (), pauses: Sequence[Pause] = ()) -> None:
         def work(db: sqlite3.Connection) -> None:
-            db.execute(_UPSERT_RUN, _run_row(run))
-            db.executemany(_INSERT_EVENT, [_event_row(event) for event in events])
-            db.executemany(_INSERT_PAUSE, [_pause_row(pause) for pause in pauses])
+            db.execute(_UPSERT_RUN, run_row(run))
+            db.executemany(_INSERT_EVENT, [event_row(event) for event in events])
+            db.executemany(_INSERT_PAUSE, [pause_row(pause) for pause in pauses])
 
         await self._writer.run(work)
 
@@ -36,7 +34,7 @@ class SqliteRuns:
         rows = await self._reader.run(lambda db: db.execute(query, values).fetchall())
         if len(rows) > 1 and rows[0][0] != id:
             raise NotFoundError(f"several runs begin with {id!r}", hint="give more characters of the id")
-        return _run(rows[0]) if rows else None
+        return run_from_row(rows[0]) if rows else None
 
     async def runs(
         self, *, limit: int, status: RunStatus | None = None, principal: str | None = None
@@ -47,10 +45,10 @@ class SqliteRuns:
             ORDER BY number DESC LIMIT :limit
         """
         values = {"status": status, "principal": principal and storable(principal), "limit": limit}
-        return await self._reader.run(lambda db: [_run(row) for row in db.execute(query, values)])
+        return await self._reader.run(lambda db: [run_from_row(row) for row in db.execute(query, values)])
 
     async def save_event(self, event: RunEvent) -> None:
-        await self._writer.run(lambda db: db.execute(_INSERT_EVENT, _event_row(event)) and None)
+        await self._writer.run(lambda db: db.execute(_INSERT_EVENT, event_row(event)) and None)
 
     async def history(self, run: str) -> list[RunEvent]:
         query = "SELECT run, kind, at, path, sealed, id FROM run_events WHERE run = ? ORDER BY number"
@@ -59,7 +57,7 @@ class SqliteRuns:
     async def pause(self, token: str) -> Pause | None:
         query = f"{_SELECT_PAUSE} WHERE token = ?"
         row = await self._reader.run(lambda db: db.execute(query, (storable(token),)).fetchone())
-        return _pause(row) if row else None
+        return pause_from_row(row) if row else None
 
     async def pauses(
         self,
@@ -81,7 +79,7 @@ class SqliteRuns:
             "source": source,
             "waiting": waiting,
         }
-        return await self._reader.run(lambda db: [_pause(row) for row in db.execute(query, values)])
+        return await self._reader.run(lambda db: [pause_from_row(row) for row in db.execute(query, values)])
 
     async def claim(
         self, token: str, answer: bytes | None, owner: str, lease_until: float, now: float
@@ -145,40 +143,3 @@ _INSERT_PAUSE = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (token) DO NOTHING
 """
-
-
-def _run_row(run: Run) -> tuple[Any, ...]:
-    return (
-        run.id, run.kind, storable(run.name), storable(run.principal.id), _groups(run.principal), run.status,
-        run.created_at, run.updated_at, to_json(run.error, default=str) if run.error else None,
-        run.owner, run.lease_until,
-    )  # fmt: skip
-
-
-def _run(row: tuple[Any, ...]) -> Run:
-    id, kind, name, principal, groups, status, created_at, updated_at, error, owner, lease_until = row
-    return Run(
-        name, kind, Principal(principal, frozenset(from_json(groups))), status, created_at, updated_at,
-        from_json(error) if error else None, owner, lease_until, id,
-    )  # fmt: skip
-
-
-def _event_row(event: RunEvent) -> tuple[Any, ...]:
-    return (event.run, event.kind, event.at, storable(event.path), event.sealed, event.id)
-
-
-def _pause_row(pause: Pause) -> tuple[Any, ...]:
-    return (
-        pause.token, pause.run, storable(pause.path), pause.kind, storable(pause.message),
-        storable(pause.principal.id), _groups(pause.principal), pause.created_at, pause.source,
-        pause.tool and storable(pause.tool), pause.expires_at, pause.state, pause.sealed, pause.answer,
-    )  # fmt: skip
-
-
-def _pause(row: tuple[Any, ...]) -> Pause:
-    token, run, path, kind, message, principal, groups, *rest = row
-    return Pause(token, run, path, kind, message, Principal(principal, frozenset(from_json(groups))), *rest)
-
-
-def _groups(principal: Principal) -> bytes:
-    return to_json(sorted(principal.groups))

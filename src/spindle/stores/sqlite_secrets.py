@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
 
 from spindle.domain.identity import Secret, SecretKind
 from spindle.stores.rows import storable
+from spindle.stores.run_rows import secret_from_row, secret_row
 from spindle.stores.worker import Worker
 
 
@@ -19,7 +19,7 @@ class SqliteSecrets:
     async def secret(self, kind: SecretKind, key: str) -> Secret | None:
         query = f"{_SELECT} WHERE kind = ? AND key = ?"
         row = await self._reader.run(lambda db: db.execute(query, (kind, storable(key))).fetchone())
-        return _secret(row) if row else None
+        return secret_from_row(row) if row else None
 
     async def secrets(self, kind: SecretKind, *, source: str | None = None) -> list[Secret]:
         query = f"""
@@ -27,18 +27,18 @@ class SqliteSecrets:
             ORDER BY source, principal, key
         """
         values = {"kind": kind, "source": source}
-        return await self._reader.run(lambda db: [_secret(row) for row in db.execute(query, values)])
+        return await self._reader.run(lambda db: [secret_from_row(row) for row in db.execute(query, values)])
 
     async def save_secret(self, secret: Secret) -> None:
         query = "INSERT OR REPLACE INTO secrets VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-        await self._writer.run(lambda db: db.execute(query, _row(secret)) and None)
+        await self._writer.run(lambda db: db.execute(query, secret_row(secret)) and None)
 
     async def swap_secret(self, old: Secret, new: Secret) -> bool:
         def work(db: sqlite3.Connection) -> bool:
             query = "DELETE FROM secrets WHERE kind = ? AND key = ? AND sealed = ? AND used = ?"
             found = db.execute(query, (old.kind, storable(old.key), old.sealed, old.used))
             if found.rowcount:
-                db.execute("INSERT INTO secrets VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _row(new))
+                db.execute("INSERT INTO secrets VALUES (?, ?, ?, ?, ?, ?, ?, ?)", secret_row(new))
             return found.rowcount == 1
 
         return await self._writer.run(work)
@@ -66,15 +66,3 @@ class SqliteSecrets:
 
 
 _SELECT = "SELECT kind, key, sealed, source, principal, expires_at, used, updated_at FROM secrets"
-
-
-def _row(secret: Secret) -> tuple[Any, ...]:
-    return (
-        secret.kind, storable(secret.key), secret.sealed, secret.source, storable(secret.principal),
-        secret.expires_at, secret.used, secret.updated_at,
-    )  # fmt: skip
-
-
-def _secret(row: tuple[Any, ...]) -> Secret:
-    kind, key, sealed, source, principal, expires_at, used, updated_at = row
-    return Secret(kind, key, sealed, source, principal, expires_at, bool(used), updated_at)

@@ -1,0 +1,59 @@
+"""Between rows and the nouns that outlive a process: runs, their events and pauses, secrets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spindle.domain.identity import Principal, Secret
+from spindle.domain.json_schema import from_json, to_json
+from spindle.domain.run import Pause, Run, RunEvent
+from spindle.stores.rows import storable
+
+
+def run_row(run: Run) -> tuple[Any, ...]:
+    return (
+        run.id, run.kind, storable(run.name), storable(run.principal.id), _groups(run.principal), run.status,
+        run.created_at, run.updated_at, to_json(run.error, default=str) if run.error else None,
+        run.owner, run.lease_until,
+    )  # fmt: skip
+
+
+def run_from_row(row: tuple[Any, ...]) -> Run:
+    id, kind, name, principal, groups, status, created_at, updated_at, error, owner, lease_until = row
+    return Run(
+        name, kind, Principal(principal, frozenset(from_json(groups))), status, created_at, updated_at,
+        from_json(error) if error else None, owner, lease_until, id,
+    )  # fmt: skip
+
+
+def event_row(event: RunEvent) -> tuple[Any, ...]:
+    return (event.run, event.kind, event.at, storable(event.path), event.sealed, event.id)
+
+
+def pause_row(pause: Pause) -> tuple[Any, ...]:
+    return (
+        pause.token, pause.run, storable(pause.path), pause.kind, storable(pause.message),
+        storable(pause.principal.id), _groups(pause.principal), pause.created_at, pause.source,
+        pause.tool and storable(pause.tool), pause.expires_at, pause.state, pause.sealed, pause.answer,
+    )  # fmt: skip
+
+
+def pause_from_row(row: tuple[Any, ...]) -> Pause:
+    token, run, path, kind, message, principal, groups, *rest = row
+    return Pause(token, run, path, kind, message, Principal(principal, frozenset(from_json(groups))), *rest)
+
+
+def _groups(principal: Principal) -> bytes:
+    return to_json(sorted(principal.groups))
+
+
+def secret_row(secret: Secret) -> tuple[Any, ...]:
+    return (
+        secret.kind, storable(secret.key), secret.sealed, secret.source, storable(secret.principal),
+        secret.expires_at, secret.used, secret.updated_at,
+    )  # fmt: skip
+
+
+def secret_from_row(row: tuple[Any, ...]) -> Secret:
+    kind, key, sealed, source, principal, expires_at, used, updated_at = row
+    return Secret(kind, key, sealed, source, principal, expires_at, bool(used), updated_at)

@@ -118,7 +118,7 @@ $(VENV_READY): pyproject.toml constraints.txt requirements/build.txt requirement
 	$(call make_venv,.venv)
 	@$(call say,installing Spindle and its development tools into .venv (about a minute))
 	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -r requirements/build.txt -r requirements/dev.txt
-	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt --no-build-isolation -e .
+	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt --no-build-isolation -e '.[postgres]'
 	@touch $@
 
 # The peers we measure against need other libraries, which must not reach the environment of the tests.

@@ -28,6 +28,14 @@ with open("pyproject.toml", "rb") as file:
     print(*tomllib.load(file)["project"]["dependencies"], sep="\n")
 PY
 
+"$PYTHON" - >"$work/extras.txt" <<'PY'
+import tomllib
+
+with open("pyproject.toml", "rb") as file:
+    for names in tomllib.load(file)["project"]["optional-dependencies"].values():
+        print(*names, sep="\n")
+PY
+
 # Names are brought to one spelling and sorted, so that a change of versions is all a diff shows.
 pins='
 import json, re, sys
@@ -54,7 +62,8 @@ resolve() {
 }
 
 resolve dev constraints.txt \
-  -r "$work/runtime.txt" -r requirements/build.txt -r requirements/dev.txt -r requirements/node.txt
+  -r "$work/runtime.txt" -r "$work/extras.txt" -r requirements/build.txt -r requirements/dev.txt \
+  -r requirements/node.txt
 # The measured Spindle runs on the same versions as the tested one.
 resolve bench requirements/bench-constraints.txt \
   -c constraints.txt -r "$work/runtime.txt" -r requirements/build.txt -r requirements/bench.txt

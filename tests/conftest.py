@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import spindle
 from servers.oauth import OAuthProvider, User, running_mcp_server, running_provider
+from servers.postgres import PostgresServer, running_server
 from servers.rest import RestWorkspace
 from servers.running import OpenSources, StdioServers
 from spindle.app import Spindle
@@ -68,3 +70,17 @@ def guarded_url(oauth_provider: OAuthProvider) -> Iterator[str]:
 async def ann() -> AsyncIterator[User]:
     async with User("ann") as user:
         yield user
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One server for each process of the tests: it is there in half a second."""
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> str:
+    """The address of a store of the test's own, whose connections have the name of its schema."""
+    name = f"test_{uuid.uuid4().hex}"
+    return postgres_server.url(application_name=name, schema=name)

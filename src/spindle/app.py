@@ -22,6 +22,7 @@ from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.ports.store import RunStore, Store, ToolFilter, ToolStore
 from spindle.runs.runner import Runner
+from spindle.stores.choose import open_store
 from spindle.stores.files import FolderFileStore
 from spindle.stores.layered import LayeredToolStore
 from spindle.stores.sqlite import SqliteStore
@@ -154,7 +155,7 @@ async def build(
 ) -> Spindle:
     """Put the parts together. The arguments are explained at `spindle.open`."""
     loaded = settings or settings_module.load(path, environ)
-    opened = store or await SqliteStore(loaded.store).open()
+    opened = store or await open_store(loaded.store_address(os.environ if environ is None else environ))
     private = SqliteStore(":memory:")
     try:
         sources = SourceSet(loaded, note, environ)

@@ -7,6 +7,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 SERVER = """
 import json, sys
 
@@ -18,6 +20,7 @@ RESULTS = {
         "serverInfo": {"name": "echo", "version": "1"},
     },
     "tools/list": {"tools": [TOOL]},
+    "tools/call": {"content": [{"type": "text", "text": "again"}]},
 }
 for line in sys.stdin:
     message = json.loads(line)
@@ -26,17 +29,23 @@ for line in sys.stdin:
         answer = {"result": result} if result else {"error": {"code": -32601, "message": "no such method"}}
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
 """
-EACH = 4
+EACH = 2
 
 
-def test_two_processes_that_add_and_sync_at_once_lose_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_two_processes_that_add_sync_and_call_at_once_lose_nothing(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "spindle.toml").write_text("# ours to keep\n")
     server = tmp_path / "server.py"
     server.write_text(SERVER)
     environment = {**os.environ, "SPINDLE_HOME": str(tmp_path / "home")}
-    add = f'"{sys.executable}" -m spindle add "$0$number" -- "{sys.executable}" "{server}"'
+    if kind == "postgres":
+        environment["SPINDLE_STORE"] = request.getfixturevalue("postgres_url")
+    spindle = f'"{sys.executable}" -m spindle'
+    add = f'{spindle} add "$0$number" -- "{sys.executable}" "{server}" && {spindle} call "$0$number.echo"'
     numbers = " ".join(map(str, range(EACH)))
     shells = [
         subprocess.Popen(
@@ -57,8 +66,14 @@ def test_two_processes_that_add_and_sync_at_once_lose_nothing(tmp_path: Path) ->
     text = (workspace / "spindle.toml").read_text()
     assert text.startswith("# ours to keep\n")
     assert set(tomllib.loads(text)["sources"]) == expected
-    listed = subprocess.run(
-        [sys.executable, "-m", "spindle", "tools", "--json"],
-        cwd=workspace, env=environment, capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    assert {tool["name"] for tool in json.loads(listed.stdout)} == {f"{name}.echo" for name in expected}
+
+    def told(*words: str) -> list[dict[str, str]]:
+        done = subprocess.run(
+            [sys.executable, "-m", "spindle", *words, "--json"],
+            cwd=workspace, env=environment, capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        return json.loads(done.stdout)
+
+    assert {tool["name"] for tool in told("tools")} == {f"{name}.echo" for name in expected}
+    assert sorted(call["tool"] for call in told("history")) == sorted(f"{name}.echo" for name in expected)
+    assert (workspace / ".spindle" / "state.db").exists() is (kind == "sqlite")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
+
+from servers.postgres import PASSWORD
 
 BAD_SCHEMA = {
     "name": "odd",
@@ -142,6 +146,31 @@ def test_a_state_of_a_newer_version_is_a_problem(workspace, spindle):
     done = spindle("doctor")
     assert done.code == 1
     assert "newer Spindle" in done.out
+
+
+def test_a_store_in_postgresql_is_named_without_its_password(
+    workspace, spindle, postgres_server, monkeypatch
+):
+    monkeypatch.setenv("PG_PASSWORD", PASSWORD)
+    place = f"127.0.0.1:{postgres_server.port}/postgres?schema=doctor"
+    workspace.write("spindle.toml", f'store = "postgresql://postgres:${{PG_PASSWORD}}@{place}"\n')
+    workspace.add_server(GOOD)
+    done = spindle("doctor")
+    assert (done.code, done.err) == (0, "")
+    assert f"✓ state: postgresql://{place}\n" in done.out
+
+
+def test_a_store_that_cannot_be_reached_is_a_problem_and_the_rest_is_still_looked_at(
+    workspace, spindle, postgres_server
+):
+    workspace.write("spindle.toml", f'store = "{postgres_server.url("gone")}"\n')
+    workspace.add_server(GOOD)
+    done = spindle("doctor")
+    assert done.code == 1
+    assert "✗ state: cannot connect to postgresql://postgres@127.0.0.1:" in done.out
+    assert "    fix: create it with `createdb`" in done.out
+    assert "✓ mini: 1 tool" in done.out
+    assert quote(PASSWORD, safe="") not in done.out + done.err
 
 
 @pytest.mark.parametrize("has_sources", [False, True])

@@ -1,18 +1,16 @@
-"""What every store must do for runs, secrets and leases. Another implementation is one more entry in
-`OPENERS` of `test_store_contract`."""
+"""What every store must do for runs, secrets and leases."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
 
-from contract.test_store_contract import OPENERS, SHARED
+from contract.openers import OPENERS
 from spindle.auth.encryption import Sealer
 from spindle.domain.identity import Principal, Secret
 from spindle.domain.run import Pause, Run, RunEvent
@@ -21,21 +19,6 @@ from spindle.ports.store import RunStore, Store
 from spindle.stores.state_store import RunsIn, StateStoreOf
 
 ANN = Principal("ann", frozenset({"staff", "admins"}))
-
-
-@pytest.fixture(params=OPENERS)
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await OPENERS[request.param](tmp_path)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture(params=SHARED)
-async def two_stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Store]]:
-    one, other = await OPENERS[request.param](tmp_path), await OPENERS[request.param](tmp_path)
-    yield one, other
-    await one.close()
-    await other.close()
 
 
 def a_run(id: str = "r1", **fields: Any) -> Run:
@@ -59,8 +42,8 @@ class RunStoreContract:
     """Also what another framework's state store does for our runs; here it is our own, offered to others."""
 
     @pytest.fixture(params=[*OPENERS, "another framework's"])
-    async def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunStore]:
-        opened = await OPENERS.get(request.param, OPENERS["sqlite file"])(tmp_path)
+    async def store(self, request: pytest.FixtureRequest) -> AsyncIterator[RunStore]:
+        opened = await OPENERS.get(request.param, OPENERS["sqlite file"])(request)
         key = Fernet.generate_key().decode()
         yield opened if request.param in OPENERS else RunsIn(StateStoreOf(opened, Sealer(lambda: [key])))
         await opened.close()

@@ -1,10 +1,9 @@
-"""What every store must do. Another implementation is one more entry in `OPENERS`."""
+"""What every store must do with tools, calls and results."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,31 +14,6 @@ from spindle.domain.definitions import Definitions
 from spindle.domain.tool import Hints, Tool, ToolSpec
 from spindle.errors import NameConflictError, NotFoundError, StoreError
 from spindle.ports.store import SourceState, Store, StoredTool, ToolFilter
-from spindle.stores.sqlite import SqliteStore
-
-Opener = Callable[[Path], Awaitable[Store]]
-
-OPENERS: dict[str, Opener] = {
-    "sqlite file": lambda folder: SqliteStore(folder / "state.db").open(),
-    "sqlite memory": lambda folder: SqliteStore(":memory:").open(),
-}
-SHARED = ("sqlite file",)
-"""Stores that two objects can open at once."""
-
-
-@pytest.fixture(params=OPENERS)
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await OPENERS[request.param](tmp_path)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture(params=SHARED)
-async def two_stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Store]]:
-    one, other = await OPENERS[request.param](tmp_path), await OPENERS[request.param](tmp_path)
-    yield one, other
-    await one.close()
-    await other.close()
 
 
 def a_tool(name: str, source: str = "files", **spec: Any) -> Tool:
@@ -133,6 +107,52 @@ class TestTools:
         assert found.spec.description == "a byte \udcff of a file name"
         assert [summary.name for summary in await store.search("byte", 3)] == ["files.read"]
 
+    async def test_text_with_a_nul_does_not_stop_a_source(self, store: Store) -> None:
+        odd = a_tool("files.read", description="before \0 after", tags=("a\0b",), title="t\0")
+        await store.replace_tools(a_state(signature="s"), stored(odd))
+        found = await store.tool("files.read")
+        assert found is not None
+        assert found.spec.description == "before \0 after"
+        assert [summary.name for summary in await store.search("before", 3)] == ["files.read"]
+        await store.note_failure("files", "mcp", "no \0 answer")
+        assert (await store.sources())["files"].error is not None
+        await store.save_call(a_record("k", arguments={"x": "\0"}, tool="files.\0", principal="a\0"))
+        record = await store.call("k")
+        assert record is not None
+        assert record.arguments == {"x": "\0"}
+        assert await store.tool("\0") is None
+
+    async def test_very_long_texts_are_stored_and_found(self, store: Store) -> None:
+        long = "first " + "x" * 5000 + " " + " ".join(f"word{number}" for number in range(200_000))
+        await store.replace_tools(a_state(), stored(a_tool("files.read", description=long)))
+        found = await store.tool("files.read")
+        assert found is not None
+        assert found.spec.description == long
+        assert [summary.name for summary in await store.search("first", 3)] == ["files.read"]
+        assert len(await store.search("x" * 5000, 3)) <= 1
+
+    async def test_a_source_without_tools_is_known(self, store: Store) -> None:
+        await store.replace_tools(a_state(), [])
+        assert (await store.sources())["files"].tool_count == 0
+        assert await store.stored_tools("files") == []
+        assert await store.stored_tools("none") == []
+
+    async def test_a_search_looks_in_all_texts_and_takes_names_apart(self, store: Store) -> None:
+        schema = {"type": "object", "properties": {"targetFolder": {"description": "where it goes"}}}
+        copy = a_tool("files.copyFile", description="Duplicates things.", tags=("disk",), input_schema=schema)
+        other = a_tool("files.stat_all", description="Tells of every copy how old it is.")
+        await store.replace_tools(a_state(), stored(copy, other))
+
+        async def found(query: str, limit: int = 5) -> list[str]:
+            return [summary.name for summary in await store.search(query, limit)]
+
+        for query in ("copyfile", "duplicate", "DISK", "folder", "dup"):
+            assert await found(query) == ["files.copyFile"], query
+        assert await found("copy") == ["files.copyFile", "files.stat_all"]
+        assert await found("copy", 1) == ["files.copyFile"]
+        assert await found("stat-all") == ["files.stat_all"]
+        assert await found("nothing like it") == []
+
     async def test_a_name_that_is_not_unicode_is_just_not_found(self, store: Store) -> None:
         assert await store.tool("\udcff") is None
         assert await store.names_ending_in("\udcff") == []
@@ -171,6 +191,13 @@ class TestTools:
             (ToolFilter(pattern="files.*"), ["files.read", "files.write"]),
             (ToolFilter(pattern="file?.[rw]*"), ["files.read", "files.write"]),
             (ToolFilter(pattern="%"), []),
+            (ToolFilter(pattern="[^f]*"), ["git.log"]),
+            (ToolFilter(pattern="*.[]l]og"), ["git.log"]),
+            (ToolFilter(pattern="file["), []),
+            (ToolFilter(pattern="[z-a]*"), []),
+            (ToolFilter(pattern="files.read|git.log"), []),
+            (ToolFilter(pattern="FILES.*"), []),
+            (ToolFilter(pattern=""), []),
             (ToolFilter(source="files", tag="safe", pattern="*"), ["files.read"]),
             (ToolFilter(source="none"), []),
         ],
@@ -209,6 +236,23 @@ class TestTools:
         await store.replace_tools(a_state("a"), stored(a_tool("read", "a", place="a.py:3")))
         with pytest.raises(NameConflictError, match=r"'read'.*a\.py:3.*b\.py:7"):
             await store.replace_tools(a_state("b"), stored(a_tool("read", "b", place="b.py:7")))
+
+    async def test_one_name_twice_in_one_source_is_refused(self, store: Store) -> None:
+        twice = [a_tool("read", "a", place="a.py:3"), a_tool("read", "a", place="a.py:9")]
+        with pytest.raises(NameConflictError, match=r"a\.py:3.*a\.py:9"):
+            await store.replace_tools(a_state("a"), stored(*twice))
+        assert await store.names() == []
+
+    async def test_of_two_that_claim_one_name_at_once_one_is_refused(
+        self, two_stores: tuple[Store, Store]
+    ) -> None:
+        syncs = [
+            each.replace_tools(a_state(source), stored(a_tool("read", source)))
+            for each, source in zip(two_stores, "ab", strict=True)
+        ]
+        outcomes = await asyncio.gather(*syncs, return_exceptions=True)
+        assert sorted(map(type, outcomes), key=str) == sorted([type(None), NameConflictError], key=str)
+        assert await two_stores[0].names() == ["read"]
 
     async def test_a_refused_source_changes_nothing(self, store: Store) -> None:
         await store.replace_tools(a_state("a"), stored(a_tool("read", "a")))
@@ -281,6 +325,8 @@ class TestCalls:
         for number in range(5):
             await store.save_call(a_record(f"k{number}"))
         assert [record.key for record in await store.calls(limit=3)] == ["k4", "k3", "k2"]
+        assert await store.calls(limit=0) == []
+        assert len(await store.calls(limit=-1)) == 5
 
     async def test_calls_are_filtered_by_tool_and_outcome(self, store: Store) -> None:
         await store.save_call(a_record("k1", tool="a.x", outcome="ok"))
@@ -328,10 +374,27 @@ class TestCalls:
         assert all(isinstance(outcome, StoreError) for outcome in outcomes[50:])
         assert len(await store.calls(limit=100)) == 50
 
+    async def test_a_record_whose_saver_gave_up_is_kept(self, store: Store) -> None:
+        saving = asyncio.ensure_future(store.save_call(a_record("given-up")))
+        await asyncio.sleep(0)
+        saving.cancel()
+        await asyncio.gather(saving, return_exceptions=True)
+        await store.save_call(a_record("later"))
+        assert await store.call("given-up") == a_record("given-up")
+
+    async def test_another_store_object_sees_a_record_at_once(self, two_stores: tuple[Store, Store]) -> None:
+        one, other = two_stores
+        await one.save_call(a_record("k"))
+        assert await other.call("k") == a_record("k")
+        assert await other.calls(limit=5) == [a_record("k")]
+
     async def test_a_closed_store_says_so(self, store: Store) -> None:
         await store.close()
         with pytest.raises(StoreError, match="closed"):
             await store.save_call(a_record("k"))
+        with pytest.raises(StoreError, match="closed"):
+            await store.names()
+        await store.close()
 
 
 class TestCache:
@@ -367,6 +430,17 @@ class TestCache:
     async def test_a_huge_result_is_not_kept(self, store: Store) -> None:
         await store.cache("k", Result((Block("text", text="x" * 2_000_000),)), expires_at=20.0, now=10.0)
         assert await store.cached("k", now=11.0) is None
+
+    async def test_another_store_object_finds_the_result(self, two_stores: tuple[Store, Store]) -> None:
+        one, other = two_stores
+        await one.cache("k", self.RESULT, expires_at=20.0, now=10.0)
+        assert await other.cached("k", now=11.0) == dataclasses.replace(self.RESULT, cached=True)
+
+    async def test_one_key_cached_many_times_at_once_is_kept_once(self, store: Store) -> None:
+        await store.cache("old", self.RESULT, expires_at=5.0, now=1.0)
+        puts = [store.cache("k", Result(structured=n), expires_at=20.0, now=10.0) for n in range(20)]
+        await asyncio.gather(*puts)
+        assert await store.clear_cache() == 1
 
     async def test_clearing_tells_how_many_there_were(self, store: Store) -> None:
         await store.cache("a", self.RESULT, expires_at=20.0, now=10.0)

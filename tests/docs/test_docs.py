@@ -55,8 +55,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_examples_of_a_page_do_what_it_says(
-    page: Path, tmp_path: Path, environment: dict[str, str]
+    page: Path, tmp_path: Path, environment: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
+    if "DATABASE_URL" in page.read_text("utf-8"):
+        environment["DATABASE_URL"] = request.getfixturevalue("postgres_url")
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "spindle.toml").write_text("")

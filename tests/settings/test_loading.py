@@ -41,6 +41,37 @@ def test_a_setting_of_the_workspace_wins_over_the_user_s(workspace: Path, home: 
     assert load(workspace).store == ":memory:"
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("postgresql://ann:${PW}@db/x", "postgresql://ann:a%40b%2Fc@db/x"),
+        ("postgresql://${USER_NAME:-ann}:${PW}@${HOST:-[::1]}:5/x", "postgresql://ann:a%40b%2Fc@[::1]:5/x"),
+        ("${URL}", "postgresql://ann:x%40@db/x"),
+        ("postgresql://db/x?password=${URL:-y}", "postgresql://db/x?password=postgresql://ann:x%40@db/x"),
+        (":memory:", ":memory:"),
+        ("/srv/${NAME}.db", "/srv/shop.db"),
+    ],
+)
+def test_variables_in_the_store_are_replaced(workspace: Path, written: str, expected: str) -> None:
+    write(workspace, f'store = "{written}"')
+    environ = {"PW": "a@b/c", "URL": "postgresql://ann:x%40@db/x", "NAME": "shop"}
+    assert load(workspace).store == written
+    assert load(workspace).store_address(environ) == expected
+
+
+def test_a_store_that_a_variable_names_may_be_a_file_of_the_workspace(workspace: Path) -> None:
+    write(workspace, 'store = "${NAME}.db"')
+    assert load(workspace).store_address({"NAME": "shop"}) == str(workspace / "shop.db")
+    assert load(workspace, SPINDLE_STORE="postgresql://db/x").store_address({}) == "postgresql://db/x"
+
+
+def test_a_missing_variable_in_the_store_is_named(workspace: Path) -> None:
+    write(workspace, 'store = "postgresql://ann:${PW}@db/x"')
+    with pytest.raises(ConfigurationError, match="PW is not set, but store uses it") as caught:
+        load(workspace).store_address({})
+    assert "export PW=" in (caught.value.hint or "")
+
+
 def test_without_files_there_is_nothing_but_defaults(workspace: Path) -> None:
     found = load(workspace)
     assert found.sources == {}

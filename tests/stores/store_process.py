@@ -1,8 +1,8 @@
-"""A process that uses a store file, for tests of what several processes do to it.
+"""A process that uses a store, for tests of what several processes do to it.
 
-store_process.py FILE open            open the file once the line `go` arrives
-store_process.py FILE save NAME N     save N records, printing each key once it is saved
-store_process.py FILE sync NAME N     replace the tools of source NAME, N times
+store_process.py STORE open            open the store once the line `go` arrives
+store_process.py STORE save NAME N     save N records, printing each key once it is saved
+store_process.py STORE sync NAME N     replace the tools of source NAME, N times
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import sys
 from spindle.domain.call import CallRecord
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.ports.store import SourceState, StoredTool
-from spindle.stores.sqlite import SqliteStore
+from spindle.stores.choose import open_store
 
 
-async def main(file: str, work: str, name: str = "", count: str = "0") -> None:
+async def main(address: str, work: str, name: str = "", count: str = "0") -> None:
     print("ready", flush=True)
     sys.stdin.readline()
-    async with SqliteStore(file) as store:
+    store = await open_store(address)
+    try:
         for number in range(int(count)):
             if work == "save":
                 key = f"{name}-{number:06}"
@@ -30,6 +31,8 @@ async def main(file: str, work: str, name: str = "", count: str = "0") -> None:
                 tool = Tool(f"{name}.tool{number % 7}", name, "mcp", spec, spec.fingerprint)
                 state = SourceState(name, "mcp", str(number), float(number))
                 await store.replace_tools(state, [StoredTool(tool.name, tool)])
+    finally:
+        await store.close()
     print("done", flush=True)
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import NameConflictError, StoreError
-from spindle.ports.store import SourceState, StoredTool, ToolFilter
+from spindle.ports.store import SourceState, Store, StoredTool, ToolFilter
+from spindle.stores.choose import open_store
 from spindle.stores.files import FolderFileStore
 from spindle.stores.layered import LayeredToolStore
 from spindle.stores.sqlite import SqliteStore
@@ -23,19 +24,23 @@ def a_state(source: str) -> SourceState:
     return SourceState(source, "mcp", "sig", 1.0)
 
 
-@pytest.fixture
-async def shared(memory: SqliteStore) -> SqliteStore:
-    return memory
+@pytest.fixture(params=["sqlite", "postgres"])
+async def shared(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    is_postgres = request.param == "postgres"
+    address = request.getfixturevalue("postgres_url") if is_postgres else ":memory:"
+    store = await open_store(address)
+    yield store
+    await store.close()
 
 
 @pytest.fixture
-async def layered(shared: SqliteStore) -> AsyncIterator[LayeredToolStore]:
+async def layered(shared: Store) -> AsyncIterator[LayeredToolStore]:
     async with SqliteStore(":memory:") as private:
         yield LayeredToolStore(shared, private, {"mine"})
 
 
 async def test_own_tools_are_seen_with_the_others_but_not_by_others(
-    layered: LayeredToolStore, shared: SqliteStore
+    layered: LayeredToolStore, shared: Store
 ) -> None:
     await layered.replace_tools(a_state("mine"), [a_tool("greet", "mine", "say hello")])
     await layered.replace_tools(a_state("web"), [a_tool("web.greet", "web", "say hello too")])
@@ -82,9 +87,7 @@ async def test_the_version_changes_with_either_layer(layered: LayeredToolStore) 
     assert len(set(versions)) == 4
 
 
-async def test_a_failure_is_noted_where_the_source_lives(
-    layered: LayeredToolStore, shared: SqliteStore
-) -> None:
+async def test_a_failure_is_noted_where_the_source_lives(layered: LayeredToolStore, shared: Store) -> None:
     await layered.note_failure("mine", "python", "broken")
     assert (await layered.sources())["mine"].error == "broken"
     assert await shared.sources() == {}

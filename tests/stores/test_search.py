@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tool_set import tools
 
+from servers.postgres import PostgresServer
 from spindle.domain.definitions import Definitions
 from spindle.domain.tool import Tool, ToolSpec
-from spindle.ports.store import SourceState, StoredTool
+from spindle.ports.store import SourceState, Store, StoredTool
+from spindle.stores.postgres import PostgresStore
 from spindle.stores.sqlite import SqliteStore
 from spindle.stores.words import words
 
 
-async def fill(store: SqliteStore, listed: list[Tool]) -> None:
+async def fill(store: Store, listed: list[Tool]) -> None:
     by_source: dict[str, list[StoredTool]] = {}
     for tool in listed:
         by_source.setdefault(tool.source, []).append(StoredTool(tool.name, tool))
@@ -22,13 +25,48 @@ async def fill(store: SqliteStore, listed: list[Tool]) -> None:
         await store.replace_tools(SourceState(source, "mcp", "", 1.0), stored)
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+async def empty(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    kind = request.param
+    made = (
+        PostgresStore(request.getfixturevalue("postgres_url"))
+        if kind == "postgres"
+        else SqliteStore(":memory:")
+    )
+    async with made as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def filled_postgres(postgres_server: PostgresServer) -> str:
+    """The address of a catalog that no test changes."""
+
+    async def make() -> None:
+        async with PostgresStore(url) as store:
+            await fill(store, tools())
+
+    url = postgres_server.url(schema="filled")
+    asyncio.run(make())
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def filled(request: pytest.FixtureRequest) -> str | None:
+    return request.getfixturevalue("filled_postgres") if request.param == "postgres" else None
+
+
 @pytest.fixture
-async def catalog(memory: SqliteStore) -> SqliteStore:
-    await fill(memory, tools())
-    return memory
+async def catalog(filled: str | None) -> AsyncIterator[Store]:
+    if filled is not None:
+        async with PostgresStore(filled) as store:
+            yield store
+    else:
+        async with SqliteStore(":memory:") as store:
+            await fill(store, tools())
+            yield store
 
 
-async def names(store: SqliteStore, query: str, limit: int = 10) -> list[str]:
+async def names(store: Store, query: str, limit: int = 10) -> list[str]:
     return [summary.name for summary in await store.search(query, limit)]
 
 
@@ -91,9 +129,7 @@ def test_the_set_of_tools_is_large_enough_to_say_something() -> None:
         ("API-post-search", "notion.API-post-search"),
     ],
 )
-async def test_the_right_tool_is_among_the_first_three(
-    catalog: SqliteStore, query: str, expected: str
-) -> None:
+async def test_the_right_tool_is_among_the_first_three(catalog: Store, query: str, expected: str) -> None:
     assert expected in (await names(catalog, query))[:3]
 
 
@@ -108,30 +144,28 @@ async def test_the_right_tool_is_among_the_first_three(
         ("geoc", "maps.maps_geocode"),
     ],
 )
-async def test_a_tool_is_found_while_its_name_is_typed(
-    catalog: SqliteStore, typed: str, expected: str
-) -> None:
+async def test_a_tool_is_found_while_its_name_is_typed(catalog: Store, typed: str, expected: str) -> None:
     assert (await names(catalog, typed))[0] == expected
 
 
-async def test_a_name_that_is_typed_whole_comes_first(catalog: SqliteStore) -> None:
+async def test_a_name_that_is_typed_whole_comes_first(catalog: Store) -> None:
     assert (await names(catalog, "query"))[0] == "postgres.query"
     assert (await names(catalog, "FETCH"))[0] == "fetch.fetch"
 
 
-async def test_tools_with_all_words_come_before_tools_with_some(catalog: SqliteStore) -> None:
+async def test_tools_with_all_words_come_before_tools_with_some(catalog: Store) -> None:
     found = await names(catalog, "github issue")
     assert all(name.startswith("github") and "issue" in name for name in found[:4])
     assert len(found) == 10
 
 
-async def test_the_limit_is_kept(catalog: SqliteStore) -> None:
+async def test_the_limit_is_kept(catalog: Store) -> None:
     assert len(await names(catalog, "file", 2)) == 2
     assert await names(catalog, "file", 0) == []
 
 
 @pytest.mark.parametrize("query", ["", "   ", '"', "🎉", "*", "()", "'; --", "\x00", ". , -"])
-async def test_a_query_without_words_finds_nothing(catalog: SqliteStore, query: str) -> None:
+async def test_a_query_without_words_finds_nothing(catalog: Store, query: str) -> None:
     assert await names(catalog, query) == []
 
 
@@ -142,18 +176,18 @@ async def test_a_query_without_words_finds_nothing(catalog: SqliteStore, query: 
         "issue*", "^issue", "(issue", "issue -create", "issue + create", "'issue'", 'issue "',
     ],
 )  # fmt: skip
-async def test_operators_are_only_punctuation(catalog: SqliteStore, query: str) -> None:
+async def test_operators_are_only_punctuation(catalog: Store, query: str) -> None:
     assert any("issue" in name for name in (await names(catalog, query))[:4])
 
 
-async def test_words_that_say_nothing_are_used_when_there_is_nothing_else(catalog: SqliteStore) -> None:
+async def test_words_that_say_nothing_are_used_when_there_is_nothing_else(catalog: Store) -> None:
     assert await names(catalog, "the") != []
 
 
-async def test_case_accents_and_word_forms_do_not_matter(memory: SqliteStore) -> None:
+async def test_case_accents_and_word_forms_do_not_matter(empty: Store) -> None:
     spec = ToolSpec("traduire", "Traduit les résumés")
-    await fill(memory, [Tool("fr.traduire", "fr", "mcp", spec, spec.fingerprint)])
-    assert await names(memory, "RESUME") == ["fr.traduire"]
+    await fill(empty, [Tool("fr.traduire", "fr", "mcp", spec, spec.fingerprint)])
+    assert await names(empty, "RESUME") == ["fr.traduire"]
 
 
 def test_names_are_taken_apart_at_their_humps_and_underscores() -> None:
@@ -163,12 +197,13 @@ def test_names_are_taken_apart_at_their_humps_and_underscores() -> None:
     assert words("größe2Mal") == ["größe2", "mal"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=st.text(max_size=80) | st.text(alphabet="\"'*^:(){}-+ANDORNT aé日🎉\x00\ud800", max_size=80))
-def test_no_query_raises(query: str) -> None:
+def test_no_query_raises(filled: str | None, query: str) -> None:
     async def run() -> None:
-        async with SqliteStore(":memory:") as store:
-            await fill(store, tools()[:5])
+        async with SqliteStore(":memory:") if filled is None else PostgresStore(filled) as store:
+            if filled is None:
+                await fill(store, tools()[:5])
             found = await store.search(query, 3)
             assert len(found) <= 3
 
@@ -176,26 +211,26 @@ def test_no_query_raises(query: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["word " * 20_000, "x" * 500_000, "a b c d e f " * 100, "日本語" * 5000])
-async def test_a_very_long_query_does_not_raise(catalog: SqliteStore, query: str) -> None:
+async def test_a_very_long_query_does_not_raise(catalog: Store, query: str) -> None:
     assert len(await names(catalog, query)) <= 10
 
 
-async def test_ten_thousand_tools_are_searched(memory: SqliteStore) -> None:
+async def test_ten_thousand_tools_are_searched(empty: Store) -> None:
     made: list[StoredTool] = []
     for number in range(10_000):
         spec = ToolSpec(f"handle_{number}", f"Common words here, number {number}.")
         made.append(StoredTool(f"big.handle_{number}", Tool(f"big.handle_{number}", "big", "mcp", spec, "f")))
     spec = ToolSpec("zz_common", "The last one.")
     made.append(StoredTool("big.zz_common", Tool("big.zz_common", "big", "mcp", spec, "f")))
-    await memory.replace_tools(SourceState("big", "mcp", "", 1.0), made)
-    assert (await names(memory, "handle 4711"))[0] == "big.handle_4711"
-    assert len(await names(memory, "words")) == 10
+    await empty.replace_tools(SourceState("big", "mcp", "", 1.0), made)
+    assert (await names(empty, "handle 4711"))[0] == "big.handle_4711"
+    assert len(await names(empty, "words")) == 10
     # A word that all have in their description, and one in its name.
-    assert (await names(memory, "common"))[0] == "big.zz_common"
-    assert len(await names(memory, "handle common", 10)) == 10
+    assert (await names(empty, "common"))[0] == "big.zz_common"
+    assert len(await names(empty, "handle common", 10)) == 10
 
 
-async def test_parameters_in_shared_definitions_are_found(memory: SqliteStore) -> None:
+async def test_parameters_in_shared_definitions_are_found(empty: Store) -> None:
     shared = Definitions(
         {
             "Address": {"type": "object", "description": "Where parcels go.", "properties": {"zipCode": {}}},
@@ -207,7 +242,7 @@ async def test_parameters_in_shared_definitions_are_found(memory: SqliteStore) -
     )
     schema = {"type": "object", "properties": {"body": {"$ref": "#/$defs/Order"}}}
     spec = ToolSpec("place_order", input_schema=schema, definitions=shared)
-    await fill(memory, [Tool("shop.place_order", "shop", "openapi", spec, spec.fingerprint)])
+    await fill(empty, [Tool("shop.place_order", "shop", "openapi", spec, spec.fingerprint)])
     for query in ("ship to", "zip code", "parcels", "address"):
-        assert await names(memory, query) == ["shop.place_order"]
-    assert await names(memory, "zeppelin") == []
+        assert await names(empty, query) == ["shop.place_order"]
+    assert await names(empty, "zeppelin") == []

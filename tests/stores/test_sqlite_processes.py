@@ -2,46 +2,11 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
+from processes import outputs, processes
+
 from spindle.stores.sqlite import SqliteStore
-
-PROGRAM = Path(__file__).with_name("store_process.py")
-
-
-@contextlib.contextmanager
-def processes(*arguments: tuple[str, ...]) -> Iterator[list[subprocess.Popen[str]]]:
-    """Start them all and let them go at the same moment."""
-    with contextlib.ExitStack() as stack:
-        started = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, str(PROGRAM), *each],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            for each in arguments
-        ]
-        for process in started:
-            stack.callback(process.kill)
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in started:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        yield started
-
-
-def outputs(running: list[subprocess.Popen[str]]) -> list[list[str]]:
-    lines = [process.communicate()[0].splitlines() for process in running]
-    assert [process.returncode for process in running] == [0] * len(running)
-    return lines
 
 
 def is_sound(file: Path) -> bool:

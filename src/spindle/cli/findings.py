@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from spindle.auth.credentials import with_token
 from spindle.calls.validate import schema_problem
 from spindle.cli.output import plural
 from spindle.errors import ConfigurationError, SpindleError, StoreError
+from spindle.stores.choose import shown
 from spindle.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -97,12 +99,15 @@ async def _examine_state(settings: Settings, names: Sequence[str], tell: Tell) -
         async with opening.open(settings=settings, note=lambda _sentence: None) as app:
             states = await app.catalog.states()
     except StoreError as error:
-        tell(Finding("problem", "state", f"{error.message} ({settings.store})", error.hint))
+        place = shown(settings.store_address(os.environ))
+        # Of a database the message itself says which.
+        message = error.message if "://" in place else f"{error.message} ({place})"
+        tell(Finding("problem", "state", message, error.hint))
         return
     except SpindleError as error:
         tell(Finding("problem", "settings", error.message, error.hint))
         return
-    tell(Finding("ok", "state", settings.store))
+    tell(Finding("ok", "state", shown(settings.store_address(os.environ))))
     for name, state in states.items():
         if state.held_count and (not names or name in names):
             tell(

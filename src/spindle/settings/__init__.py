@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from spindle.errors import ConfigurationError, suggest
+from spindle.settings.expand import expand_address, has_reference
 
 if TYPE_CHECKING:
     from spindle.domain.serve import ServeConfig
@@ -65,10 +66,17 @@ class Settings:
 
     @property
     def store(self) -> str:
+        """A path, `:memory:` or the address of a database, as written: `${VAR}` is not replaced yet."""
         configured = self.raw.get("store")
         if isinstance(configured, str):
-            return configured if configured == ":memory:" else str(self.root / configured)
+            is_path = configured != ":memory:" and "://" not in configured and not has_reference(configured)
+            return str(self.root / configured) if is_path else configured
         return str(self.state_folder / "state.db")
+
+    def store_address(self, environ: Mapping[str, str]) -> str:
+        """The same with every `${VAR}` replaced. It may hold a password."""
+        expanded = expand_address(self.store, environ, "store")
+        return expanded if expanded == ":memory:" or "://" in expanded else str(self.root / expanded)
 
     @property
     def state_folder(self) -> Path:
@@ -249,7 +257,7 @@ def _check_top_level(raw: RawTable, file: Path) -> None:
     if not isinstance(raw.get("serve", {}), dict):
         raise ConfigurationError(f"{file}: `serve` must be a table: [serve]")
     if not isinstance(raw.get("store", ""), str):
-        raise ConfigurationError(f'{file}: `store` must be text: a path, or ":memory:"')
+        raise ConfigurationError(f'{file}: `store` must be text: a path, ":memory:", or "postgresql://…"')
 
 
 def _did_you_mean(key: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import quote
 
 from spindle.errors import ConfigurationError
 
@@ -58,6 +59,18 @@ def has_reference(text: str) -> bool:
 
 def expand_text(text: str, environ: Mapping[str, str], key: str, source: str | None) -> str:
     return _REFERENCE.sub(lambda match: _value(match, environ, key, source), text)
+
+
+def expand_address(text: str, environ: Mapping[str, str], key: str) -> str:
+    """For a setting that may be an address. A variable in its user or password stands for exactly that,
+    whatever characters are in it."""
+    begin, end = text.find("://"), text.rfind("@")
+
+    def value(match: re.Match[str]) -> str:
+        found = _value(match, environ, key, None)
+        return quote(found, safe="") if 0 <= begin < match.start() < end else found
+
+    return _REFERENCE.sub(value, text)
 
 
 def _expand(value: Any, environ: Mapping[str, str], key: str, source: str | None) -> Any:

@@ -1,0 +1,45 @@
+"""Which store an address means: the path of a SQLite file, `:memory:`, or `postgresql://…`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from spindle.errors import ConfigurationError, suggest
+from spindle.stores.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from spindle.ports.store import Store
+
+_SCHEMES = ("postgresql", "postgres")
+
+
+async def open_store(address: str) -> Store:
+    """Open the store. No message of a mistake repeats the address: it may hold a password."""
+    scheme, is_address, _ = address.partition("://")
+    if not is_address:
+        return await SqliteStore(address).open()
+    if scheme not in _SCHEMES:
+        meant = suggest(scheme, _SCHEMES) or suggest(scheme.partition("+")[0], _SCHEMES)
+        raise ConfigurationError(
+            f"`store` begins with {scheme}://, and there is no such store",
+            hint=f"did you mean {meant}://?" if meant else 'give a path, ":memory:", or "postgresql://…"',
+        )
+    try:
+        from spindle.stores.postgres import PostgresStore
+    except ImportError as error:
+        raise ConfigurationError(
+            f"a store in PostgreSQL needs a package that is not installed here ({error})",
+            hint="pip install 'spindle[postgres]'",
+        ) from None
+    return await PostgresStore(address).open()
+
+
+def shown(address: str) -> str:
+    """The address without user, password and parameters; of those only the schema is told."""
+    scheme, is_address, rest = address.partition("://")
+    if not is_address:
+        return address
+    place, _, parameters = rest.rpartition("@")[2].partition("?")
+    schema = "".join(f"?schema={value}" for name, value in parse_qsl(parameters) if name == "schema")
+    return f"{scheme}://{place}{schema}"

@@ -1,0 +1,45 @@
+"""The store in one schema of a PostgreSQL database, shared by processes on any number of machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spindle.stores.postgres.address import parse
+from spindle.stores.postgres.cache import PostgresCache
+from spindle.stores.postgres.calls import PostgresCalls
+from spindle.stores.postgres.connection import Database
+from spindle.stores.postgres.migrate import bring_up_to_date
+from spindle.stores.postgres.runs import PostgresRuns
+from spindle.stores.postgres.secrets import PostgresSecrets
+from spindle.stores.postgres.tools import PostgresTools
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class PostgresStore(PostgresCalls, PostgresTools, PostgresCache, PostgresRuns, PostgresSecrets):
+    """Implements the whole store port. Each concern is a class of its own over one `Database`."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(Database(parse(address)))
+
+    async def open(self) -> PostgresStore:
+        """Create the schema if need be and bring it to the newest version."""
+        try:
+            await bring_up_to_date(self._db)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aenter__(self) -> PostgresStore:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self.finish_records()
+        await self._db.close()

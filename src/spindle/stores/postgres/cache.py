@@ -1,0 +1,44 @@
+"""Results that may be used again."""
+
+from __future__ import annotations
+
+from spindle.domain.call import Result
+from spindle.domain.json_schema import from_json
+from spindle.stores.postgres.connection import Connection, Database
+from spindle.stores.rows import cache_blob
+
+
+class PostgresCache:
+    _db: Database
+
+    async def cached(self, key: str, now: float) -> Result | None:
+        rows = await self._db.rows(_SELECT, (key, now))
+        return Result.from_dict(from_json(rows[0][0]), cached=True) if rows else None
+
+    async def cache(self, key: str, result: Result, expires_at: float, now: float) -> None:
+        blob = cache_blob(result)
+        if blob is None:
+            return
+
+        async def work(connection: Connection) -> None:
+            # Not in one transaction: two processes that each renew what the other drops would block
+            # each other.
+            await connection.execute(self._db.sql(_DELETE_EXPIRED), (now,))
+            await connection.execute(self._db.sql(_UPSERT), (key, blob, expires_at))
+
+        await self._db.run(work)
+
+    async def clear_cache(self) -> int:
+        return await self._db.change("DELETE FROM {schema}.cache")
+
+
+_SELECT = "SELECT result FROM {schema}.cache WHERE key = %s AND expires_at > %s"
+# Rows that another process is deleting or renewing at this moment are left to it.
+_DELETE_EXPIRED = """
+    DELETE FROM {schema}.cache WHERE key IN
+        (SELECT key FROM {schema}.cache WHERE expires_at <= %s FOR UPDATE SKIP LOCKED)
+"""
+_UPSERT = """
+    INSERT INTO {schema}.cache (key, result, expires_at) VALUES (%s, %s, %s)
+    ON CONFLICT (key) DO UPDATE SET result = excluded.result, expires_at = excluded.expires_at
+"""

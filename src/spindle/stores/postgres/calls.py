@@ -1,0 +1,146 @@
+"""Records of calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from spindle.domain.call import CallRecord
+from spindle.errors import NotFoundError, SpindleError, StoreError
+from spindle.stores.postgres.connection import Connection, Database
+from spindle.stores.postgres.text import storable_row, storable_text
+from spindle.stores.rows import record_from_row, row_from_record
+
+MAX_BATCH = 256
+
+
+@dataclass(slots=True)
+class _Waiting:
+    row: tuple[Any, ...]
+    future: asyncio.Future[None]
+
+
+class PostgresCalls:
+    """All records that wait at one moment are written by one statement, in a task of their own: whoever
+    saves one may be cancelled and it is kept all the same."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._waiting: deque[_Waiting] = deque()
+        self._writing: asyncio.Task[None] | None = None
+        self._finished = False
+
+    async def save_call(self, record: CallRecord) -> None:
+        if self._finished:
+            raise StoreError("the store was closed", hint="open Spindle again")
+        row = storable_row(row_from_record(record))
+        waiting = _Waiting(row, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write_all(), name="spindle-store-records")
+        await waiting.future
+
+    async def finish_records(self) -> None:
+        """Write what was asked for, and take no more."""
+        self._finished = True
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_BATCH))]
+            try:
+                await self._write(batch)
+            except BaseException as error:
+                # Nobody may be left waiting: not by a mistake of ours, nor by the end of the event loop.
+                for waiting in [*batch, *self._waiting]:
+                    if not waiting.future.done():
+                        waiting.future.set_exception(error)
+                self._waiting.clear()
+                raise
+
+    async def _write(self, batch: list[_Waiting]) -> None:
+        try:
+            await self._insert([waiting.row for waiting in batch])
+        except SpindleError as error:
+            if len(batch) > 1 and not _is_unreachable(error):
+                # One of them does not fit: each for itself, so that the others do not suffer.
+                for waiting in batch:
+                    await self._write([waiting])
+                return
+            for waiting in batch:
+                if not waiting.future.done():
+                    waiting.future.set_exception(error)
+            return
+        for waiting in batch:
+            if not waiting.future.done():
+                waiting.future.set_result(None)
+
+    async def _insert(self, rows: list[tuple[Any, ...]]) -> None:
+        tries = 0
+
+        async def work(connection: Connection) -> None:
+            nonlocal tries
+            tries += 1
+            if tries > 1:
+                # The first time it may have been written although the answer was lost.
+                await connection.execute(self._db.sql(_INSERT_MISSING), _columns(rows))
+            elif len(rows) > 1:
+                await connection.execute(self._db.sql(_INSERT), _columns(rows))
+            else:
+                # Arrays of one would cost the driver as much again as all the rest.
+                await connection.execute(self._db.sql(_INSERT_ONE), rows[0])
+
+        await self._db.run(work)
+
+    async def calls(
+        self, *, limit: int, tool: str | None = None, outcome: str | None = None
+    ) -> list[CallRecord]:
+        values = {
+            "tool": storable_text(tool) if tool is not None else None,
+            "outcome": storable_text(outcome) if outcome is not None else None,
+            "limit": limit if limit >= 0 else None,
+        }
+        return [record_from_row(row) for row in await self._db.rows(_SELECT_NEWEST, values)]
+
+    async def call(self, key: str) -> CallRecord | None:
+        beginning = storable_text(key)
+        rows = await self._db.rows(_SELECT_BY_KEY, (beginning, beginning + "\U0010ffff"))
+        if len(rows) > 1 and rows[0][0] != key:
+            raise NotFoundError(f"several calls begin with {key!r}", hint="give more characters of the key")
+        return record_from_row(rows[0]) if rows else None
+
+
+def _columns(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _is_unreachable(error: SpindleError) -> bool:
+    """Whether it is the server that fails, so that trying each record by itself would only take longer.
+    What it says of data it does not take is of the classes 22 and 23."""
+    return not str(error.details or "").startswith(("22", "23"))
+
+
+_COLUMNS = "key, tool, source, principal, arguments, outcome, started_at, duration, attempts, error, parent"
+_ROWS = f"""
+    unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::text[], %s::float8[],
+           %s::float8[], %s::int[], %s::bytea[], %s::text[]) AS record ({_COLUMNS})
+"""
+_INSERT_ONE = f"INSERT INTO {{schema}}.calls ({_COLUMNS}) VALUES ({', '.join(['%s'] * 11)})"  # noqa: S608
+_INSERT = f"INSERT INTO {{schema}}.calls ({_COLUMNS}) SELECT {_COLUMNS} FROM {_ROWS}"  # noqa: S608
+_INSERT_MISSING = f"""
+    {_INSERT}
+    WHERE NOT EXISTS (SELECT 1 FROM {{schema}}.calls AS known
+                      WHERE known.key = record.key AND known.started_at = record.started_at)
+"""  # noqa: S608
+_SELECT = f"SELECT {_COLUMNS} FROM {{schema}}.calls"  # noqa: S608
+_SELECT_NEWEST = f"""
+    {_SELECT}
+    WHERE (%(tool)s::text IS NULL OR tool = %(tool)s)
+      AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s
+           OR (%(outcome)s = 'failed' AND outcome NOT IN ('ok', 'cached')))
+    ORDER BY id DESC LIMIT %(limit)s
+"""
+_SELECT_BY_KEY = f"{_SELECT} WHERE key >= %s AND key < %s ORDER BY key LIMIT 2"

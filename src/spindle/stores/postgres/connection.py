@@ -1,0 +1,197 @@
+"""Connections to one PostgreSQL database, shared by all that is stored in it.
+
+Nothing is kept in a session: names are qualified and timeouts are set inside transactions. So one
+connection is as good as another, and one that is lost can be replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import select
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.pq import TransactionStatus
+
+from spindle.errors import StoreError
+from spindle.stores.postgres.address import Address
+from spindle.stores.postgres.faults import (
+    connection_failed,
+    is_recovering,
+    is_starting,
+    no_answer,
+    store_error,
+)
+
+T = TypeVar("T")
+Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
+Work: TypeAlias = Callable[[Connection], Awaitable[T]]
+
+STATEMENT_TIMEOUT = 15.0
+TRANSACTION_TIMEOUT = 60.0
+LOCK_TIMEOUT = 15.0
+SILENCE_TIMEOUT = 30.0
+"""A process that falls silent inside a transaction, as one whose network is gone does, loses its locks."""
+START_PATIENCE = 5.0
+"""For a server that starts, or recovers from the death of one of its processes."""
+IDLE_LIMIT = 60.0
+"""A connection that was idle for longer is replaced: what stands in between may have forgotten it."""
+
+
+class Database:
+    """Up to `pool_size` connections, made when needed by whoever needs one, who thereby learns why one
+    cannot be made. A connection that was lost while idle is noticed before it is used; one lost in the
+    middle of its work is replaced and the work done once more."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._schema = f'"{address.schema}"'
+        self._idle: list[tuple[Connection, float]] = []
+        self._places = asyncio.Semaphore(address.pool_size)
+        self._closed = False
+        self._was_reached = False
+        self._statements: dict[str, bytes] = {}
+
+    def sql(self, text: str) -> bytes:
+        """A statement with the schema in the place of each `{schema}`. The text is a constant of ours."""
+        found = self._statements.get(text)
+        if found is None:
+            found = self._statements[text] = text.replace("{schema}", self._schema).encode()
+        return found
+
+    async def run(self, work: Work[T]) -> T:
+        """Do `work` on a connection on which each statement stands for itself. It may be done twice, if
+        the connection is lost; whether the first had its effect is then unknown, so doing it twice must
+        come to the same."""
+        return await self._with_connection(work, STATEMENT_TIMEOUT)
+
+    async def rows(self, query: str, values: Any = None) -> list[tuple[Any, ...]]:
+        """All rows of one query."""
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            return await (await connection.execute(self.sql(query), values, binary=True)).fetchall()
+
+        return await self.run(work)
+
+    async def change(self, statement: str, values: Any = None, *, again: bool = True) -> int:
+        """Do one statement, and tell how many rows it touched."""
+
+        async def work(connection: Connection) -> int:
+            return (await connection.execute(self.sql(statement), values)).rowcount
+
+        return await self.transaction(work, again=again)
+
+    async def snapshot(self, work: Work[T]) -> T:
+        """The same, with all statements seeing the same state. For reading only."""
+        return await self._with_connection(lambda it: _in_transaction(it, _SNAPSHOT, work), STATEMENT_TIMEOUT)
+
+    async def transaction(self, work: Work[T], *, again: bool = True) -> T:
+        """The same in a transaction. Without `again`, it is not done twice: losing the connection is an
+        error, and then nobody knows whether it was committed."""
+        begin = (
+            f"BEGIN; SET LOCAL lock_timeout = {int(LOCK_TIMEOUT * 1000)};"
+            f" SET LOCAL idle_in_transaction_session_timeout = {int(SILENCE_TIMEOUT * 1000)}"
+        ).encode()
+        return await self._with_connection(
+            lambda it: _in_transaction(it, begin, work), TRANSACTION_TIMEOUT, again
+        )
+
+    async def _with_connection(self, work: Work[T], patience: float, again: bool = True) -> T:
+        while True:
+            try:
+                async with asyncio.timeout(patience), self._connection() as connection:
+                    try:
+                        return await work(connection)
+                    except psycopg.OperationalError as error:
+                        if not again or not _is_lost(connection, error):
+                            raise
+                        again = False
+            except TimeoutError:
+                raise no_answer(patience, self.address) from None
+            except psycopg.Error as error:
+                raise store_error(error, self.address) from None
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[Connection]:
+        self._refuse_closed()
+        async with self._places:
+            connection = await self._idle_connection() or await self._connect()
+            try:
+                yield connection
+            finally:
+                if self._closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
+                    await connection.close()
+                else:
+                    self._idle.append((connection, time.monotonic()))
+
+    async def _idle_connection(self) -> Connection | None:
+        oldest = time.monotonic() - IDLE_LIMIT
+        while self._idle and self._idle[0][1] < oldest:
+            await self._idle.pop(0)[0].close()
+        while self._idle:
+            connection, _ = self._idle.pop()
+            if not _has_news(connection):
+                return connection
+            await connection.close()
+        return None
+
+    async def _connect(self) -> Connection:
+        self._refuse_closed()
+        deadline = time.monotonic() + START_PATIENCE
+        waits = itertools.chain((0.05, 0.1, 0.2), itertools.repeat(0.5))
+        while True:
+            try:
+                connection = await AsyncConnection.connect(self.address.conninfo, autocommit=True)
+            except psycopg.Error as error:
+                comes_back = is_starting(error) or (self._was_reached and is_recovering(error))
+                if not comes_back or time.monotonic() > deadline:
+                    raise connection_failed(error, self.address) from None
+            else:
+                self._was_reached = True
+                return connection
+            await asyncio.sleep(next(waits))
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StoreError("the store was closed", hint="open Spindle again")
+
+    async def close(self) -> None:
+        """Connections that are in use close when their work ends."""
+        self._closed = True
+        while self._idle:
+            await self._idle.pop()[0].close()
+
+
+_SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+async def _in_transaction(connection: Connection, begin: bytes, work: Work[T]) -> T:
+    await connection.execute(begin)
+    try:
+        outcome = await work(connection)
+        await connection.execute("COMMIT")
+    except Exception:
+        if not connection.closed:
+            with contextlib.suppress(psycopg.Error):
+                await connection.execute("ROLLBACK")
+        raise
+    return outcome
+
+
+def _is_lost(connection: Connection, error: psycopg.OperationalError) -> bool:
+    # A backend that is told to end says so first (57P01 to 57P03), and hangs up after that.
+    return connection.closed or (error.sqlstate or "").startswith("57P0")
+
+
+def _has_news(connection: Connection) -> bool:
+    """Whether the server said something while nobody asked: that it ended the connection, as a rule."""
+    if connection.closed:
+        return True
+    watch = select.poll()
+    watch.register(connection.pgconn.socket, select.POLLIN)
+    return bool(watch.poll(0))

@@ -1,0 +1,97 @@
+"""Bringing a schema to the version that this Spindle knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from spindle.errors import StoreError
+from spindle.stores import migrate as sqlite_migrate
+
+if TYPE_CHECKING:
+    from spindle.stores.postgres.connection import Connection, Database
+
+OLDEST_SERVER = 13
+
+
+def migrations() -> list[Path]:
+    return sorted((Path(sqlite_migrate.__file__).parent / "migrations" / "postgres").glob("*.sql"))
+
+
+async def bring_up_to_date(database: Database) -> None:
+    """Create the schema if need be, and apply what is missing. Several processes may do so at once."""
+    known = migrations()
+
+    async def is_current(connection: Connection) -> bool:
+        _refuse_unfit_server(connection, database)
+        try:
+            current = await _version(connection, database)
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            return False
+        _refuse_newer(current, len(known), database)
+        return current == len(known)
+
+    async def apply(connection: Connection) -> None:
+        schema = database.address.schema
+        # Held until the transaction ends; the next process finds everything done.
+        await connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"spindle.migrate.{schema}",)
+        )
+        # CREATE SCHEMA IF NOT EXISTS asks for the right to create one even where there is one.
+        found = await connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,))
+        if not await found.fetchone():
+            await connection.execute(database.sql("CREATE SCHEMA {schema}"))
+        await connection.execute(database.sql("SET LOCAL search_path TO {schema}"))
+        await connection.execute(database.sql(_META))
+        current = await _version(connection, database)
+        _refuse_newer(current, len(known), database)
+        for path in known[current:]:
+            await connection.execute(path.read_bytes())
+        await connection.execute(
+            database.sql("UPDATE {schema}.meta SET value = %s WHERE key = 'schema_version'"), (len(known),)
+        )
+
+    if not await database.run(is_current):
+        await database.transaction(apply)
+
+
+async def _version(connection: Connection, database: Database) -> int:
+    query = "SELECT value FROM {schema}.meta WHERE key = 'schema_version'"
+    row = await (await connection.execute(database.sql(query))).fetchone()
+    if row is None:
+        raise StoreError(
+            f"the schema {database.address.schema!r} holds something else than Spindle's state",
+            hint="name another one with `?schema=` in `store`",
+        )
+    return row[0]
+
+
+def _refuse_newer(current: int, known: int, database: Database) -> None:
+    if current > known:
+        raise StoreError(
+            f"the state was written by a newer Spindle (version {current}, this one knows {known};"
+            f" {database.address.shown})",
+            hint="upgrade Spindle, or name another `?schema=` in `store`",
+        )
+
+
+def _refuse_unfit_server(connection: Connection, database: Database) -> None:
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreError(
+            f"the database keeps text as {encoding}, which cannot hold every text ({database.address.shown})",
+            hint="create one with `createdb -E UTF8 -T template0 NAME`",
+        )
+    if connection.info.server_version < OLDEST_SERVER * 10_000:
+        raise StoreError(
+            f"the database server is older than PostgreSQL {OLDEST_SERVER} ({database.address.shown})",
+            hint="upgrade it",
+        )
+
+
+_META = """
+    CREATE TABLE IF NOT EXISTS {schema}.meta (key TEXT PRIMARY KEY, value BIGINT NOT NULL);
+    INSERT INTO {schema}.meta VALUES ('schema_version', 0), ('catalog_version', 0) ON CONFLICT DO NOTHING;
+"""

@@ -1,0 +1,271 @@
+"""The catalog: tools, the definitions that they share, and what is known of their sources."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from spindle.domain.definitions import Definitions, references_in
+from spindle.domain.json_schema import from_json
+from spindle.domain.tool import Tool, ToolSummary
+from spindle.errors import NameConflictError
+from spindle.ports.store import SourceState, StoredTool, ToolFilter
+from spindle.stores.postgres.connection import Connection, Database
+from spindle.stores.postgres.glob import regular_expression
+from spindle.stores.postgres.search import document_of, search
+from spindle.stores.postgres.text import storable_text
+from spindle.stores.rows import (
+    definition_rows,
+    row_from_stored,
+    stored_from_row,
+    summary_from_row,
+    tool_from_row,
+)
+
+
+class PostgresTools:
+    _db: Database
+
+    async def catalog_version(self) -> int:
+        [[version]] = await self._db.rows(_VERSION)
+        return version
+
+    async def tool(self, name: str) -> Tool | None:
+        rows = await self._db.rows(_SELECT_TOOL, (storable_text(name),))
+        if rows and rows[0][_SHARED] is None:
+            return tool_from_row(rows[0], _Read())
+
+        async def work(connection: Connection) -> Tool | None:
+            # Read again, with its definitions: they must be of the same sync.
+            found = await connection.execute(self._db.sql(_SELECT_TOOL), (storable_text(name),), binary=True)
+            row = await found.fetchone()
+            return tool_from_row(row, await self._reached(connection, row)) if row else None
+
+        return await self._db.snapshot(work) if rows else None
+
+    async def names_ending_in(self, local_name: str) -> list[str]:
+        return [row[0] for row in await self._db.rows(_NAMES_ENDING_IN, (storable_text(local_name),))]
+
+    async def names(self) -> list[str]:
+        return [row[0] for row in await self._db.rows(_NAMES)]
+
+    async def tools(self, where: ToolFilter) -> list[ToolSummary]:
+        values = {
+            key: value if value is None else storable_text(value)
+            for key, value in dataclasses.asdict(where).items()
+        }
+        if values["pattern"] is not None:
+            values["pattern"] = regular_expression(values["pattern"])
+
+        async def work(connection: Connection) -> list[ToolSummary]:
+            try:
+                found = await connection.execute(self._db.sql(_LIST), values, binary=True)
+            except psycopg.errors.InvalidRegularExpression:
+                return []  # such as [z-a], which nothing matches
+            return [summary_from_row(row) for row in await found.fetchall()]
+
+        return await self._db.run(work)
+
+    async def search(self, query: str, limit: int) -> list[ToolSummary]:
+        return await self._db.run(lambda connection: search(connection, self._db, query, limit))
+
+    async def stored_tools(self, source: str) -> list[StoredTool]:
+        async def work(connection: Connection) -> list[StoredTool]:
+            values = (storable_text(source),)
+            found = await connection.execute(self._db.sql(_SELECT_STORED), values, binary=True)
+            rows = await found.fetchall()
+            found = await connection.execute(self._db.sql(_SELECT_DEFINITIONS), values, binary=True)
+            shared = _Read()
+            for key, name, schema in await found.fetchall():
+                shared.add(key, name, schema)
+            return [stored_from_row(row, shared) for row in rows]
+
+        return await self._db.snapshot(work)
+
+    async def sources(self) -> dict[str, SourceState]:
+        return {row[0]: SourceState(*row) for row in await self._db.rows(_SOURCES)}
+
+    async def replace_tools(self, state: SourceState, tools: Sequence[StoredTool]) -> None:
+        rows = [row_from_stored(tool, state) for tool in tools]
+        documents = [document_of(tool.current) if tool.current else _NO_DOCUMENT for tool in tools]
+        columns: dict[str, list[Any]] = {
+            name: [storable_text(row[name]) if isinstance(row[name], str) else row[name] for row in rows]
+            for name in _TOOL_COLUMNS
+        }
+        columns |= {part: [text[index] for text in documents] for index, part in enumerate(_DOCUMENT_PARTS)}
+        definitions = definition_rows(state.name, tools)
+        source = storable_text(state.name)
+
+        async def work(connection: Connection) -> None:
+            # First of all, because it is also the lock under which one source after the other is stored:
+            # two that claim one name at the same time would each miss the other's.
+            await connection.execute(self._db.sql(_BUMP_VERSION))
+            values = (source, state.kind, storable_text(state.signature), state.synced_at)
+            await connection.execute(self._db.sql(_UPSERT_SOURCE), values)
+            await self._delete_tools(connection, source)
+            await self._refuse_conflict(connection, columns)
+            if definitions:
+                _, keys, names, schemas = (list(column) for column in zip(*definitions, strict=True))
+                given = (source, keys, [storable_text(str(name)) for name in names], schemas)
+                await connection.execute(self._db.sql(_INSERT_DEFINITIONS), given)
+            await connection.execute(self._db.sql(_INSERT_TOOLS), {**columns, "its_source": source})
+
+        await self._db.transaction(work)
+
+    async def note_failure(self, source: str, kind: str, error: str) -> None:
+        await self._db.change(_NOTE_FAILURE, (storable_text(source), kind, storable_text(error)))
+
+    async def forget_source(self, source: str) -> None:
+        async def work(connection: Connection) -> None:
+            await connection.execute(self._db.sql(_BUMP_VERSION))
+            await self._delete_tools(connection, storable_text(source))
+            query = "DELETE FROM {schema}.sources WHERE name = %s"
+            await connection.execute(self._db.sql(query), (storable_text(source),))
+
+        await self._db.transaction(work)
+
+    async def _delete_tools(self, connection: Connection, source: str) -> None:
+        for table in ("tools", "definitions"):
+            query = f"DELETE FROM {{schema}}.{table} WHERE source = %s"  # noqa: S608 - constants
+            await connection.execute(self._db.sql(query), (source,))
+
+    async def _refuse_conflict(self, connection: Connection, columns: dict[str, list[Any]]) -> None:
+        places: dict[str, str] = {}
+        for name, place in zip(columns["name"], columns["place"], strict=True):
+            if name in places:
+                raise _conflict(name, places[name], place)
+            places[name] = place
+        query = "SELECT name, place FROM {schema}.tools WHERE name = ANY(%s) ORDER BY name LIMIT 1"
+        found = await connection.execute(self._db.sql(query), (columns["name"],))
+        row = await found.fetchone()
+        if row is not None:
+            raise _conflict(row[0], row[1], places[row[0]])
+
+    async def _reached(self, connection: Connection, row: tuple[Any, ...]) -> _Read:
+        """The definitions that one tool reaches: of a large set that is little."""
+        source, key, shared = row[_SOURCE], row[_SHARED], _Read()
+        if key is None:
+            return shared
+        asked: set[str] = set()
+        wanted = set(references_in(row[_DEFINITION]))
+        while wanted:
+            asked |= wanted
+            names = [storable_text(name) for name in wanted]
+            found = await connection.execute(self._db.sql(_SELECT_NAMED), (source, key, names), binary=True)
+            wanted = set[str]()
+            for name, schema in await found.fetchall():
+                shared.add(key, name, schema)
+                wanted.update(references_in(schema))
+            wanted -= asked
+        return shared
+
+
+class _Read:
+    """Definitions of one source that were read from the database."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[str, dict[str, Any]] = {}
+        self._sets: dict[str, Definitions] = {}
+
+    def add(self, key: str, name: str, schema: bytes) -> None:
+        self._schemas.setdefault(key, {})[name] = from_json(schema)
+
+    def whole(self, source: str, key: str | None) -> Definitions | None:
+        if key is None:
+            return None
+        if key not in self._sets:
+            self._sets[key] = Definitions(self._schemas.get(key, {}))
+        return self._sets[key]
+
+    def reached(self, source: str, key: str | None, definition: bytes) -> Definitions | None:
+        return self.whole(source, key)
+
+
+def _conflict(name: str, place: str, other: str) -> NameConflictError:
+    return NameConflictError(
+        f"two tools are called {name!r}: one in {place}, one in {other}",
+        hint="rename one of them, or leave one out with `exclude`",
+    )
+
+
+_NO_DOCUMENT = ("", "", "", "")
+_DOCUMENT_PARTS = ("words_a", "words_b", "words_c", "words_d")
+_TOOL_COLUMNS = (
+    "name", "local_name", "kind", "description", "tags", "place", "fingerprint", "definition", "held",
+    "shared", "held_shared",
+)  # fmt: skip
+
+_VERSION = "SELECT value FROM {schema}.meta WHERE key = 'catalog_version'"
+_BUMP_VERSION = "UPDATE {schema}.meta SET value = value + 1 WHERE key = 'catalog_version'"
+_SELECT = """
+    SELECT name, source, kind, place, fingerprint, definition, held, shared, held_shared
+    FROM {schema}.tools
+"""
+_SOURCE, _DEFINITION, _SHARED = 1, 5, 7
+_SELECT_TOOL = f"{_SELECT} WHERE name = %s AND definition IS NOT NULL"
+_SELECT_STORED = f"{_SELECT} WHERE source = %s ORDER BY name"
+_SELECT_DEFINITIONS = "SELECT shared, name, schema FROM {schema}.definitions WHERE source = %s"
+_SELECT_NAMED = """
+    SELECT name, schema FROM {schema}.definitions WHERE source = %s AND shared = %s AND name = ANY(%s)
+"""
+_NAMES = "SELECT name FROM {schema}.tools WHERE definition IS NOT NULL ORDER BY name"
+_NAMES_ENDING_IN = """
+    SELECT name FROM {schema}.tools WHERE local_name = %s AND definition IS NOT NULL ORDER BY name
+"""
+_LIST = """
+    SELECT name, source, kind, description, tags, held IS NOT NULL FROM {schema}.tools
+    WHERE definition IS NOT NULL
+      AND (%(source)s::text IS NULL OR source = %(source)s)
+      AND (%(kind)s::text IS NULL OR kind = %(kind)s)
+      AND (%(tag)s::text IS NULL OR %(tag)s = ANY(string_to_array(tags, chr(10))))
+      AND (%(pattern)s::text IS NULL OR name ~ %(pattern)s)
+    ORDER BY name
+"""
+_SOURCES = """
+    SELECT sources.name, sources.kind, signature, synced_at,
+           (SELECT count(definition) FROM {schema}.tools WHERE source = sources.name),
+           (SELECT count(held) FROM {schema}.tools WHERE source = sources.name), error
+    FROM {schema}.sources ORDER BY sources.name
+"""
+_UPSERT_SOURCE = """
+    INSERT INTO {schema}.sources (name, kind, signature, synced_at, error) VALUES (%s, %s, %s, %s, NULL)
+    ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, signature = excluded.signature,
+        synced_at = excluded.synced_at, error = NULL
+"""
+_NOTE_FAILURE = """
+    INSERT INTO {schema}.sources (name, kind, error) VALUES (%s, %s, %s)
+    ON CONFLICT (name) DO UPDATE SET error = excluded.error
+"""
+_INSERT_DEFINITIONS = """
+    INSERT INTO {schema}.definitions (source, shared, name, schema)
+    SELECT %s::text, given.* FROM unnest(%s::text[], %s::text[], %s::bytea[]) AS given
+"""
+_INSERT_TOOLS = """
+    WITH given AS (
+        SELECT * FROM unnest(
+            %(name)s::text[], %(local_name)s::text[], %(kind)s::text[], %(description)s::text[],
+            %(tags)s::text[], %(place)s::text[], %(fingerprint)s::text[], %(definition)s::bytea[],
+            %(held)s::bytea[], %(shared)s::text[], %(held_shared)s::text[],
+            %(words_a)s::text[], %(words_b)s::text[], %(words_c)s::text[], %(words_d)s::text[]
+        ) AS one (name, local_name, kind, description, tags, place, fingerprint, definition,
+                  held, shared, held_shared, words_a, words_b, words_c, words_d)
+    ), stored AS (
+        INSERT INTO {schema}.tools (name, local_name, source, kind, description, tags, place,
+                                    fingerprint, definition, held, shared, held_shared)
+        SELECT name, local_name, %(its_source)s::text, kind, description, tags, place,
+               fingerprint, definition, held, shared, held_shared
+        FROM given
+        RETURNING id, name
+    )
+    INSERT INTO {schema}.tool_search (tool, document)
+    SELECT stored.id,
+           setweight(to_tsvector('{schema}.words', words_a), 'A')
+        || setweight(to_tsvector('{schema}.words', words_b), 'B')
+        || setweight(to_tsvector('{schema}.words', words_c), 'C')
+        || setweight(to_tsvector('{schema}.words', words_d), 'D')
+    FROM stored JOIN given ON given.name COLLATE "C" = stored.name
+    WHERE given.definition IS NOT NULL
+"""

@@ -78,7 +78,8 @@ async def nested(topic: str, context: Context) -> str:
 class Workspace:
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.settings = ""
+        self.store = ""
+        """The line that puts the state elsewhere."""
 
     @property
     def effects(self) -> list[str]:
@@ -88,7 +89,7 @@ class Workspace:
     def write(self, tools: str = "", settings: str = "") -> None:
         (self.root / "tools").mkdir(exist_ok=True)
         (self.root / "tools" / "work.py").write_text(TOOLS + tools)
-        (self.root / "spindle.toml").write_text(settings)
+        (self.root / "spindle.toml").write_text(self.store + settings)
 
 
 Open = Callable[..., AbstractAsyncContextManager[Spindle]]

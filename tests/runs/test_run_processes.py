@@ -25,6 +25,15 @@ from spindle.runs.leases import LEASE
 PROCESS = Path(__file__).parent / "run_process.py"
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Workspace:
+    made = Workspace(tmp_path)
+    if request.param == "postgres":
+        made.store = f'store = "{request.getfixturevalue("postgres_url")}"\n'
+    made.write()
+    return made
+
+
 class Process:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -146,11 +155,23 @@ async def test_what_is_stored_of_a_run_is_not_readable(workspace: Workspace, ope
         outcome = await app.run("report", topic=planted)
         assert isinstance(outcome, Paused)
         await app.resume(outcome.pauses[0].token, f"{planted} answer")
-    state = workspace.root / ".spindle"
+    for table in ("runs", "run_events", "pauses"):
+        rows = rows_of(workspace, table)
+        assert rows
+        assert planted not in str(rows).replace("\\x", "")
+
+
+def rows_of(workspace: Workspace, table: str) -> list[Any]:
+    if workspace.store:
+        from urllib.parse import parse_qs, urlsplit
+
+        import psycopg
+
+        url = urlsplit(workspace.store.split('"')[1])
+        (schema,) = parse_qs(url.query)["schema"]
+        with psycopg.connect(url._replace(query="").geturl()) as database:
+            return database.execute(f'SELECT * FROM "{schema}".{table}'.encode()).fetchall()
     import sqlite3
 
-    with contextlib.closing(sqlite3.connect(state / "state.db")) as database:
-        for table in ("runs", "run_events", "pauses"):
-            rows = database.execute(f"SELECT * FROM {table}").fetchall()
-            assert rows
-            assert planted not in str(rows).replace("\\x", "")
+    with contextlib.closing(sqlite3.connect(workspace.root / ".spindle" / "state.db")) as database:
+        return database.execute(f"SELECT * FROM {table}").fetchall()

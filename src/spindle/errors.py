@@ -177,6 +177,7 @@ class Interruption(BaseException):
         tool: str | None = None,
         expires_at: float | None = None,
         details: dict[str, Any] | None = None,
+        state: Any = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -185,6 +186,8 @@ class Interruption(BaseException):
         self.expires_at = expires_at
         """When it can no longer be answered; None: whenever the person comes back."""
         self.details = details or {}
+        self.state = state
+        """What whoever asks needs in order to go on, as JSON. No person sees it."""
 
 
 class AuthorizationRequired(Interruption):

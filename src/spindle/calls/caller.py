@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from spindle.calls.breaker import Breaker
 from spindle.calls.cache import ResultCache
 from spindle.calls.limits import Limit, hold, in_order, rate_limiter
+from spindle.calls.patience import PatientPeer
 from spindle.calls.permissions import Permission, allow_all, require
 from spindle.calls.record import (
     clean,
@@ -26,7 +27,7 @@ from spindle.calls.record import (
 )
 from spindle.calls.retry import wait_before_retry
 from spindle.calls.validate import Validation
-from spindle.domain.call import Block, Call, CallRecord, Progress, Result, new_id
+from spindle.domain.call import Block, Call, CallRecord, Peer, Progress, Reply, Result, new_id
 from spindle.domain.identity import LOCAL, Principal
 from spindle.errors import (
     AuthError,
@@ -67,6 +68,10 @@ class CallOptions:
     use_cache: bool = True
     raise_tool_errors: bool = False
     """Raise ToolError instead of returning a result with `is_error`."""
+    reply: Reply | None = None
+    """To what the source asked when this call was made before."""
+    peer: Peer | None = None
+    """Who makes the call, where it can be spoken to meanwhile."""
 
 
 DEFAULT_OPTIONS = CallOptions()
@@ -171,8 +176,9 @@ class Caller:
             credential = await self._credentials.for_call(tool.source, config, options.principal)
             running.secrets |= credential.secrets
             call = Call(
-                tool.name, given, options.principal, credential, options.on_progress, running.key, parent
-            )
+                tool.name, given, options.principal, credential, options.on_progress, running.key, parent,
+                options.reply, options.peer,
+            )  # fmt: skip
             result = await self._cached(tool, call, config) if options.use_cache else None
             if result is None:
                 timeout = config.timeout if options.timeout is None else options.timeout
@@ -281,6 +287,8 @@ class Caller:
         connections = self._catalog.connections
         async with connections.session(tool.source, source, ready.config, call.credential) as session:
             timer = asyncio.timeout(ready.timeout)
+            if call.peer is not None:
+                call = replace(call, peer=PatientPeer(call.peer, timer, ready.timeout))
             try:
                 async with timer:
                     return await session.invoke(tool, call)

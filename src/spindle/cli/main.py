@@ -32,6 +32,9 @@ SECTIONS: Sections = {
         "show": ("show", "show", "Show one tool: parameters, hints, where it is from."),
         "call": ("call", "call", "Call a tool."),
     },
+    "Share": {
+        "serve": ("serve", "serve", "Serve the tools to other programs."),
+    },
     "Look after": {
         "history": ("history", "history", "Show the calls that were made."),
         "doctor": ("doctor", "doctor", "Find what is wrong and how to fix it."),

@@ -17,6 +17,39 @@ class Progress(Protocol):
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
+class Peer(Protocol):
+    """The program that made a call, where it can be spoken to while the call runs."""
+
+    @property
+    def owner(self) -> object:
+        """The same for all calls of one program, and for no other's."""
+        ...
+
+    @property
+    def log_level(self) -> str | None:
+        """The least severe level of messages that it wants to see, as MCP names them; None: none."""
+        ...
+
+    def log(self, level: str, data: Any, logger: str | None) -> None:
+        """Show it a message. Does not wait."""
+        ...
+
+    def can_answer(self, method: str) -> bool: ...
+
+    async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
+        """Its answer to a request of MCP that servers make: for a person's input, or a model's."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a person answered, or why they would not. `state` is what the one who asked left for later."""
+
+    answer: Any = None
+    refused: str | None = None
+    state: Any = None
+
+
 def new_id() -> str:
     return os.urandom(16).hex()
 
@@ -33,6 +66,9 @@ class Call:
     key: str = field(default_factory=new_id)
     parent: str | None = None
     """The key of the call during which this one was made."""
+    reply: Reply | None = field(default=None, repr=False)
+    """What a person answered when this call was made before and its source asked for input."""
+    peer: Peer | None = field(default=None, repr=False, compare=False)
 
 
 BlockType = Literal["text", "image", "audio", "resource", "link"]

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, cast
 from spindle.errors import ConfigurationError, suggest
 
 if TYPE_CHECKING:
+    from spindle.domain.serve import ServeConfig
     from spindle.domain.source import SourceConfig
 
 FILE_NAME = "spindle.toml"
 STATE_FOLDER = ".spindle"
 TOOLS_FOLDER = "tools"
-TOP_LEVEL = ("sources", "store")
+TOP_LEVEL = ("serve", "sources", "store")
 
 RawTable = dict[str, Any]
 
@@ -81,6 +82,13 @@ class Settings:
         from spindle.settings.validate import validate_sources
 
         return validate_sources(self.sources, self.origin, models, os.environ if environ is None else environ)
+
+    def serve(self, environ: Mapping[str, str] | None = None) -> ServeConfig:
+        """How the catalog is served to others, with every `${VAR}` replaced."""
+        from spindle.settings.validate import validate_serve
+
+        where = f"{self.root / FILE_NAME}: serve"
+        return validate_serve(self.raw.get("serve", {}), where, os.environ if environ is None else environ)
 
 
 def load(path: Path | str | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -214,6 +222,8 @@ def _check_top_level(raw: RawTable, file: Path) -> None:
     for key in raw:
         if key not in TOP_LEVEL:
             raise ConfigurationError(f"{file}: `{key}` is not a setting", hint=_did_you_mean(key))
+    if not isinstance(raw.get("serve", {}), dict):
+        raise ConfigurationError(f"{file}: `serve` must be a table: [serve]")
     if not isinstance(raw.get("store", ""), str):
         raise ConfigurationError(f'{file}: `store` must be text: a path, or ":memory:"')
 

@@ -23,8 +23,13 @@ def expand(source: str, config: ConfigT, environ: Mapping[str, str]) -> ConfigT:
     """The same settings with every reference replaced. A missing variable is an error that names
     the variable, the source and the key."""
     data = config.model_dump(by_alias=True)
-    expanded = _expand(data, environ, source, "")
+    expanded = _expand(data, environ, f"sources.{source}", source)
     return type(config).model_validate(expanded)
+
+
+def expand_table(table: dict[str, Any], environ: Mapping[str, str], key: str) -> dict[str, Any]:
+    """The same for a table that belongs to no source."""
+    return _expand(table, environ, key, None)
 
 
 def missing_variables(table: Any, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -51,25 +56,23 @@ def has_reference(text: str) -> bool:
     return _REFERENCE.search(text) is not None
 
 
-def expand_text(text: str, environ: Mapping[str, str], source: str, key: str) -> str:
-    return _REFERENCE.sub(lambda match: _value(match, environ, source, key), text)
+def expand_text(text: str, environ: Mapping[str, str], key: str, source: str | None) -> str:
+    return _REFERENCE.sub(lambda match: _value(match, environ, key, source), text)
 
 
-def _expand(value: Any, environ: Mapping[str, str], source: str, key: str) -> Any:
+def _expand(value: Any, environ: Mapping[str, str], key: str, source: str | None) -> Any:
     if isinstance(value, str):
-        return expand_text(value, environ, source, key)
+        return expand_text(value, environ, key, source)
     if isinstance(value, dict):
-        return {
-            name: _expand(item, environ, source, f"{key}.{name}" if key else str(name))
-            for name, item in cast("dict[str, Any]", value).items()
-        }
+        items = cast("dict[str, Any]", value).items()
+        return {name: _expand(item, environ, f"{key}.{name}", source) for name, item in items}
     if isinstance(value, (list, tuple)):
-        items = cast("list[Any]", value)
-        return [_expand(item, environ, source, f"{key}[{index}]") for index, item in enumerate(items)]
+        listed = enumerate(cast("list[Any]", value))
+        return [_expand(item, environ, f"{key}[{index}]", source) for index, item in listed]
     return value
 
 
-def _value(match: re.Match[str], environ: Mapping[str, str], source: str, key: str) -> str:
+def _value(match: re.Match[str], environ: Mapping[str, str], key: str, source: str | None) -> str:
     variable, default = match[1], match[2]
     found = environ.get(variable)
     if found:
@@ -79,7 +82,7 @@ def _value(match: re.Match[str], environ: Mapping[str, str], source: str, key: s
     if found is not None:
         return found
     raise ConfigurationError(
-        f"the environment variable {variable} is not set, but sources.{source}.{key} uses it",
+        f"the environment variable {variable} is not set, but {key} uses it",
         hint=f"set it (export {variable}=…) or give a default: ${{{variable}:-value}}",
         source=source,
     )

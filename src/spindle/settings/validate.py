@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from spindle.domain.serve import ServeConfig
 from spindle.domain.source import SOURCE_NAME, SourceConfig
 from spindle.errors import ConfigurationError, suggest
-from spindle.settings.expand import expand_text, has_reference
+from spindle.settings.expand import expand_table, expand_text, has_reference
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 Step = int | str
 
 # Below these, what was given may be a secret and is not repeated in a message.
-_SECRET_TABLES = frozenset({"auth", "env", "headers"})
+_SECRET_TABLES = frozenset({"auth", "auth_token", "env", "headers"})
 
 
 def validate_sources(
@@ -47,15 +48,30 @@ def validate_sources(
             problems += dict.fromkeys(found)
         except ConfigurationError as error:
             problems.append(f"{where}: {error.message}")
+    _refuse(problems)
+    return valid
+
+
+def validate_serve(table: dict[str, Any], where: str, environ: Mapping[str, str]) -> ServeConfig:
+    expanded = expand_table(table, environ, "serve")
+    try:
+        return ServeConfig.model_validate(expanded)
+    except ValidationError as error:
+        found = [_describe(where, problem, expanded, ServeConfig) for problem in error.errors()]
+        _refuse(list(dict.fromkeys(found)))
+        raise
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    """One error that lists every mistake, if there is any."""
     if problems:
         listed = "\n".join(f"  {problem}" for problem in problems)
         raise ConfigurationError(
             problems[0]
             if len(problems) == 1
             else f"the configuration has {len(problems)} mistakes:\n{listed}",
-            details=problems,
+            details=list(problems),
         )
-    return valid
 
 
 def _validate(
@@ -72,7 +88,7 @@ def _validate(
             given = _at(table, path)
             if isinstance(given, str) and has_reference(given):
                 holder = _at(filled, path[:-1])
-                holder[path[-1]] = expand_text(given, environ, name, _dotted(path))
+                holder[path[-1]] = expand_text(given, environ, f"sources.{name}.{_dotted(path)}", name)
         if filled == table:
             raise
         return model.model_validate(filled)
@@ -85,12 +101,13 @@ def _unknown_kind(kind: Any, models: Mapping[str, Any]) -> str:
     )
 
 
-def _describe(where: str, problem: ErrorDetails, table: dict[str, Any], model: type[SourceConfig]) -> str:
+def _describe(where: str, problem: ErrorDetails, table: dict[str, Any], model: type[BaseModel]) -> str:
     path = _path(problem["loc"], table)
     place = f"{where}.{_dotted(path)}" if path else where
     if problem["type"] == "extra_forbidden":
         meant = suggest(str(path[-1]), _known_keys(model, path[:-1]))
-        return f"{place}: not a setting of this source" + (f"; did you mean `{meant}`?" if meant else "")
+        what = "not a setting of this source" if issubclass(model, SourceConfig) else "not a setting"
+        return f"{place}: {what}" + (f"; did you mean `{meant}`?" if meant else "")
     message = problem["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     given = _at(table, path)

@@ -45,8 +45,16 @@ logger = logging.getLogger("spindle.mcp")
 MAX_QUEUED_NOTIFICATIONS = 1000
 MAX_SERVER_REQUESTS = 64
 MAX_NOISE_LINES = 3
-HEEDED = frozenset({"notifications/tools/list_changed"})
-"""The notifications that anybody acts on. Some servers log a lot; the rest is dropped unread."""
+HEEDED = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    }
+)
+"""The notifications that anybody acts on. Some servers log a lot; that is dropped unread unless somebody
+wants to see it."""
 
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 _ID = rb'"id"\s*:\s*("?)(\d+)\1'
@@ -124,6 +132,7 @@ class LinkDispatcher:
         self.noise: deque[str] = deque(maxlen=MAX_NOISE_LINES)
         """The last lines that were not JSON-RPC."""
         self.late_answers = 0
+        self.heeds_logs: Callable[[], bool] = lambda: False
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def when_lost(self, tell: Callable[[], None]) -> None:
@@ -282,7 +291,9 @@ class LinkDispatcher:
         if method == "notifications/progress":
             self._progress(params or {})
             return
-        if run_notify_intercept(self._intercept, method, params) or method not in self._heeded:
+        if run_notify_intercept(self._intercept, method, params):
+            return
+        if method not in self._heeded and not (method == "notifications/message" and self.heeds_logs()):
             return
         self._notifications.append((method, params))
         self._wake.set()

@@ -12,6 +12,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     HEADER_MISMATCH,
+    LOG_LEVEL_META_KEY,
     METHOD_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
     CallToolRequest,
@@ -20,6 +21,9 @@ from mcp_types import (
     Implementation,
     InputRequiredResult,
     PaginatedRequestParams,
+    PromptListChangedNotification,
+    ResourceListChangedNotification,
+    ResourceUpdatedNotification,
     ToolListChangedNotification,
 )
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
@@ -29,6 +33,8 @@ from spindle.domain.json_schema import is_object
 from spindle.errors import (
     ClientError,
     ConnectionFailedError,
+    InputRequired,
+    Interruption,
     ServerError,
     SpindleError,
     from_status,
@@ -36,8 +42,10 @@ from spindle.errors import (
 )
 from spindle.sources.mcp.changes import follow_changes
 from spindle.sources.mcp.convert import to_error, to_result, to_spec, too_large
-from spindle.sources.mcp.dispatcher import LinkLostError
+from spindle.sources.mcp.dispatcher import LinkDispatcher, LinkLostError
 from spindle.sources.mcp.exchange import Exchange, current_exchange
+from spindle.sources.mcp.peers import Peers, callbacks, dumped, is_wanted
+from spindle.sources.mcp.relay import offers_of, send, watch
 from spindle.version import __version__
 
 if TYPE_CHECKING:
@@ -46,7 +54,9 @@ if TYPE_CHECKING:
 
     from spindle.domain.call import Call, Result
     from spindle.domain.identity import Credential
+    from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool, ToolSpec
+    from spindle.ports.source import Notice
     from spindle.sources.mcp.config import McpConfig
 
 logger = logging.getLogger("spindle.mcp")
@@ -54,15 +64,20 @@ logger = logging.getLogger("spindle.mcp")
 MAX_PAGES = 1000
 REFUSES_EVERYTHING = frozenset({401, 403, 407, 429, 503})
 
+TOLD = (PromptListChangedNotification, ResourceListChangedNotification, ResourceUpdatedNotification)
+
 CallAnswer = CallToolResult | InputRequiredResult
 _call_answer: TypeAdapter[CallAnswer] = TypeAdapter(CallAnswer)
 
 
 class McpSession:
-    def __init__(self, name: str, session: ClientSession, place: str) -> None:
+    def __init__(self, name: str, session: ClientSession, place: str, peers: Peers, tell: Notice) -> None:
         self._name = name
         self._session = session
         self._place = place
+        self._peers = peers
+        self._tell = tell
+        self._log_level: str | None = None
         self.per_call_credentials = False
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -95,29 +110,69 @@ class McpSession:
         raise ServerError(f"{self._name!r} has more than {MAX_PAGES} pages of tools")
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
-        try:
-            result = await self._call(tool, call)
-        except ClientError as error:
-            if not (is_object(error.details) and error.details.get("code") == HEADER_MISMATCH):
-                raise
-            # The server wants arguments repeated as headers; which ones, only a fresh list tells.
-            await self._discover(call.credential)
-            result = await self._call(tool, call)
+        with self._peers.serving(call):
+            if call.peer is not None and call.peer.log_level is not None:
+                await self._lower_log_level(call.peer.log_level)
+            try:
+                result = await self._call(tool, call)
+            except ClientError as error:
+                if not (is_object(error.details) and error.details.get("code") == HEADER_MISMATCH):
+                    raise
+                # The server wants arguments repeated as headers; which ones, only a fresh list tells.
+                await self._discover(call.credential)
+                result = await self._call(tool, call)
         if isinstance(result, InputRequiredResult):
-            raise ClientError(
+            raise self._input_required(tool, call, result)
+        return to_result(result)
+
+    def _input_required(self, tool: Tool, call: Call, asked: InputRequiredResult) -> Exception | Interruption:
+        if call.peer is None:
+            return ClientError(
                 f"{tool.name} asks for further input while it runs, which this version cannot give",
                 hint="give it everything it needs as arguments",
             )
-        return to_result(result)
+        requests = {key: dumped(request) for key, request in (asked.input_requests or {}).items()}
+        return InputRequired(
+            f"{tool.name} asks for further input",
+            source=tool.source,
+            tool=tool.name,
+            details={"requests": requests},
+            state=asked.request_state,
+        )
 
     async def _call(self, tool: Tool, call: Call) -> CallAnswer:
         params = CallToolRequestParams(name=tool.spec.remote_name, arguments=call.arguments)
+        if call.peer is not None and call.peer.log_level is not None and self.is_modern:
+            params.meta = {LOG_LEVEL_META_KEY: call.peer.log_level}
+        if call.reply is not None:
+            params.input_responses = call.reply.answer
+            params.request_state = call.reply.state
         request = CallToolRequest(params=params)
         # Not session.call_tool(): it checks results with a slower validator and may list tools unasked.
         return await self._exchange(
             lambda: self._session.send_request(request, _call_answer, progress_callback=call.on_progress),
             call.credential,
+            call,
         )
+
+    async def _lower_log_level(self, level: str) -> None:
+        """Older servers keep one level a session: that of whoever wants to see the most."""
+        capabilities = self._session.server_capabilities
+        if self.is_modern or capabilities is None or capabilities.logging is None:
+            return
+        if self._log_level is None or (is_wanted(self._log_level, level) and level != self._log_level):
+            self._log_level = level
+            await self.relay("logging/setLevel", {"level": level}, None)
+
+    @property
+    def offers(self) -> frozenset[str]:
+        return offers_of(self._session)
+
+    async def relay(self, method: str, params: JsonObject, credential: Credential | None) -> JsonObject:
+        return await self._exchange(lambda: send(self._session, method, params), credential)
+
+    async def watch(self, uri: str, credential: Credential | None) -> None:
+        await self._exchange(lambda: watch(self._session, uri, self._tell), credential)
 
     async def wait_closed(self) -> str:
         return await asyncio.shield(self._lost)
@@ -130,9 +185,11 @@ class McpSession:
     def is_modern(self) -> bool:
         return self._session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    async def _exchange(self, send: Callable[[], Any], credential: Credential | None = None) -> Any:
+    async def _exchange(
+        self, send: Callable[[], Any], credential: Credential | None = None, call: Call | None = None
+    ) -> Any:
         """Send one request, and turn whatever goes wrong into one of our errors."""
-        exchange = Exchange(credential)
+        exchange = Exchange(credential, call)
         token = current_exchange.set(exchange)
         try:
             return await send()
@@ -198,6 +255,7 @@ async def open_session(
     place: str,
     dispatcher: Dispatcher[Any],
     on_change: Callable[[], None],
+    tell: Notice,
     *,
     handshake_only: bool = False,
 ) -> AsyncGenerator[McpSession]:
@@ -207,16 +265,22 @@ async def open_session(
         # Only takes note: reading may be held back while this runs, so it must not wait for the server.
         if isinstance(message, ToolListChangedNotification):
             on_change()
+        elif isinstance(message, TOLD):
+            tell(message.method, dumped(message.params) or {})
         elif isinstance(message, Exception):
             logger.debug("%s: %r", name, message)
 
+    peers = Peers(name)
+    if isinstance(dispatcher, LinkDispatcher):
+        dispatcher.heeds_logs = peers.wants_logs
     client = ClientSession(
         dispatcher=dispatcher,
         client_info=Implementation(name="spindle", version=__version__),
         message_handler=on_message,
+        **callbacks(peers, config.answers),
     )
     async with client:
-        session = McpSession(name, client, place)
+        session = McpSession(name, client, place, peers, tell)
         exchange = Exchange()
         token = current_exchange.set(exchange)
         try:
@@ -228,7 +292,7 @@ async def open_session(
             raise ServerError(f"{name!r} does not speak MCP as we know it: {error}") from None
         finally:
             current_exchange.reset(token)
-        follower = asyncio.create_task(follow_changes(client, on_change))
+        follower = asyncio.create_task(follow_changes(client, on_change, tell))
         try:
             yield session
         finally:

@@ -65,6 +65,15 @@ def tool(function: Any = None, /, *, tags: Sequence[str] = (), **options: Any) -
     return mark if function is None else mark(function)
 
 
+def mcp_level(level: int) -> str:
+    """The name that MCP has for a level of Python's."""
+    levels = ((logging.CRITICAL, "critical"), (logging.ERROR, "error"), (logging.WARNING, "warning"))
+    for least, name in (*levels, (logging.INFO, "info")):
+        if level >= least:
+            return name
+    return "debug"
+
+
 @dataclass
 class Context:
     """What a tool may know about the call it serves. Ask for it with a parameter of this type; it is
@@ -84,7 +93,11 @@ class Context:
         self._loop.call_soon_threadsafe(self._report, done, total, message)
 
     def log(self, message: str, level: int = logging.INFO) -> None:
+        """Write to the log, and show it to the program that made the call, where that wants to see it."""
         logging.getLogger(f"spindle.tools.{self.tool}").log(level, message)
+        peer = self.call.peer
+        if peer is not None and peer.log_level is not None:
+            self._loop.call_soon_threadsafe(peer.log, mcp_level(level), message, self.tool)
 
     def _report(self, done: float, total: float | None, message: str | None) -> None:
         if self.call.on_progress is not None:

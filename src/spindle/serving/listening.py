@@ -1,0 +1,97 @@
+"""Listening on an address until told to stop, and letting running calls end first."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from spindle.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+BACKLOG = 512
+# Over this many a client is told to come back later, before its request is read.
+MAX_CONNECTIONS = 1000
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals alone: the command line turns them into a cancellation."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, UnicodeError) as error:
+        raise ConfigurationError(
+            f"{host!r} is not an address of this machine: {error}", hint="see serve.host and --host"
+        ) from None
+    opened = socket.socket(family, kind, protocol)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(address)
+        opened.listen(BACKLOG)
+    except OSError as error:
+        opened.close()
+        raise _cannot_listen(host, port, error) from None
+    return opened
+
+
+def address_of(listening: socket.socket, host: str) -> str:
+    """The URL by which the server is reached from here."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listening.getsockname()[1]}"
+
+
+async def serve(
+    app: ASGIApp, listening: socket.socket, shutdown_timeout: float, stopping: Callable[[], None]
+) -> None:
+    """Answer requests until this task is cancelled. Then take no more, and let those that run end
+    within `shutdown_timeout` seconds."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=max(1, round(shutdown_timeout)) if shutdown_timeout else 0,
+    )
+    server = _Server(config)
+    running = asyncio.create_task(server.serve(sockets=[listening]), name="the HTTP server")
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stopping()
+        server.should_exit = True
+        await running
+        raise
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> ConfigurationError:
+    if error.errno == errno.EADDRINUSE:
+        return ConfigurationError(
+            f"port {port} of {host} is in use by another program",
+            hint="stop that program, or choose another port with --port (0 takes any that is free)",
+        )
+    if error.errno == errno.EACCES:
+        return ConfigurationError(
+            f"this user may not listen on port {port} of {host}", hint="choose a port above 1023"
+        )
+    return ConfigurationError(
+        f"cannot listen on port {port} of {host}: {error.strerror or error}",
+        hint="is it an address of this machine? See serve.host and --host",
+    )

@@ -1,0 +1,64 @@
+"""Errors as HTTP answers: a status, and a JSON body that says what was wrong and what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from spindle.domain.call import Result
+from spindle.domain.json_schema import JsonObject, to_json
+from spindle.errors import BreakerOpenError, Interruption, SpindleError
+
+PROBLEM_TYPE = "application/problem+json"
+
+# What a source says of our credential is no matter of the client's: only our own 401 means its token.
+STATUSES: Mapping[str, int] = {
+    "invalid_arguments": 400,
+    "permission": 403,
+    "not_found": 404,
+    "client": 422,
+    "tool": 422,
+    "rate_limited": 429,
+    "configuration": 500,
+    "store": 500,
+    "auth": 502,
+    "connection": 502,
+    "server": 502,
+    "cancelled": 503,
+    "timeout": 504,
+}
+
+
+def problem(status: int, category: str, message: str, hint: str | None = None) -> JsonObject:
+    return {"status": status, "category": category, "message": message} | ({"hint": hint} if hint else {})
+
+
+def of_error(error: BaseException) -> JsonObject:
+    """The body for an error. What is no SpindleError is a mistake of ours, and its text is not shown."""
+    if isinstance(error, SpindleError):
+        status = 503 if isinstance(error, BreakerOpenError) else STATUSES.get(error.category, 500)
+        fields = error.to_dict()
+        upstream = fields.pop("status", None)
+        return {"status": status, **fields} | ({"source_status": upstream} if upstream else {})
+    if isinstance(error, Interruption):
+        return problem(409, "paused", "the call waits for a person, which cannot be answered here")
+    kind = type(error).__name__
+    return problem(500, "internal", f"a mistake of Spindle's own: {kind}", "the server's log says where")
+
+
+def of_result(tool: str, result: Result) -> JsonObject:
+    """The body for a result by which the tool reports an error."""
+    message = result.text or "the tool reported an error and did not say which"
+    body = problem(STATUSES["tool"], "tool", message)
+    return {**body, "retryable": False, "tool": tool, "details": result.to_dict()}
+
+
+def respond(body: JsonObject, headers: Mapping[str, str] | None = None) -> Response:
+    sent = dict(headers or {})
+    wait: Any = body.get("retry_after")
+    if isinstance(wait, (int, float)):
+        sent["Retry-After"] = str(max(0, math.ceil(wait)))
+    return Response(to_json(body, default=str), body["status"], sent, PROBLEM_TYPE)

@@ -43,7 +43,8 @@ class Connection:
         lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         status = int(lines[0].split()[1])
         headers = {
-            name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:] if line)
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines[1:] if line)
         }
         if "content-length" in headers:
             return status, headers, await self._reader.readexactly(int(headers["content-length"]))

@@ -21,6 +21,10 @@ class PatientPeer:
         return self._peer.owner
 
     @property
+    def capabilities(self) -> JsonObject:
+        return self._peer.capabilities
+
+    @property
     def log_level(self) -> str | None:
         return self._peer.log_level
 

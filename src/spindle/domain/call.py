@@ -26,6 +26,12 @@ class Peer(Protocol):
         ...
 
     @property
+    def capabilities(self) -> JsonObject:
+        """What it can be asked, as clients of MCP declare it; be it while the call runs, or by a result
+        with which it makes the call again."""
+        ...
+
+    @property
     def log_level(self) -> str | None:
         """The least severe level of messages that it wants to see, as MCP names them; None: none."""
         ...
@@ -34,7 +40,9 @@ class Peer(Protocol):
         """Show it a message. Does not wait."""
         ...
 
-    def can_answer(self, method: str) -> bool: ...
+    def can_answer(self, method: str) -> bool:
+        """Whether it can be asked this while the call runs."""
+        ...
 
     async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
         """Its answer to a request of MCP that servers make: for a person's input, or a model's."""

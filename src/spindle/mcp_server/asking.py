@@ -52,6 +52,11 @@ class ClientPeer:
         return self._connection
 
     @property
+    def capabilities(self) -> JsonObject:
+        declared = self._ctx.session.client_capabilities
+        return declared.model_dump(by_alias=True, mode="json", exclude_none=True) if declared else {}
+
+    @property
     def log_level(self) -> str | None:
         if is_modern(self._ctx):
             meta = cast("Mapping[str, Any]", self._ctx.meta or {})

@@ -62,7 +62,9 @@ class McpApp:
         if scope["path"].rstrip("/") != PATH:
             await respond(send, 404, error_message(None, INVALID_REQUEST, f"the server is at {PATH}"))
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in scope["headers"]
+        }
         principal = self._catalog.access.principal(scope)
         request = _Request(scope, headers, principal, receive, send)
         try:

@@ -14,7 +14,7 @@ from mcp_types import INVALID_PARAMS, RequestParams
 from spindle.calls.caller import CallOptions
 from spindle.calls.validate import Validation
 from spindle.domain.call import Reply
-from spindle.domain.json_schema import JsonObject
+from spindle.domain.json_schema import JsonObject, is_object
 from spindle.domain.tool import ToolSummary
 from spindle.errors import Interruption, NotFoundError, SpindleError
 from spindle.mcp_server import search_mode
@@ -162,6 +162,9 @@ class CatalogServer:
                 raise await self._unknown(principal, name)
             wire = await self._call(ctx, principal, found, arguments, params)
         except SpindleError as error:
+            if "requestState" in params and is_object(error.details) and "code" in error.details:
+                # The source refused what the client sent back to it, which no model can do better.
+                raise
             wire = to_wire_error(error)
         return wire if is_modern(ctx) else for_handshake_result(wire)
 

@@ -39,6 +39,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, REQUEST_TI
 
 from spindle.domain.json_schema import is_object, to_json
 from spindle.sources.mcp.link import EDGE, Link
+from spindle.sources.mcp.peers import as_the_caller
 
 logger = logging.getLogger("spindle.mcp")
 
@@ -155,7 +156,7 @@ class LinkDispatcher:
             raise ValueError(f"request id {request_id!r} is already in flight")
         loop = asyncio.get_running_loop()
         pending = self._pending[key] = _Pending(loop.create_future(), opts.get("on_progress"))
-        body = dict(params) if params is not None else {}
+        body = dict(as_the_caller(params) or {})
         if pending.on_progress is not None:
             body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 from spindle.errors import SpindleError
 from spindle.sources.mcp.dispatcher import LinkDispatcher
 from spindle.sources.mcp.http_client import make_client
 from spindle.sources.mcp.legacy_sse import open_sse_link
+from spindle.sources.mcp.peers import CallerDispatcher
 from spindle.sources.mcp.session import McpSession, open_session, without_groups
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ async def _open_streamable(
         # The client limits the size of an event, and remembers whose answer was too large.
         streamable_http_client(config.url, http_client=client, max_sse_event_size=None) as streams,
     ):
-        dispatcher: JSONRPCDispatcher[Any] = JSONRPCDispatcher(*streams)
+        dispatcher = CallerDispatcher(*streams)
         async with open_session(name, config, place, dispatcher, on_change, tell) as session:
             if session.is_modern:
                 # Every request stands alone, so each can carry its own caller's credential. What came

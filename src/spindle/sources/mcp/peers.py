@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
     INTERNAL_ERROR,
     INVALID_REQUEST,
     CreateMessageRequestParams,
@@ -24,11 +27,13 @@ from mcp_types import (
     ErrorData,
     ListRootsResult,
     LoggingMessageNotificationParams,
+    RequestId,
     SamplingCapability,
     SamplingToolsCapability,
 )
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from spindle.domain.json_schema import is_object
 from spindle.sources.mcp.exchange import current_exchange
 
 if TYPE_CHECKING:
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("spindle.mcp")
 
+QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 AnswerT = TypeVar("AnswerT")
@@ -123,6 +129,40 @@ def callbacks(peers: Peers, answers: Sequence[str]) -> dict[str, Any]:
     if "roots" in answers:
         found["list_roots_callback"] = peers.roots
     return found
+
+
+def as_the_caller(params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The parameters of a request of 2026-07-28, which says each time what its sender can be asked: that is
+    what whoever made the call can be asked, not what we could pass on to others."""
+    exchange = current_exchange.get()
+    meta = (params or {}).get("_meta")
+    if params is None or exchange is None or exchange.call is None or not is_object(meta):
+        return params
+    ours = meta.get(CLIENT_CAPABILITIES_META_KEY)
+    if not is_object(ours):
+        return params
+    theirs = exchange.call.peer.capabilities if exchange.call.peer is not None else {}
+    declared = {
+        key: theirs.get(key) if key in QUESTIONS else value
+        for key, value in ours.items()
+        if key not in QUESTIONS or theirs.get(key) is not None
+    }
+    return {**params, "_meta": {**meta, CLIENT_CAPABILITIES_META_KEY: declared}}
+
+
+class CallerDispatcher(JSONRPCDispatcher[Any]):
+    """The SDK's, speaking for whoever made the call."""
+
+    async def send_raw_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+        *,
+        _related_request_id: RequestId | None = None,
+    ) -> dict[str, Any]:
+        narrowed = as_the_caller(params)
+        return await super().send_raw_request(method, narrowed, opts, _related_request_id=_related_request_id)
 
 
 def is_wanted(level: str, least: str | None) -> bool:

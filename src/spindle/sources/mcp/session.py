@@ -22,6 +22,7 @@ from mcp_types import (
     InputRequiredResult,
     PaginatedRequestParams,
     PromptListChangedNotification,
+    Request,
     ResourceListChangedNotification,
     ResourceUpdatedNotification,
     ToolListChangedNotification,
@@ -144,10 +145,14 @@ class McpSession:
         params = CallToolRequestParams(name=tool.spec.remote_name, arguments=call.arguments)
         if call.peer is not None and call.peer.log_level is not None and self.is_modern:
             params.meta = {LOG_LEVEL_META_KEY: call.peer.log_level}
+        request: Request[Any, Any] = CallToolRequest(params=params)
         if call.reply is not None:
-            params.input_responses = call.reply.answer
-            params.request_state = call.reply.state
-        request = CallToolRequest(params=params)
+            # As they came: whether the answers are good is for the server to say.
+            answers = {"inputResponses": call.reply.answer, "requestState": call.reply.state}
+            given = {key: value for key, value in answers.items() if value is not None}
+            request = Request[dict[str, Any], str](
+                method="tools/call", params={**(dumped(params) or {}), **given}
+            )
         # Not session.call_tool(): it checks results with a slower validator and may list tools unasked.
         return await self._exchange(
             lambda: self._session.send_request(request, _call_answer, progress_callback=call.on_progress),

@@ -29,12 +29,15 @@ if TYPE_CHECKING:
     from mcp_types import ClientCapabilities
 
     from spindle.app import Spindle
+    from spindle.mcp_server.suspended import Suspended
 
 logger = logging.getLogger("spindle.serve")
 
 ANSWER = "answer"
 """The name of the one request that a question of ours makes."""
 DEFAULT_LEVEL = "info"
+QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
+"""The capabilities of clients that can be asked something."""
 
 
 class ClientPeer:
@@ -46,6 +49,13 @@ class ClientPeer:
         self._connection = inbound(ctx).connection
         self._channel = inbound(ctx).channel
         self._sending: set[asyncio.Task[None]] = set()
+        self.suspended: Suspended | None = None
+        """Where the client cannot be asked while it waits."""
+
+    def came_back(self, ctx: RequestContext) -> None:
+        """The client made the request again, and hears from now on of this one."""
+        self._ctx = ctx
+        self._channel = inbound(ctx).channel
 
     @property
     def owner(self) -> object:
@@ -62,6 +72,14 @@ class ClientPeer:
             meta = cast("Mapping[str, Any]", self._ctx.meta or {})
             return meta.get(LOG_LEVEL_META_KEY)
         return self._connection.state.get(LOG_LEVEL, DEFAULT_LEVEL)
+
+    @property
+    def wants_progress(self) -> bool:
+        params = self._ctx.params or {}
+        return "progressToken" in (params.get("_meta") or {})
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        await self._channel.progress(progress, total, message)
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
         params: JsonObject = {"level": level, "data": data} | ({"logger": logger} if logger else {})
@@ -86,6 +104,8 @@ class ClientPeer:
         )
 
     async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
+        if self.suspended is not None:
+            return await self.suspended.ask(method, params, self._ask_timeout)
         try:
             async with asyncio.timeout(self._ask_timeout):
                 return await self._channel.send_raw_request(method, params)

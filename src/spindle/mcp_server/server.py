@@ -14,12 +14,12 @@ from mcp_types import INVALID_PARAMS, RequestParams
 from spindle.calls.caller import CallOptions
 from spindle.calls.validate import Validation
 from spindle.domain.call import Reply
-from spindle.domain.json_schema import JsonObject, is_object
+from spindle.domain.json_schema import JsonObject, canonical, is_object
 from spindle.domain.tool import ToolSummary
-from spindle.errors import Interruption, NotFoundError, SpindleError
+from spindle.errors import Interruption, NotFoundError, ServerError, SpindleError
 from spindle.mcp_server import search_mode
 from spindle.mcp_server.access import Access, OpenAccess
-from spindle.mcp_server.asking import ClientPeer, answered
+from spindle.mcp_server.asking import QUESTIONS, ClientPeer, answered
 from spindle.mcp_server.changes import Changes
 from spindle.mcp_server.convert import (
     for_handshake_result,
@@ -33,6 +33,7 @@ from spindle.mcp_server.listing import BadCursorError, Listing
 from spindle.mcp_server.passing import Passing
 from spindle.mcp_server.refusals import refusal
 from spindle.mcp_server.search_mode import SearchMode
+from spindle.mcp_server.suspended import PREFIX, Suspended, Waiting
 from spindle.version import __version__
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class CatalogServer:
         # Spans are made where calls are, and cost every request here.
         self.server.middleware.clear()
         self.changes = Changes(app, self.passing, self.server)
+        self._waiting = Waiting()
         self._first_sync: asyncio.Task[Any] | None = None
         self._register()
 
@@ -116,6 +118,7 @@ class CatalogServer:
         if self._first_sync is not None:
             self._first_sync.cancel()
             await asyncio.gather(self._first_sync, return_exceptions=True)
+        await self._waiting.close()
         await self.changes.close()
 
     # --- tools
@@ -176,18 +179,34 @@ class CatalogServer:
         arguments: Mapping[str, Any],
         params: JsonObject,
     ) -> JsonObject:
+        state, answers = params.get("requestState"), params.get("inputResponses")
+        key = tool.name, canonical(arguments) if is_modern(ctx) else b""
+        if isinstance(state, str) and state.startswith(PREFIX):
+            suspended = self._waiting.find(state, principal, key)
+            suspended.peer.came_back(ctx)
+            return await self._waiting.go_on(suspended, answers)
         peer = ClientPeer(ctx, self.config.ask_timeout)
-        wants_progress = "progressToken" in (params.get("_meta") or {})
-        reply = (
-            Reply(params.get("inputResponses"), state=params.get("requestState"))
-            if "inputResponses" in params or "requestState" in params
-            else None
-        )
+        reply = None if state is None and answers is None else Reply(answers, state=state)
+        work = self._run(ctx, principal, tool, arguments, peer, reply)
+        if not is_modern(ctx) or not QUESTIONS & peer.capabilities.keys():
+            return await work
+        peer.suspended = Suspended(principal, key, peer)
+        return await self._waiting.run(peer.suspended, work)
+
+    async def _run(
+        self,
+        ctx: RequestContext,
+        principal: Principal,
+        tool: ToolSummary,
+        arguments: Mapping[str, Any],
+        peer: ClientPeer,
+        reply: Reply | None,
+    ) -> JsonObject:
         try:
             for _ in range(MAX_ROUNDS):
                 options = CallOptions(
                     principal=principal,
-                    on_progress=ctx.session.report_progress if wants_progress else None,
+                    on_progress=peer.progress if peer.wants_progress else None,
                     use_cache=reply is None,
                     reply=reply,
                     peer=peer,
@@ -206,7 +225,7 @@ class CatalogServer:
                     if block.uri is not None:
                         self.passing.linked(block.uri, tool.source)
                 return to_wire_result(result, lambda path: self.passing.file_link(principal, path))
-            raise SpindleError(f"{tool.name} asked more than {MAX_ROUNDS} times for further input")
+            raise ServerError(f"{tool.name} asked more than {MAX_ROUNDS} times for further input")
         finally:
             await peer.settle()
 

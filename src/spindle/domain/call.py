@@ -17,6 +17,15 @@ class Progress(Protocol):
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+def is_as_severe(level: str, least: str | None) -> bool:
+    """Whether a message of this level is one for who wants to see that and above."""
+    known = level in LOG_LEVELS and least in LOG_LEVELS
+    return known and LOG_LEVELS.index(level) >= LOG_LEVELS.index(least or "")
+
+
 class Peer(Protocol):
     """The program that made a call, where it can be spoken to while the call runs."""
 
@@ -37,7 +46,7 @@ class Peer(Protocol):
         ...
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
-        """Show it a message. Does not wait."""
+        """Show it a message, if it wants to see one of this level. Does not wait."""
         ...
 
     def can_answer(self, method: str) -> bool:

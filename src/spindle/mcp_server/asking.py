@@ -19,7 +19,7 @@ from mcp_types import (
     ElicitRequestURLParams,
 )
 
-from spindle.domain.call import Reply, Result, new_id
+from spindle.domain.call import Reply, Result, is_as_severe, new_id
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import AuthorizationRequired, InputRequired, Interruption
 from spindle.mcp_server.convert import error_result
@@ -82,6 +82,8 @@ class ClientPeer:
         await self._channel.progress(progress, total, message)
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
+        if not is_as_severe(level, self.log_level):
+            return
         params: JsonObject = {"level": level, "data": data} | ({"logger": logger} if logger else {})
         task = asyncio.create_task(self._notify("notifications/message", params))
         self._sending.add(task)

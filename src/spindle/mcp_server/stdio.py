@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import stat
 import threading
-from io import FileIO
 from typing import TYPE_CHECKING
 
 from spindle.mcp_server.lines import LineServer
@@ -66,21 +66,16 @@ class Pipes:
         self._closed = asyncio.Event()
 
     async def open(self, stdin: int, stdout: int) -> None:
+        """Both are ours from now on, and closed in the end."""
         loop = asyncio.get_running_loop()
-        try:
-            self._writing, _ = await loop.connect_write_pipe(
-                lambda: _Output(self), os.fdopen(stdout, "wb", 0)
-            )
-        except ValueError:
-            self._file = stdout  # a regular file, which always takes what is written
-        try:
-            await self._read(os.fdopen(stdin, "rb", 0, closefd=False))
-        except ValueError:
-            await self._read(os.fdopen(_pumped(stdin), "rb", 0))
-
-    async def _read(self, opened: FileIO) -> None:
-        loop = asyncio.get_running_loop()
-        self._reading, _ = await loop.connect_read_pipe(lambda: _Input(self), opened)
+        # The event loop cannot wait for regular files, which have no need of it when written to.
+        if _is_file(stdout):
+            self._file = stdout
+        else:
+            opened = os.fdopen(stdout, "wb", 0)
+            self._writing, _ = await loop.connect_write_pipe(lambda: _Output(self), opened)
+        reading = os.fdopen(_pumped(stdin) if _is_file(stdin) else stdin, "rb", 0)
+        self._reading, _ = await loop.connect_read_pipe(lambda: _Input(self), reading)
 
     def listen(self, server: LineServer) -> None:
         self._lines = LineReader(self._max_line, server.line, server.too_long)
@@ -106,6 +101,8 @@ class Pipes:
     async def close(self) -> None:
         """What was written is sent before the end, unless the client does not take it."""
         self.stop_reading()
+        if self._file is not None:
+            os.close(self._file)
         if self._writing is not None:
             self._writing.close()
             with contextlib.suppress(TimeoutError):
@@ -165,8 +162,12 @@ class _Output(asyncio.Protocol):
         self._pipes.output_ended()
 
 
+def _is_file(descriptor: int) -> bool:
+    return stat.S_ISREG(os.fstat(descriptor).st_mode)
+
+
 def _pumped(source: int) -> int:
-    """A pipe with what a regular file holds: the event loop cannot wait for files."""
+    """A pipe with what a regular file holds."""
     reading, writing = os.pipe()
 
     def pump() -> None:
@@ -175,6 +176,7 @@ def _pumped(source: int) -> int:
                 while data:
                     data = data[os.write(writing, data) :]
         os.close(writing)
+        os.close(source)
 
     threading.Thread(target=pump, name="spindle-stdin", daemon=True).start()
     return reading

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("spindle.mcp")
 
 QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
-LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 AnswerT = TypeVar("AnswerT")
 
@@ -86,9 +85,8 @@ class Peers:
 
     async def log(self, params: LoggingMessageNotificationParams) -> None:
         peer = self.current()
-        if peer is None or not is_wanted(params.level, peer.log_level):
-            return
-        peer.log(params.level, params.data, params.logger or self._name)
+        if peer is not None:
+            peer.log(params.level, params.data, params.logger or self._name)
 
     async def elicit(
         self, _context: ClientRequestContext, params: ElicitRequestParams
@@ -163,12 +161,6 @@ class CallerDispatcher(JSONRPCDispatcher[Any]):
     ) -> dict[str, Any]:
         narrowed = as_the_caller(params)
         return await super().send_raw_request(method, narrowed, opts, _related_request_id=_related_request_id)
-
-
-def is_wanted(level: str, least: str | None) -> bool:
-    if least not in LEVELS or level not in LEVELS:
-        return False
-    return LEVELS.index(level) >= LEVELS.index(least)
 
 
 def dumped(model: BaseModel | None) -> JsonObject | None:

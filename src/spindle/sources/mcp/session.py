@@ -30,6 +30,7 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from spindle.domain.call import is_as_severe
 from spindle.domain.json_schema import is_object
 from spindle.errors import (
     ClientError,
@@ -45,7 +46,7 @@ from spindle.sources.mcp.changes import follow_changes
 from spindle.sources.mcp.convert import to_error, to_result, to_spec, too_large
 from spindle.sources.mcp.dispatcher import LinkDispatcher, LinkLostError
 from spindle.sources.mcp.exchange import Exchange, current_exchange
-from spindle.sources.mcp.peers import Peers, callbacks, dumped, is_wanted
+from spindle.sources.mcp.peers import Peers, callbacks, dumped
 from spindle.sources.mcp.relay import offers_of, send, watch
 from spindle.version import __version__
 
@@ -165,7 +166,7 @@ class McpSession:
         capabilities = self._session.server_capabilities
         if self.is_modern or capabilities is None or capabilities.logging is None:
             return
-        if self._log_level is None or (is_wanted(self._log_level, level) and level != self._log_level):
+        if self._log_level is None or (is_as_severe(self._log_level, level) and level != self._log_level):
             self._log_level = level
             await self.relay("logging/setLevel", {"level": level}, None)
 

@@ -101,9 +101,9 @@ class ClientPeer:
             await asyncio.gather(*self._sending)
 
     def can_answer(self, method: str) -> bool:
-        return self._ctx.session.can_send_request and is_capable(
-            self._ctx.session.client_capabilities, method
-        )
+        session = self._ctx.session
+        reachable = session.can_send_request or self.suspended is not None
+        return reachable and is_capable(session.client_capabilities, method)
 
     async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
         if self.suspended is not None:

@@ -340,9 +340,7 @@ def _parts(message: JsonObject) -> tuple[RequestId, str, JsonObject | None]:
     request_id = as_request_id(message.get("id"))
     method, params = message.get("method"), message.get("params")
     if message.get("jsonrpc") != "2.0" or request_id is None or not isinstance(method, str):
-        raise Refused(
-            400, INVALID_REQUEST, "the body must be one JSON-RPC request or notification", request_id
-        )
+        raise Refused(400, INVALID_REQUEST, NO_MESSAGE)
     if params is not None and not is_object(params):
         raise Refused(400, INVALID_REQUEST, "params must be an object", request_id)
     return request_id, method, params

@@ -123,7 +123,7 @@ $(VENV_READY): pyproject.toml constraints.txt requirements/build.txt requirement
 	@touch $@
 
 # The peers we measure against need other libraries, which must not reach the environment of the tests, and
-# mcp-proxy an older `mcp` than the others.
+# some of them an older `mcp` than the others.
 $(BENCH_READY): pyproject.toml requirements/bench-constraints.txt requirements/build.txt requirements/bench.txt requirements/bench-proxy.txt
 	$(call make_venv,.venv-bench)
 	@$(call say,installing Spindle and the measured peers into .venv-bench (about a minute))

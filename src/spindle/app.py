@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle import settings as settings_module
+from spindle.auth.access import Access
 from spindle.auth.credentials import CredentialProvider, Credentials
+from spindle.auth.encryption import Sealer
+from spindle.auth.keys import Keys
 from spindle.calls.caller import DEFAULT_OPTIONS, Caller, CallOptions, Clock
 from spindle.calls.permissions import Permission, allow_all
 from spindle.catalog.catalog import Catalog
@@ -16,14 +20,18 @@ from spindle.catalog.sources import SourceSet
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
-from spindle.ports.store import Store, ToolFilter, ToolStore
+from spindle.ports.store import RunStore, Store, ToolFilter, ToolStore
+from spindle.runs.runner import Runner
 from spindle.stores.files import FolderFileStore
 from spindle.stores.layered import LayeredToolStore
 from spindle.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from spindle.auth.oauth import OAuth
     from spindle.catalog.diff import SyncReport
+    from spindle.domain.call import Progress
     from spindle.ports.source import Note
+    from spindle.runs.outcomes import OpenPause, Outcome
     from spindle.settings import Settings
 
 logger = logging.getLogger("spindle")
@@ -35,13 +43,23 @@ class Spindle:
     """An open workspace. Made by `spindle.open`."""
 
     def __init__(
-        self, settings: Settings, store: Store, private: SqliteStore, catalog: Catalog, caller: Caller
+        self,
+        settings: Settings,
+        store: Store,
+        private: SqliteStore,
+        catalog: Catalog,
+        caller: Caller,
+        auth: Access,
+        runner: Runner,
     ) -> None:
         self.settings = settings
         self.store = store
         self.catalog = catalog
+        self.auth = auth
+        """Users' access to sources: consent, and tokens."""
         self._private = private
         self._caller = caller
+        self.runner = runner
 
     async def call(
         self,
@@ -53,6 +71,37 @@ class Spindle:
     ) -> Result:
         """Call a tool with arguments by name, or as one mapping: `call("fs.read", path="x")`."""
         return await self._caller.call(tool, {**(arguments or {}), **named}, options)
+
+    async def run(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        options: CallOptions = DEFAULT_OPTIONS,
+        /,
+        **named: Any,
+    ) -> Outcome:
+        """Call a tool so that it may stop for a person: the result is then `Paused` instead of `Finished`,
+        and `resume` goes on, in this process or another."""
+        return await self.runner.run(tool, {**(arguments or {}), **named}, options)
+
+    async def resume(
+        self,
+        token: str,
+        answer: Any = None,
+        *,
+        refused: str | None = None,
+        principal: Principal | None = None,
+        on_progress: Progress | None = None,
+    ) -> Outcome:
+        """Answer a pause by its token, or refuse it with a reason, and go on with its run. With the id of a
+        run, go on where its process died. `principal`: only if the pause is theirs."""
+        return await self.runner.resume(
+            token, answer, refused=refused, principal=principal, on_progress=on_progress
+        )
+
+    async def pauses(self, *, principal: Principal | None = None, run: str | None = None) -> list[OpenPause]:
+        """What people are waited for, the oldest first."""
+        return await self.runner.pauses(principal=principal, run=run)
 
     async def tools(
         self,
@@ -81,9 +130,11 @@ class Spindle:
         return await self.store.calls(limit=limit, tool=tool, outcome=outcome)
 
     async def close(self) -> None:
+        await self.runner.close()
         await self.catalog.close()
         # Calls that were running end with their sessions, and are recorded like any other.
         await self._caller.settle(SETTLE_TIMEOUT)
+        await self.auth.close()
         await self._private.close()
         await self.store.close()
 
@@ -94,6 +145,7 @@ async def build(
     tools: Sequence[Callable[..., Any]] = (),
     settings: Settings | None = None,
     store: Store | None = None,
+    run_store: RunStore | None = None,
     credentials: CredentialProvider | None = None,
     permission: Permission = allow_all,
     note: Note = logger.warning,
@@ -113,13 +165,35 @@ async def build(
             own = "python" if "python" not in sources.names else "python-functions"
             sources.add(own, *PythonSource.of_functions(own, tools, loaded.root, note))
             known = LayeredToolStore(opened, await private.open(), {own})
-        chosen = Credentials(credentials)
+        keys = Keys(loaded.auth, os.environ if environ is None else environ, settings_module.data_folder())
+        sealer = Sealer(keys)
+        auth = Access(lambda: _oauth(loaded, opened, sealer, clock), sources.config, opened, sealer, keys)
+        chosen = Credentials(credentials, auth)
         catalog = Catalog(sources, known, chosen, note)
         files = FolderFileStore(loaded.state_folder / "files")
         caller = Caller(catalog, opened, files, chosen, note, permission=permission, clock=clock)
+        runner = Runner(caller, run_store or opened, sealer, note, clock)
         await catalog.open()
     except BaseException:
         await private.close()
         await opened.close()
         raise
-    return Spindle(loaded, opened, private, catalog, caller)
+    return Spindle(loaded, opened, private, catalog, caller, auth, runner)
+
+
+def _oauth(settings: Settings, store: Store, sealer: Sealer, clock: Clock) -> OAuth:
+    import httpx2
+
+    from spindle.auth.oauth import Http, OAuth
+    from spindle.sources.http import is_private, shared_ssl_context
+
+    auth = settings.auth
+    return OAuth(
+        store,
+        sealer,
+        redirect_uri=auth.redirect_uri,
+        client_metadata_url=auth.client_metadata_url,
+        client_name=auth.client_name,
+        http=Http(lambda url: is_private(httpx2.URL(url)), shared_ssl_context),
+        now=clock.now,
+    )

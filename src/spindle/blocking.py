@@ -14,8 +14,10 @@ from spindle.errors import ConnectionFailedError
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.catalog.diff import SyncReport
-    from spindle.domain.call import CallRecord, Result
+    from spindle.domain.call import CallRecord, Progress, Result
+    from spindle.domain.identity import Principal
     from spindle.domain.tool import Tool, ToolSummary
+    from spindle.runs.outcomes import OpenPause, Outcome
 
 T = TypeVar("T")
 
@@ -53,6 +55,32 @@ class BlockingSpindle:
         **named: Any,
     ) -> Result:
         return self._run(self._app.call(tool, arguments, options, **named))
+
+    def run(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        options: CallOptions = DEFAULT_OPTIONS,
+        /,
+        **named: Any,
+    ) -> Outcome:
+        return self._run(self._app.run(tool, arguments, options, **named))
+
+    def resume(
+        self,
+        token: str,
+        answer: Any = None,
+        *,
+        refused: str | None = None,
+        principal: Principal | None = None,
+        on_progress: Progress | None = None,
+    ) -> Outcome:
+        return self._run(
+            self._app.resume(token, answer, refused=refused, principal=principal, on_progress=on_progress)
+        )
+
+    def pauses(self, *, principal: Principal | None = None, run: str | None = None) -> list[OpenPause]:
+        return self._run(self._app.pauses(principal=principal, run=run))
 
     def tools(self, **filters: str | None) -> list[ToolSummary]:
         return self._run(self._app.tools(**filters))

@@ -241,6 +241,14 @@ def innermost(error: BaseException) -> BaseException:
     return error
 
 
+def interruption_in(error: BaseException) -> Interruption | None:
+    """The pause that an exception is, or that a group of exceptions holds."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return next(filter(None, map(interruption_in, group.exceptions)), None)
+    return error if isinstance(error, Interruption) else None
+
+
 def suggest(wrong: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant, or None."""
     close = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)

@@ -15,7 +15,7 @@ from spindle.calls.permissions import Permission, allow_all
 if TYPE_CHECKING:
     from spindle.auth.credentials import CredentialProvider
     from spindle.ports.source import Note
-    from spindle.ports.store import Store
+    from spindle.ports.store import RunStore, Store
     from spindle.settings import Settings
 
 
@@ -54,6 +54,7 @@ def open(
     tools: Sequence[Callable[..., Any]] = (),
     settings: Settings | None = None,
     store: Store | None = None,
+    run_store: RunStore | None = None,
     credentials: CredentialProvider | None = None,
     permission: Permission = allow_all,
     note: Note = logger.warning,
@@ -63,8 +64,8 @@ def open(
     """Open the workspace at `path`, or the nearest one. Contacts no source.
 
     `tools` are Python functions to add under their plain names. `credentials` gives each principal's
-    own credential for a source, `permission` decides who may call what, and `note` takes sentences
-    about what went oddly but not wrong.
+    own credential for a source, `permission` decides who may call what, `run_store` keeps runs elsewhere,
+    and `note` takes sentences about what went oddly but not wrong.
     """
     return Opening(
         lambda: build(
@@ -72,6 +73,7 @@ def open(
             tools=tools,
             settings=settings,
             store=store,
+            run_store=run_store,
             credentials=credentials,
             permission=permission,
             note=note,

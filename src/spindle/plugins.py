@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 # that `spindle tools` does.
 BUILT_IN: Mapping[str, str] = {
     "cli": "spindle.sources.cli:CliSource",
+    "http": "spindle.sources.http_api:HttpSource",
     "mcp": "spindle.sources.mcp:McpSource",
     "openapi": "spindle.sources.openapi:OpenApiSource",
     "python": "spindle.sources.python:PythonSource",
+    "utcp": "spindle.sources.utcp:UtcpSource",
     "websocket": "spindle.sources.websocket:WebSocketSource",
 }
 GROUP = "spindle.sources"

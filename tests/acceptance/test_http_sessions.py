@@ -507,12 +507,13 @@ async def test_arguments_that_a_server_wants_as_headers_are_sent_as_such(open_so
     assert seen.headers["mcp-param-region"] == "north"
 
 
-async def test_a_tool_that_asks_for_input_while_it_runs_is_refused(open_sources: OpenSources) -> None:
-    asks = {"resultType": "input_required", "inputRequests": {}, "requestState": "opaque"}
+async def test_a_tool_that_asks_for_what_no_person_can_give_is_refused(open_sources: OpenSources) -> None:
+    model = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}}
+    asks = {"resultType": "input_required", "inputRequests": {"x": model}, "requestState": "opaque"}
     async with HttpServer("modern") as server, open_sources({"s": at(server)}) as app:
         await app.sync()
         server.answer_with("echo", asks)
-        with pytest.raises(ClientError, match="asks for further input"):
+        with pytest.raises(ClientError, match="asks for 'sampling/createMessage'"):
             await app.call("s.echo")
         assert server.calls("echo") == 1
 

@@ -147,8 +147,13 @@ def test_commands_and_sources_are_completed(workspace):
         )
         return done.stdout.split()
 
-    found = ["plain,sources", "plain,sync", "plain,search", "plain,show", "plain,serve"]
-    assert complete("spindle s") == found
+    assert complete("spindle s") == [
+        "plain,sources",
+        "plain,sync",
+        "plain,search",
+        "plain,show",
+        "plain,serve",
+    ]
     assert complete("spindle sync m") == ["plain,mini"]
     assert complete(f"spindle -w {workspace.root} remove mi") == ["plain,mini"]
     workspace.write("spindle.toml", "broken")

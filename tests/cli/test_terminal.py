@@ -31,6 +31,9 @@ class Terminal:
         while text not in self.seen:
             self.seen += os.read(self._master, 4096).decode()
 
+    def write(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
     def read_all(self) -> str:
         try:
             while True:

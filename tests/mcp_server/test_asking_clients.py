@@ -12,7 +12,7 @@ from mcp import Client, MCPError
 import spindle
 from mcp_server.conftest import OpenFixture
 from servers.serving import ERAS, piped, served, text_of
-from spindle import tool
+from spindle import Context, tool
 from spindle.errors import AuthorizationRequired
 
 EACH_ERA = pytest.mark.parametrize("era", list(ERAS))
@@ -144,6 +144,79 @@ async def test_a_client_of_2026_is_asked_for_consent_by_a_result(tmp_path: Path)
             asked = await client.session.call_tool("needs_consent", {}, allow_input_required=True)
         assert isinstance(asked, t.InputRequiredResult)
         assert asked.input_requests is not None
-        params = asked.input_requests["consent"].params
+        params = asked.input_requests["answer"].params
         assert isinstance(params, t.ElicitRequestURLParams)
         assert params.url == CONSENT.url
+
+
+@tool
+def order(context: Context) -> str:
+    """Asks which one, then for approval."""
+    which = context.ask("Which one?")
+    if not context.approve(f"Order {which}?"):
+        return "not ordered"
+    return f"ordered {which}"
+
+
+@EACH_ERA
+async def test_a_python_tool_that_asks_is_answered_by_the_client_and_goes_on(
+    tmp_path: Path, era: str
+) -> None:
+    asked: list[str] = []
+
+    async def answer(_context: Any, params: Any) -> t.ElicitResult:
+        asked.append(params.message)
+        content: dict[str, Any] = (
+            {"approved": True} if "Order" in params.message else {"answer": "the red one"}
+        )
+        return t.ElicitResult(action="accept", content=content)
+
+    async with (
+        spindle.open(tmp_path, tools=[order]) as app,
+        served(app) as url,
+        Client(url, mode=ERAS[era], elicitation_callback=answer) as client,
+    ):
+        assert text_of(await client.call_tool("order", {})) == "ordered the red one"
+        assert await app.pauses() == []
+    assert asked == ["Which one?", "Order the red one?"]
+
+
+@EACH_ERA
+async def test_a_person_who_declines_is_told_to_the_tool(tmp_path: Path, era: str) -> None:
+    async def answer(_context: Any, params: Any) -> t.ElicitResult:
+        if "Order" in params.message:
+            return t.ElicitResult(action="decline")
+        return t.ElicitResult(action="accept", content={"answer": "the red one"})
+
+    async with (
+        spindle.open(tmp_path, tools=[order]) as app,
+        served(app) as url,
+        Client(url, mode=ERAS[era], elicitation_callback=answer) as client,
+    ):
+        assert text_of(await client.call_tool("order", {})) == "not ordered"
+
+
+@EACH_ERA
+async def test_where_the_client_cannot_ask_the_run_waits_to_be_resumed(tmp_path: Path, era: str) -> None:
+    async with (
+        spindle.open(tmp_path, tools=[order]) as app,
+        served(app) as url,
+        Client(url, mode=ERAS[era]) as client,
+    ):
+        result = await client.call_tool("order", {})
+        (pause,) = await app.pauses()
+        assert result.is_error
+        assert f"spindle resume {pause.token}" in text_of(result)
+        assert result.meta is not None
+        assert result.meta["io.spindle/pause"]["token"] == pause.token
+
+
+async def test_consent_that_the_client_asks_for_itself_leaves_no_run_behind(tmp_path: Path) -> None:
+    async with spindle.open(tmp_path, tools=[needs_consent]) as app:
+        await app.sync()
+        await refuse(app)
+        async with piped(app) as client:
+            await client.handshake()
+            client.request(1, "tools/call", name="needs_consent", arguments={})
+            assert CONSENT.url in (await client.answer(1))["result"]["content"][0]["text"]
+        assert await app.pauses() == [], "it would be called once more when the consent is given"

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spindle import settings
 from spindle.catalog.sources import SourceSet
 from spindle.domain.source import RateLimit, SourceConfig
 from spindle.errors import ConfigurationError
@@ -249,3 +251,33 @@ def test_values_from_the_environment_and_of_telling_names_are_secret() -> None:
     found = sources({"web": table}, TOKEN="t0ken", SHORT="abc").secrets("web")
     assert found == {"t0ken", "literal-key", "Bearer literal-token"}
     assert sources({}).secrets("unknown") == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[auth]\nkey_fil = "x"', r"auth\.key_fil is not a setting.*did you mean `key_file`"),
+        ("[auth]\nkey_file = 3", r"auth\.key_file must be text"),
+        ('[auth]\nkey = "s3cr3t"', r'auth\.key must be "keyring" or "file"'),
+        ('[auth]\nkey = "keyring"\nkey_file = "x"', "not both"),
+        ('[auth]\nredirect_uri = "http://example.com/callback"', r"auth\.redirect_uri must be an https"),
+        ('[auth]\nclient_metadata_url = "http://127.0.0.1/c"', r"auth\.client_metadata_url must be an https"),
+        ('auth = "x"', "`auth` must be a table"),
+    ],
+)
+def test_a_mistake_in_the_auth_table_names_its_key(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "spindle.toml").write_text(text)
+    with pytest.raises(ConfigurationError) as error:
+        settings.load(tmp_path, {})
+    shown = f"{error.value.message} {error.value.hint}"
+    assert re.search(message, shown), shown
+    assert str(tmp_path / "spindle.toml") in shown
+    assert "s3cr3t" not in shown
+
+
+def test_the_auth_table_is_read_and_the_environment_overrides_it(tmp_path: Path) -> None:
+    (tmp_path / "spindle.toml").write_text('[auth]\nkey_file = "keys/mine"\nclient_name = "Shop"\n')
+    found = settings.load(tmp_path, {"SPINDLE_AUTH__REDIRECT_URI": "https://shop.example/back"}).auth
+    assert found.key_file == tmp_path / "keys" / "mine"
+    assert found.client_name == "Shop"
+    assert found.redirect_uri == "https://shop.example/back"

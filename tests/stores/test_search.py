@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tool_set import tools
 
+from spindle.domain.definitions import Definitions
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.ports.store import SourceState, StoredTool
 from spindle.stores.search import words
@@ -192,3 +193,21 @@ async def test_ten_thousand_tools_are_searched(memory: SqliteStore) -> None:
     # A word that all have in their description, and one in its name.
     assert (await names(memory, "common"))[0] == "big.zz_common"
     assert len(await names(memory, "handle common", 10)) == 10
+
+
+async def test_parameters_in_shared_definitions_are_found(memory: SqliteStore) -> None:
+    shared = Definitions(
+        {
+            "Address": {"type": "object", "description": "Where parcels go.", "properties": {"zipCode": {}}},
+            "Order": {
+                "properties": {"shipTo": {"$ref": "#/$defs/Address"}, "again": {"$ref": "#/$defs/Order"}}
+            },
+            "Other": {"properties": {"zeppelin": {}}},
+        }
+    )
+    schema = {"type": "object", "properties": {"body": {"$ref": "#/$defs/Order"}}}
+    spec = ToolSpec("place_order", input_schema=schema, definitions=shared)
+    await fill(memory, [Tool("shop.place_order", "shop", "openapi", spec, spec.fingerprint)])
+    for query in ("ship to", "zip code", "parcels", "address"):
+        assert await names(memory, query) == ["shop.place_order"]
+    assert await names(memory, "zeppelin") == []

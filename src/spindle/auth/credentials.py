@@ -51,7 +51,10 @@ class Credentials:
         self, source: str, config: SourceConfig, principal: Principal, shown: Credential, error: SpindleError
     ) -> Credential | None:
         """A credential with which it is worth trying again, once, after the source refused one."""
-        if not _wants_token(config) or not shown.token or error.status not in (401, 403):
+        if error.status not in (401, 403):
+            return None
+        if not _wants_token(config) or not shown.token:
+            _point_to_oauth(source, config, error)
             return None
         tokens = self._needed_tokens(source)
         fresh = await tokens.token_after(source, config, principal, shown.token, error)
@@ -92,6 +95,20 @@ def with_token(config: SourceConfig, token: str) -> Credential:
     """The token where the source expects it: in a program's environment, or in each request."""
     variable = getattr(config.auth, "env", None)
     return Credential(env=((variable, token),), token=token) if variable else bearer(token)
+
+
+def _point_to_oauth(source: str, config: SourceConfig, error: SpindleError) -> None:
+    """Tell a user whose source has no `auth` what its server wants."""
+    if config.auth is not None or error.status != 401 or not error.challenge:
+        return
+    from spindle.auth.oauth.challenge import bearer_challenge
+
+    challenge = bearer_challenge(error.challenge)
+    if challenge is not None and challenge.resource_metadata is not None:
+        error.hint = (
+            f'its server wants OAuth: set `auth = {{ type = "oauth" }}` in [sources.{source}] and run'
+            f" `spindle auth login {source}`"
+        )
 
 
 def _wants_token(config: SourceConfig) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import from_json, to_json
@@ -22,13 +21,25 @@ class Sealer:
 
     def __init__(self, keys: Callable[[], Sequence[str]]) -> None:
         self._keys = keys
+        self._known: tuple[Sequence[str], MultiFernet] | None = None
 
-    @cached_property
+    @property
     def _fernet(self) -> MultiFernet:
+        if self._known is None:
+            self.reload()
+        assert self._known is not None
+        return self._known[1]
+
+    def reload(self) -> bool:
+        """Read the keys; whether they are others than before."""
         from cryptography.fernet import Fernet, MultiFernet
 
+        keys = list(self._keys())
+        if self._known is not None and self._known[0] == keys:
+            return False
         try:
-            return MultiFernet([Fernet(key) for key in self._keys()])
+            self._known = (keys, MultiFernet([Fernet(key) for key in keys]))
+            return True
         except ValueError:
             raise StoreError(
                 "the key for stored secrets is not one that Spindle made",
@@ -42,7 +53,14 @@ class Sealer:
         from cryptography.fernet import InvalidToken
 
         try:
-            found = from_json(self._fernet.decrypt(sealed))
+            try:
+                opened = self._fernet.decrypt(sealed)
+            except InvalidToken:
+                # Another process may have changed the key since we read it.
+                if not self.reload():
+                    raise
+                opened = self._fernet.decrypt(sealed)
+            found = from_json(opened)
         except InvalidToken:
             raise StoreError(
                 "a stored secret was sealed with another key, or changed since",
@@ -54,4 +72,9 @@ class Sealer:
 
     def reseal(self, sealed: bytes) -> bytes:
         """The same under the newest key."""
-        return self._fernet.rotate(sealed)
+        from cryptography.fernet import InvalidToken
+
+        try:
+            return self._fernet.rotate(sealed)
+        except InvalidToken:
+            raise StoreError("a stored secret was sealed with a key that is gone") from None

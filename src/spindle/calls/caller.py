@@ -9,11 +9,16 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from spindle.calls.approval import approved_arguments
 from spindle.calls.breaker import Breaker
 from spindle.calls.cache import ResultCache
+from spindle.calls.host import CallHost
+from spindle.calls.journal import Journal, current_journal
 from spindle.calls.limits import Limit, hold, in_order, rate_limiter
+from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.calls.patience import PatientPeer
 from spindle.calls.permissions import Permission, allow_all, require
 from spindle.calls.record import (
@@ -27,8 +32,8 @@ from spindle.calls.record import (
 )
 from spindle.calls.retry import wait_before_retry
 from spindle.calls.validate import Validation
-from spindle.domain.call import Block, Call, CallRecord, Peer, Progress, Reply, Result, new_id
-from spindle.domain.identity import LOCAL, Principal
+from spindle.domain.call import INLINE_LIMIT, Block, Call, CallRecord, Result, new_id
+from spindle.domain.identity import Principal
 from spindle.errors import (
     AuthError,
     CallTimeoutError,
@@ -51,30 +56,6 @@ if TYPE_CHECKING:
     from spindle.domain.tool import Tool
     from spindle.ports.source import Note
     from spindle.ports.store import FileStore, Store
-
-INLINE_LIMIT = 256 * 1024
-"""Binary content above this many bytes goes to the file store."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallOptions:
-    """How to make a call. Apart from the arguments, so that no tool's parameter can clash with it."""
-
-    principal: Principal = LOCAL
-    timeout: float | None = None
-    on_progress: Progress | None = None
-    limits: Sequence[Limit] = ()
-    """Limits to keep besides the source's, such as an agent's."""
-    use_cache: bool = True
-    raise_tool_errors: bool = False
-    """Raise ToolError instead of returning a result with `is_error`."""
-    reply: Reply | None = None
-    """To what the source asked when this call was made before."""
-    peer: Peer | None = None
-    """Who makes the call, where it can be spoken to meanwhile."""
-
-
-DEFAULT_OPTIONS = CallOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +97,8 @@ class _Progressing:
     tool: Tool | None = None
     attempts: int = 0
     secrets: frozenset[str] = frozenset()
+    remark: JsonObject | None = None
+    """What was odd about a call that succeeded all the same."""
 
 
 _current_call: ContextVar[str | None] = ContextVar("spindle_call", default=None)
@@ -144,6 +127,7 @@ class Caller:
         self._cache = ResultCache(store, clock.now)
         self._guards: dict[str, _Guards] = {}
         self._marked: dict[str, bool] = {}
+        self._remarked: set[str] = set()
         self._running = 0
         self._idle = asyncio.Event()
 
@@ -151,19 +135,34 @@ class Caller:
         self, name: str, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS
     ) -> Result:
         """Call a tool. Returns its result, also one that reports an error of the tool's own
-        (`is_error`); raises a SpindleError when it could not be called or did not answer."""
+        (`is_error`); raises a SpindleError when it could not be called or did not answer, and an
+        Interruption when a person is wanted first. Made during a run, it is a step of that run."""
         self._running += 1
+        given = dict(arguments or {})
+        journal = current_journal.get()
         try:
-            return await self._call(name, arguments, options)
+            if journal is None:
+                return await self._call(name, given, options, None)
+            return await journal.step(
+                name, given, options.principal, lambda place: self._call(name, given, options, place)
+            )
         finally:
             self._running -= 1
             if self._running == 0:
                 self._idle.set()
 
-    async def _call(self, name: str, arguments: Mapping[str, Any] | None, options: CallOptions) -> Result:
+    async def _call_for(self, principal: Principal, name: str, arguments: Mapping[str, Any]) -> Result:
+        return await self.call(name, arguments, CallOptions(principal=principal))
+
+    async def check(self, name: str, arguments: JsonObject) -> None:
+        """Raises what is wrong with these arguments for this tool."""
+        self._validation.check_arguments(await self._catalog.find(name), arguments)
+
+    async def _call(
+        self, name: str, given: JsonObject, options: CallOptions, journal: Journal | None
+    ) -> Result:
         running = _Progressing()
         started_at, began = self._clock.now(), time.perf_counter()
-        given = dict(arguments or {})
         parent, token = _current_call.get(), _current_call.set(running.key)
         outcome, problem = "ok", None
         try:
@@ -173,11 +172,19 @@ class Caller:
             running.secrets = guards.secrets
             require(self._permission, options.principal, tool)
             self._validation.check_arguments(tool, given)
+            if config.approve and config.wants_approval(
+                tool.local_name, destructive=tool.hints.destructive is True
+            ):
+                given = approved_arguments(tool, given, journal)
+                self._validation.check_arguments(tool, given)
             credential = await self._credentials.for_call(tool.source, config, options.principal)
             running.secrets |= credential.secrets
             call = Call(
                 tool.name, given, options.principal, credential, options.on_progress, running.key, parent,
-                options.reply, options.peer,
+                self._files,
+                CallHost(partial(self._call_for, options.principal), journal),
+                journal.reply() if journal is not None else None,
+                options.peer, options.answers,
             )  # fmt: skip
             result = await self._cached(tool, call, config) if options.use_cache else None
             if result is None:
@@ -223,7 +230,7 @@ class Caller:
                     started_at=started_at,
                     duration=time.perf_counter() - began,
                     attempts=running.attempts,
-                    error=fit_to_store(problem, running.secrets),
+                    error=fit_to_store(problem or running.remark, running.secrets),
                     parent=parent,
                 )
                 await self._record(record)
@@ -277,9 +284,21 @@ class Caller:
             raise
         guards.breaker.succeeded(admission)
         # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
-        if ready.config.check_results and not result.is_error:
-            self._validation.check_structured(ready.tool, result.structured, result.has_structured)
+        if ready.config.check_results and not result.is_error and result.asked is None:
+            self._check(ready, running, result)
         return await self._keep_large_content(result)
+
+    def _check(self, ready: _Ready, running: _Progressing, result: Result) -> None:
+        try:
+            self._validation.check_structured(ready.tool, result.structured, result.has_structured)
+        except ServerError as error:
+            if ready.config.check_results != "note":
+                raise
+            _hide_secrets(error, running.secrets)
+            running.remark = error.to_dict()
+            if ready.tool.fingerprint not in self._remarked:
+                self._remarked.add(ready.tool.fingerprint)
+                self._note(error.message)
 
     async def _send(self, ready: _Ready) -> Result:
         tool, call = ready.tool, ready.call

@@ -55,8 +55,8 @@ def configured_secrets(config: SourceConfig) -> set[str]:
     """Values in a source's settings that are secret although they were written there as they are."""
     named: dict[str, Any] = {**config.env, **getattr(config, "headers", {})}
     found = {str(value) for name, value in named.items() if _SECRET_NAME.search(name)}
-    for part in ("token", "password", "value"):
-        found.add(getattr(config.auth, part, ""))
+    for part in ("token", "password", "value", "client_secret"):
+        found.add(getattr(config.auth, part, None) or "")
     return {value for value in found if len(value) >= MIN_SECRET}
 
 

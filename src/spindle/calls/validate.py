@@ -75,6 +75,17 @@ class Validation:
         return found
 
 
+def problems_with(schema: JsonObject, value: Any, whole: str) -> list[dict[str, str]]:
+    """Everything in which a value does not fit a schema, each with its path."""
+    if odd := list(_oddities(value, "", 0)):
+        return odd
+    try:
+        validator = _validator_for(schema)
+    except ValueError as error:
+        return [{"path": whole, "problem": f"its schema is not valid: {str(error).split(chr(10), 1)[0]}"}]
+    return [_problem(error, whole) for error in itertools.islice(validator.iter_errors(value), MAX_PROBLEMS)]
+
+
 def schema_problem(schema: JsonObject) -> str | None:
     """Why a schema cannot be used, or None."""
     try:

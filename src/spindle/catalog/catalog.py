@@ -241,14 +241,16 @@ class Catalog:
                 self._synced_as[name] = principal
                 self._failed.pop(name, None)
             except (SpindleError, AuthorizationRequired) as error:
+                kind: dict[str, str] = {}
                 if isinstance(error, AuthorizationRequired):
                     if may_interrupt:
                         raise
+                    kind = {"category": error.kind}
                     error = AuthError(error.message, hint=f"run `spindle auth login {name}`")
                 error.about(source=name)
                 await self._store.note_failure(name, self.sources.kind(name), error.message)
                 self._failed[name] = signature
-                report = SyncReport(name, error=error.to_dict())
+                report = SyncReport(name, error=error.to_dict() | kind)
         report.seconds = time.perf_counter() - started
         return report
 

@@ -16,6 +16,8 @@ from spindle.cli.secrets import clear_secret_note
 from spindle.errors import SpindleError
 
 if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.catalog.diff import SyncReport
     from spindle.cli.presets import Preset
 
 AFTER_DASHES = "spindle.after_dashes"
@@ -42,6 +44,8 @@ class _AddCommand(click.Command):
 @command("add", cls=_AddCommand)
 @click.argument("words", nargs=-1, metavar="NAME [URL|FILE] | PRESET [NAME] | NAME -- COMMAND…")
 @click.option("--openapi", is_flag=True, help="The URL or file is an OpenAPI document.")
+@click.option("--http", "as_api", is_flag=True, help="The URL is where an HTTP API begins.")
+@click.option("--utcp", is_flag=True, help="The URL or file is a UTCP manual.")
 @click.option("--presets", "list_presets", is_flag=True, help="List the presets.")
 @click.option("--cli", "as_program", is_flag=True, help="Draft tools from a program's --help.")
 @click.option("--arg", "arguments", multiple=True, help="An argument for a preset. Repeatable.")
@@ -63,6 +67,8 @@ def add(
     cli: Cli,
     words: tuple[str, ...],
     openapi: bool,
+    as_api: bool,
+    utcp: bool,
     list_presets: bool,
     as_program: bool,
     arguments: tuple[str, ...],
@@ -80,6 +86,8 @@ def add(
     spindle add files -- npx -y @modelcontextprotocol/server-filesystem .
     spindle add work https://example.com/mcp --bearer-env WORK_TOKEN
     spindle add shop https://example.com/openapi.json
+    spindle add shop https://example.com/v1 --http   (finds its document, or makes one tool)
+    spindle add weather https://example.com/utcp
     spindle add filesystem -- /data         (a preset and its argument)
     spindle add git --cli git log status    (a draft from the program's --help)
     spindle add --presets                   (lists the presets)
@@ -91,9 +99,13 @@ def add(
         _print_presets(cli)
         return 0
     after = ctx.meta.get(AFTER_DASHES)
-    document = document_in(words, openapi=openapi) if not as_program else None
+    _check_flags({"--openapi": openapi, "--utcp": utcp, "--http": as_api, "--cli": as_program}, words)
+    looked = None if as_program or as_api else document_in(words, openapi=openapi, utcp=utcp)
+    kind, document = looked or ("", None)
     if document:
-        chosen = _Chosen(words[0], document=document)
+        chosen = _Chosen(words[0], document=document, kind=kind)
+    elif as_api:
+        chosen = _Chosen(words[0], url=words[1], kind="http")
     elif as_program:
         chosen = _draft(cli, words, after)
     else:
@@ -116,7 +128,7 @@ def add(
             cli.output.note(note)
     if chosen.preset is not None and (advice := chosen.preset.advice()):
         cli.output.note(advice)
-    return _finish(cli, chosen.name, file, sync=not no_sync)
+    return _finish(cli, chosen, file, sync=not no_sync)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +140,22 @@ class _Chosen:
     arguments: Sequence[str] = ()
     program: Sequence[str] = ()
     url: str | None = None
+    kind: str | None = None
+    """Of the document, or of what is at the URL where that is not an MCP server."""
     drafted: dict[str, Any] | None = None
     document: str | None = None
+
+
+def _check_flags(flags: dict[str, bool], words: Sequence[str]) -> None:
+    from spindle.cli.errors import UsageMistakeError
+
+    given = [flag for flag, is_given in flags.items() if is_given]
+    if len(given) > 1:
+        raise UsageMistakeError(f"{' and '.join(given)} do not go together")
+    if given == ["--http"] and (len(words) != 2 or "://" not in words[1]):
+        raise UsageMistakeError(
+            "give a name and the URL where the API begins", "spindle add NAME https://example.com/v1 --http"
+        )
 
 
 def _choose(words: Sequence[str], after: Sequence[str] | None, arguments: Sequence[str]) -> _Chosen:
@@ -221,9 +247,9 @@ def _table(
     elif chosen.preset is not None:
         table = chosen.preset.table(chosen.arguments)
     elif chosen.document is not None:
-        table = {"kind": "openapi", "document": chosen.document}
+        table = {"kind": chosen.kind, "document": chosen.document}
     elif chosen.url is not None:
-        table = {"url": chosen.url}
+        table = {"kind": chosen.kind, "url": chosen.url} if chosen.kind else {"url": chosen.url}
     else:
         table = {"command": list(chosen.program)}
     if variables:
@@ -263,7 +289,8 @@ def _check_name(name: str) -> None:
         raise ConfigurationError(f"{name!r} is the name of the workspace's own tools", hint="choose another")
 
 
-def _finish(cli: Cli, name: str, file: Path, *, sync: bool) -> int:
+def _finish(cli: Cli, chosen: _Chosen, file: Path, *, sync: bool) -> int:
+    name = chosen.name
     if not sync:
         if cli.output.as_json:
             cli.output.json({"source": name, "file": str(file), "sync": None})
@@ -272,17 +299,19 @@ def _finish(cli: Cli, name: str, file: Path, *, sync: bool) -> int:
         return 0
     if not cli.output.as_json:
         cli.output.line(f"added {name} to {file}")
-    return cli.run(_first_sync(cli, name, file))
+    return cli.run(_first_sync(cli, chosen, file))
 
 
-async def _first_sync(cli: Cli, name: str, file: Path) -> int:
+async def _first_sync(cli: Cli, chosen: _Chosen, file: Path) -> int:
     from spindle.cli.errors import exit_code
     from spindle.cli.sync import print_report
 
+    name = chosen.name
     cli.output.status(f"asking {name} for its tools …")
     try:
         async with cli.open() as app:
             report = (await app.sync(name))[0]
+            wants_oauth = await _wants_oauth(app, name, report)
     except SpindleError:
         cli.output.note(f"{name} was added to {file} all the same")
         raise
@@ -292,8 +321,28 @@ async def _first_sync(cli: Cli, name: str, file: Path) -> int:
         print_report(cli, report)
     if report.error is None:
         return 0
+    if wants_oauth:
+        from spindle.cli.auth_login import write_oauth
+
+        write_oauth(cli, name, file)
+        cli.output.note(f"now run `spindle auth login {name}`, which also fetches its tools")
+        return exit_code("consent")
     cli.output.note(f"{name} stays in {file}; after fixing it run `spindle sync {name}`")
+    if chosen.url and not chosen.kind and report.error["category"] in ("server", "client", "not_found"):
+        again = f"spindle add {name} {chosen.url} --http --replace"
+        cli.output.note(f"it was taken for an MCP server; if it is another HTTP API: {again}")
     return exit_code(report.error["category"])
+
+
+async def _wants_oauth(app: Spindle, name: str, report: SyncReport) -> bool:
+    if report.error is None or report.error.get("status") != 401:
+        return False
+    if app.catalog.sources.config(name).auth is not None:
+        return False
+    try:
+        return await app.auth.wants_oauth(name)
+    except SpindleError:
+        return False  # what the sync said stands
 
 
 def _print_presets(cli: Cli) -> None:

@@ -57,14 +57,23 @@ def parse(tool: str, schema: JsonObject, words: Sequence[str]) -> Given:
     return _Parser(tool, schema).parse(words)
 
 
-def load_object(text: str, where: str) -> JsonObject:
-    """Arguments written as one JSON object."""
+def value_of(text: str, schema: JsonObject, what: str) -> Any:
+    """One value of the type that a schema wants."""
+    return _scalar(what, text, types_of(schema, schema))
+
+
+def load_json(text: str, where: str) -> Any:
     try:
-        value = _strict_json(text)
+        return _strict_json(text)
     except ValueError as error:
         raise InvalidArgumentsError(
             f"{where} is not valid JSON: {error}", hint="""quote it for the shell: '{"name": "value"}'"""
         ) from None
+
+
+def load_object(text: str, where: str) -> JsonObject:
+    """Arguments written as one JSON object."""
+    value = load_json(text, where)
     if not is_object(value):
         raise InvalidArgumentsError(f"{where} must be a JSON object, not {_article(type_of(value))}")
     return value

@@ -11,11 +11,9 @@ import click
 from spindle.cli.completion import complete_tool
 from spindle.cli.context import Cli, command
 from spindle.cli.options import SECONDS
-from spindle.cli.output import size
 
 if TYPE_CHECKING:
     from spindle.cli.arguments import Given
-    from spindle.domain.call import Block, Result
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool
 
@@ -28,27 +26,30 @@ PATIENCE_WHEN_OPTIONAL = 0.1
 @command("call", context_settings={"allow_interspersed_args": False})
 @click.option("--timeout", type=SECONDS, metavar="SECONDS", help="For one attempt.")
 @click.option("--no-cache", is_flag=True, help="Do not answer from the cache.")
+@click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--PARAMETER=VALUE]… [JSON|-]")
-def call(cli: Cli, timeout: float | None, no_cache: bool, tool: str, words: tuple[str, ...]) -> int:
+def call(
+    cli: Cli, timeout: float | None, no_cache: bool, yes: bool, tool: str, words: tuple[str, ...]
+) -> int:
     """Call a tool.
 
     Options of Spindle stand before TOOL, the tool's parameters after it; `spindle call TOOL --help`
     shows them. An array is given by repeating its flag, an object as JSON, a boolean as --x or --no-x.
     All arguments can also be one JSON object, as a word or on stdin (-).
+
+    Where a person is wanted first (consent, approval, an answer) the call pauses: what is wanted is
+    asked on a terminal, else told on stderr, and `spindle resume` goes on.
     """
-    return cli.run(_call(cli, tool, words, timeout, use_cache=not no_cache))
+    return cli.run(_call(cli, tool, words, timeout, use_cache=not no_cache, yes=yes))
 
 
 async def _call(
-    cli: Cli, name: str, words: tuple[str, ...], timeout: float | None, *, use_cache: bool
+    cli: Cli, name: str, words: tuple[str, ...], timeout: float | None, *, use_cache: bool, yes: bool
 ) -> int:
     from spindle.calls.caller import CallOptions
     from spindle.cli.arguments import parse
-
-    async def show(progress: float, total: float | None, message: str | None) -> None:
-        share = f"{progress / total:.0%}" if total else f"{progress:g}"
-        cli.output.status(f"{name}: {share} {message or ''}")
+    from spindle.cli.outcome import conclude
 
     async with cli.open() as app:
         tool = await app.show(name)
@@ -59,10 +60,8 @@ async def _call(
             return 0
         arguments = await _arguments(tool, given, any_words=bool(words))
         cli.output.status(f"calling {tool.name} …")
-        options = CallOptions(timeout=timeout, on_progress=show, use_cache=use_cache)
-        result = await app.call(tool.name, arguments, options)
-        print_result(cli, result)
-    return 1 if result.is_error else 0
+        options = CallOptions(timeout=timeout, on_progress=cli.progress_of(tool.name), use_cache=use_cache)
+        return await conclude(cli, app, await app.run(tool.name, arguments, options), approve=yes)
 
 
 async def _arguments(tool: Tool, given: Given, *, any_words: bool) -> JsonObject:
@@ -137,29 +136,3 @@ def _help(cli: Cli, tool: Tool) -> None:
         cli.output.json(tool.to_dict())
     else:
         print_usage(cli.output, tool)
-
-
-def print_result(cli: Cli, result: Result) -> None:
-    output = cli.output
-    if output.as_json:
-        output.json(result.to_dict())
-        if result.is_error:
-            output.aside(f"spindle: the tool reported an error: {result.text}")
-        return
-    if result.is_error:
-        output.aside(result.text or "the tool reported an error and did not say which")
-        return
-    for block in result.content:
-        if block.text is not None:
-            output.line(block.text.removesuffix("\n"))
-        else:
-            output.line(_in_words(block))
-    if result.has_structured and not any(block.text for block in result.content):
-        output.json(result.structured)
-
-
-def _in_words(block: Block) -> str:
-    """One line for what a terminal cannot show."""
-    count = block.size if block.size is not None else len(block.data or "") * 3 // 4
-    parts = [block.type, block.name, block.mime_type, size(count) if count else None, block.path or block.uri]
-    return f"[{', '.join(part for part in parts if part)}]"

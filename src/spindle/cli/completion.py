@@ -44,6 +44,13 @@ def complete_source(ctx: click.Context, _param: click.Parameter, incomplete: str
     return _names(ctx, incomplete, names)
 
 
+def complete_pause(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    async def tokens(app: Any) -> list[str]:
+        return [pause.token for pause in await app.store.pauses()]
+
+    return _names(ctx, incomplete, tokens)
+
+
 def _names(ctx: click.Context, incomplete: str, ask: Callable[[Any], Any]) -> list[str]:
     import asyncio
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -12,6 +13,7 @@ from spindle.cli.options import shared_options
 from spindle.cli.output import Output
 
 if TYPE_CHECKING:
+    from spindle.domain.call import Progress
     from spindle.opening import Opening
     from spindle.ports.source import Note
     from spindle.settings import Settings
@@ -45,6 +47,41 @@ class Cli:
         from spindle import opening
 
         return opening.open(settings=self.settings(), note=note or self.output.note)
+
+    def progress_of(self, what: str) -> Progress:
+        """A listener that shows how far a call is."""
+
+        async def show(progress: float, total: float | None, message: str | None) -> None:
+            share = f"{progress / total:.0%}" if total else f"{progress:g}"
+            self.output.status(f"{what}: {share} {message or ''}")
+
+        return show
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether somebody sits here who can be asked."""
+        stdin: TextIO | None = sys.stdin
+        return bool(stdin and stdin.isatty() and self.output.shows_progress and not self.output.as_json)
+
+    async def ask(self, prompt: str) -> str | None:
+        """One line that somebody types; None when they would rather not."""
+        import asyncio
+        import os
+
+        self.output.prompt(prompt)
+        loop, readable = asyncio.get_running_loop(), asyncio.Event()
+        fd = sys.stdin.fileno()
+        # Not `input` in a thread: a thread that waits for the terminal cannot be ended by Ctrl-C.
+        loop.add_reader(fd, readable.set)
+        try:
+            await readable.wait()
+            line = os.read(fd, 1 << 16)
+        finally:
+            loop.remove_reader(fd)
+        if not line:
+            self.output.aside("")
+            return None
+        return line.decode("utf-8", "replace").strip()
 
     def run(self, work: Coroutine[Any, Any, T], *, fast_loop: bool = False) -> T:
         """Run a command's work. What tools print goes to stderr meanwhile. `fast_loop`: on an event loop

@@ -5,7 +5,8 @@ With `--json` the same is also printed as `{"error": {...}}` on stdout, so that 
 stdout learns why. A traceback is shown only when SPINDLE_DEBUG is set.
 
 Exit codes: 0 all went well; 1 the tool reported an error, or `doctor` found a problem; 2 to 11 as in
-the table; 70 a mistake of Spindle's own; 130 cancelled; 141 the reader of stdout went away.
+the table; 70 a mistake of Spindle's own; 75 a person is wanted first, such as to log in or to approve; 130
+cancelled; 141 the reader of stdout went away.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spindle.errors import SpindleError, innermost
+from spindle.errors import Interruption, SpindleError, innermost
 
 if TYPE_CHECKING:
     from spindle.cli.context import Cli
+
+INTERNAL = 70
+PAUSED = 75
 
 EXIT_CODES: Mapping[str, int] = {
     "tool": 1,
@@ -36,9 +40,11 @@ EXIT_CODES: Mapping[str, int] = {
     "error": 9,
     "client": 10,
     "store": 11,
+    "consent": PAUSED,
+    "approval": PAUSED,
+    "input": PAUSED,
     "cancelled": 130,
 }
-INTERNAL = 70
 
 
 class UsageMistakeError(SpindleError):
@@ -91,6 +97,8 @@ def _report_cancelled(cli: Cli) -> int:
 def _describe(error: BaseException) -> dict[str, Any]:
     if isinstance(error, SpindleError):
         return error.to_dict()
+    if isinstance(error, Interruption):
+        return _describe_interruption(error)
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "spindle"
         message = error.format_message().rstrip(".")
@@ -106,6 +114,14 @@ def _describe(error: BaseException) -> dict[str, Any]:
         "message": f"a mistake of Spindle's own: {type(error).__name__}: {error}",
         "hint": "set SPINDLE_DEBUG=1 to see where, and please report it",
     }
+
+
+def _describe_interruption(pause: Interruption) -> dict[str, Any]:
+    described: dict[str, Any] = {"category": pause.kind, "message": pause.message}
+    if pause.kind == "consent":
+        described["hint"] = f"run `spindle auth login {pause.source}`"
+    found = {"source": pause.source, "tool": pause.tool, "details": pause.details or None}
+    return described | {key: value for key, value in found.items() if value is not None}
 
 
 def _asks_for_json(argv: Sequence[str]) -> bool:

@@ -4,14 +4,16 @@ not change the catalog."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from shutil import which
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from spindle import opening
 from spindle import settings as settings_module
+from spindle.auth.credentials import with_token
 from spindle.calls.validate import schema_problem
 from spindle.cli.output import plural
 from spindle.errors import ConfigurationError, SpindleError, StoreError
@@ -19,6 +21,8 @@ from spindle.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
+    from spindle.domain.identity import Credential, Principal
+    from spindle.domain.source import SourceConfig
     from spindle.settings import Settings
 
 AT_ONCE = 8
@@ -53,13 +57,17 @@ async def examine(
     def note(sentence: str) -> None:
         _tell_note(settings, sentence, tell)
 
-    async with opening.open(settings=settings, store=store, note=note) as app:
+    async with (
+        _logins(settings) as logins,
+        opening.open(settings=settings, store=store, note=note, credentials=logins.credential) as app,
+    ):
         wanted = list(names) or app.catalog.sources.names
         for name in wanted:
             app.catalog.sources.table(name)
         valid = _examine_configuration(app, tell)
         ready = [name for name in wanted if _examine_needs(app, name, tell)]
         if valid:
+            ready = [name for name in ready if await _examine_login(app, logins, name, tell)]
             status(f"trying {', '.join(ready)} …")
             limit = asyncio.Semaphore(AT_ONCE)
             await asyncio.gather(*(_examine_source(app, name, limit, tell) for name in ready))
@@ -136,6 +144,57 @@ def _examine_needs(app: Spindle, name: str, tell: Tell) -> bool:
         tell(Finding("problem", name, f"the program {program!r} was not found", fix))
         return False
     return not missing
+
+
+async def _examine_login(app: Spindle, logins: _Logins, name: str, tell: Tell) -> bool:
+    """Whether the source can be tried: one that wants a login has to have it."""
+    try:
+        if not await logins.needs_login(name, app.catalog.sources.config(name)):
+            return True
+    except SpindleError as error:
+        tell(Finding("problem", name, error.message, error.hint))
+        return False
+    tell(Finding("problem", name, "needs your consent", f"run `spindle auth login {name}`"))
+    return False
+
+
+class _Logins:
+    """The tokens of the workspace, for sources that are tried against another store."""
+
+    def __init__(self, app: Spindle | None) -> None:
+        self._app = app
+
+    async def needs_login(self, source: str, config: SourceConfig) -> bool:
+        return _is_oauth(config) and (self._app is None or await self._app.auth.needs_login(source))
+
+    async def credential(self, source: str, principal: Principal) -> Credential | None:
+        if self._app is None:
+            return None
+        config = self._app.catalog.sources.config(source)
+        if not _is_oauth(config):
+            return None
+        return with_token(config, await self._app.auth.token(source, config, principal))
+
+
+def _is_oauth(config: SourceConfig) -> bool:
+    return getattr(config.auth, "type", None) == "oauth"
+
+
+@contextlib.asynccontextmanager
+async def _logins(settings: Settings) -> AsyncGenerator[_Logins]:
+    tables = [table.get("auth") for table in settings.sources.values()]
+    if not any(
+        isinstance(auth, dict) and cast("dict[str, Any]", auth).get("type") == "oauth" for auth in tables
+    ):
+        yield _Logins(None)
+        return
+    async with contextlib.AsyncExitStack() as stack:
+        app = None
+        with contextlib.suppress(StoreError):  # which was told before
+            app = await stack.enter_async_context(
+                opening.open(settings=settings, note=lambda _sentence: None)
+            )
+        yield _Logins(app)
 
 
 def _program(command: Any) -> str | None:

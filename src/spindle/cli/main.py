@@ -31,11 +31,15 @@ SECTIONS: Sections = {
         "search": ("search", "search", "Find tools by words."),
         "show": ("show", "show", "Show one tool: parameters, hints, where it is from."),
         "call": ("call", "call", "Call a tool."),
+        "pauses": ("pauses", "pauses", "List what waits for a person."),
+        "resume": ("resume", "resume", "Answer what waits, and go on."),
     },
     "Share": {
         "serve": ("serve", "serve", "Serve the tools to other programs."),
+        "export": ("export", "export", "Write the catalog as a UTCP manual or an OpenAPI document."),
     },
     "Look after": {
+        "auth": ("auth", "auth", "Log in to sources; list and revoke access."),
         "history": ("history", "history", "Show the calls that were made."),
         "doctor": ("doctor", "doctor", "Find what is wrong and how to fix it."),
         "completion": ("completion", "completion", "Print the completion script of a shell."),

@@ -95,6 +95,12 @@ class Output:
         self._stderr.write((text.translate(_VISIBLE) if self.shows_progress else text) + "\n")
         self._stderr.flush()
 
+    def prompt(self, text: str) -> None:
+        """What a person at the terminal answers on the same line."""
+        self._clear_status()
+        self._stderr.write(text)
+        self._stderr.flush()
+
     def status(self, text: str) -> None:
         """How far the work is: one line that is written over, and only on a terminal."""
         if self.shows_progress:

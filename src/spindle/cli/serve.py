@@ -17,24 +17,25 @@ if TYPE_CHECKING:
 @command("serve")
 @click.option("--stdio", is_flag=True, help="As an MCP server on stdin and stdout.")
 @click.option("--http", is_flag=True, help="As an MCP server over Streamable HTTP, at /mcp.")
+@click.option("--rest", is_flag=True, help="As a REST API, described by /openapi.json and /utcp.")
 @click.option("--host", help="The address to listen on; 127.0.0.1 by default.")
 @click.option("--port", type=click.IntRange(0, 65535), help="8321 by default; 0 takes any that is free.")
-def serve(cli: Cli, stdio: bool, http: bool, host: str | None, port: int | None) -> int:
+def serve(cli: Cli, stdio: bool, http: bool, rest: bool, host: str | None, port: int | None) -> int:
     """Serve the tools to other programs, until stopped by Ctrl-C or a signal.
 
     Settings are in [serve]. Others than programs on this machine are let in only with a token.
     """
     from spindle.cli.errors import UsageMistakeError
 
-    if stdio == http:
-        raise UsageMistakeError("say how to serve: --stdio or --http")
+    if stdio + http + rest != 1:
+        raise UsageMistakeError("say how to serve: --stdio, --http or --rest")
     given = {key: value for key, value in (("host", host), ("port", port)) if value is not None}
     if stdio and given:
-        raise UsageMistakeError("--host and --port go with --http")
+        raise UsageMistakeError("--host and --port go with --http and --rest")
     config = cli.settings().serve().model_copy(update=given)
     if stdio:
         return cli.run(_serve_stdio(cli, config))
-    return cli.run(_serve_http(cli, config), fast_loop=True)
+    return cli.run(_serve_rest(cli, config) if rest else _serve_http(cli, config), fast_loop=True)
 
 
 async def _serve_stdio(cli: Cli, config: ServeConfig) -> int:
@@ -56,6 +57,31 @@ async def _serve_http(cli: Cli, config: ServeConfig) -> int:
             access.require_for(listening.getsockname()[0])
             cli.output.aside(f"serving MCP on {address_of(listening, config.host)}/mcp")
             await _until_stopped(run_http(app, config, access, listening))
+    return 0
+
+
+async def _serve_rest(cli: Cli, config: ServeConfig) -> int:
+    from spindle.cli.output import plural
+    from spindle.cli.tools import note_unsynced
+    from spindle.rest.app import make_app
+    from spindle.serving.access import Access
+    from spindle.serving.listening import address_of, listen
+    from spindle.serving.listening import serve as serve_http
+
+    access = Access.of(config)
+    async with cli.open() as app:
+        tools = await app.tools()
+        with listen(config.host, config.port) as listening:
+            access.require_for(listening.getsockname()[0])
+            note_unsynced(cli, app)
+            url = address_of(listening, config.host)
+            cli.output.aside(f"serving {plural(len(tools), 'tool')} on {url}")
+
+            def stopping() -> None:
+                cli.output.status("waiting for running calls to end …")
+
+            served = make_app(app, config, access)
+            await _until_stopped(serve_http(served, listening, config.shutdown_timeout, stopping))
     return 0
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spindle.cli.completion import complete_source
 from spindle.cli.context import Cli, command
+from spindle.cli.filters import as_glob, filters, require_kind, require_source
 from spindle.cli.group import LazyGroup
 
 if TYPE_CHECKING:
@@ -24,21 +24,8 @@ class _ToolsGroup(LazyGroup):
         super().__init__(*args, sections=sections, invoke_without_command=True, **rest)
 
 
-def _filters(function: Any) -> Any:
-    for option in reversed(
-        (
-            click.option("--source", shell_complete=complete_source, help="Of this source only."),
-            click.option("--kind", help="Of this kind of source only, such as mcp or python."),
-            click.option("--tag", help="With this tag only."),
-            click.option("--filter", "pattern", metavar="GLOB", help="With such a name only: 'fs.*', read."),
-        )
-    ):
-        function = option(function)
-    return function
-
-
 @command("tools", cls=_ToolsGroup)
-@_filters
+@filters
 @click.pass_context
 def tools(
     ctx: click.Context,
@@ -54,7 +41,7 @@ def tools(
 
 
 @command("list")
-@_filters
+@filters
 def listing(cli: Cli, source: str | None, kind: str | None, tag: str | None, pattern: str | None) -> None:
     """List the tools."""
     cli.run(_tools(cli, source, kind, tag, pattern))
@@ -63,14 +50,11 @@ def listing(cli: Cli, source: str | None, kind: str | None, tag: str | None, pat
 async def _tools(
     cli: Cli, source: str | None, kind: str | None, tag: str | None, pattern: str | None
 ) -> None:
-    if pattern is not None and not any(sign in pattern for sign in "*?["):
-        pattern = f"*{pattern}*"
     async with cli.open() as app:
-        if source is not None:
-            app.catalog.sources.table(source)  # refuses a name that is not there
-        found = await app.tools(source=source, kind=kind, tag=tag, pattern=pattern)
-        if kind is not None and not found:
-            _require_kind(kind)
+        require_source(app, source)
+        found = await app.tools(source=source, kind=kind, tag=tag, pattern=as_glob(pattern))
+        if not found:
+            require_kind(kind)
         print_tools(cli, found)
         if not found and not cli.output.as_json:
             cli.output.note(_why_none(app, filtered=any((source, kind, tag, pattern))))
@@ -102,15 +86,3 @@ def _why_none(app: Spindle, *, filtered: bool) -> str:
     if not app.catalog.sources.names:
         return "there are no sources yet; `spindle add --presets` shows some that are ready to use"
     return "no tool passes the filters" if filtered else "there are no tools yet"
-
-
-def _require_kind(kind: str) -> None:
-    from spindle.cli.errors import UsageMistakeError
-    from spindle.errors import suggest
-    from spindle.plugins import kinds
-
-    known = kinds()
-    if kind not in known:
-        meant = suggest(kind, known)
-        hint = f"did you mean {meant}?" if meant else f"known are {', '.join(known)}"
-        raise UsageMistakeError(f"there is no kind of source {kind!r}", hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -15,6 +15,18 @@ class Progress(Protocol):
     """Receives how far a call is while it runs."""
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+
+class FileKeeper(Protocol):
+    """Takes binary content that is too large to carry inline, while it still comes in."""
+
+    async def keep_stream(self, chunks: AsyncIterable[bytes], mime_type: str | None) -> str:
+        """Store the content and return its path. Nothing of it stays when `chunks` ends with an error."""
+        ...
+
+
+INLINE_LIMIT = 256 * 1024
+"""Binary content above this many bytes goes to the file store."""
 
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -67,6 +79,16 @@ class Reply:
     state: Any = None
 
 
+class Host(Protocol):
+    """What a tool may want of Spindle while it serves a call. All of it is done for the call's principal."""
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Result: ...
+
+    def ask(self, question: BaseException) -> Reply:
+        """What a person answered to this Interruption; raises it when nobody has yet."""
+        ...
+
+
 def new_id() -> str:
     return os.urandom(16).hex()
 
@@ -83,9 +105,13 @@ class Call:
     key: str = field(default_factory=new_id)
     parent: str | None = None
     """The key of the call during which this one was made."""
+    files: FileKeeper | None = field(default=None, repr=False, compare=False)
+    host: Host | None = field(default=None, repr=False, compare=False)
     reply: Reply | None = field(default=None, repr=False)
     """What a person answered when this call was made before and its source asked for input."""
     peer: Peer | None = field(default=None, repr=False, compare=False)
+    answers: JsonObject | None = field(default=None, repr=False)
+    """What the peer answered to `Result.asked`, when it makes this call again."""
 
 
 BlockType = Literal["text", "image", "audio", "resource", "link"]
@@ -130,6 +156,9 @@ class Result:
     has_structured: bool = False
     """True when the tool gave structured data, which may itself be null."""
     cached: bool = False
+    asked: JsonObject | None = field(default=None, repr=False)
+    """What the source wants to know before it goes on, as MCP has it: only for a call that has a peer, which
+    is asked, or told to make the call again with the answers."""
 
     @property
     def text(self) -> str:

@@ -51,13 +51,13 @@ class Credential:
 NO_CREDENTIAL = Credential()
 
 
-SecretKind = Literal["token", "pending", "client"]
+SecretKind = Literal["token", "pending", "client", "state"]
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
     """Something encrypted that outlives a process: a user's tokens for a source (`token`), consent that
-    was asked for (`pending`), what a provider knows us as (`client`)."""
+    was asked for (`pending`), what a provider knows us as (`client`), what others keep with us (`state`)."""
 
     kind: SecretKind
     key: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
@@ -226,14 +226,27 @@ def type_of(value: object) -> str:
             return "object"
 
 
-def property_texts(schema: JsonObject, limit: int = 200) -> Iterator[str]:
-    """Names and descriptions of all properties at any depth, for search. Bounded."""
+def property_texts(
+    schema: JsonObject, shared: Mapping[str, JsonObject] | None = None, limit: int = 200
+) -> Iterator[str]:
+    """Names and descriptions of all properties at any depth, for search; the uppermost first. `shared`
+    is what the schema refers to as `#/$defs/…` without holding it, found by its name too. Bounded."""
     waiting: deque[Any] = deque([schema])
+    followed: set[str] = set()
     seen = 0
     while waiting and seen < limit:
         node = waiting.popleft()
         if is_object(node):
             seen += 1
+            reference = node.get("$ref")
+            if shared and isinstance(reference, str) and reference not in followed:
+                followed.add(reference)
+                target = shared.get(reference.removeprefix("#/$defs/"))
+                if target is not None:
+                    waiting.append(target)
+                    yield reference.rpartition("/")[2]
+                    if isinstance(target.get("description"), str):
+                        yield target["description"]
             properties = node.get("properties")
             if is_object(properties):
                 for name, value in properties.items():

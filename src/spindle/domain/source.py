@@ -10,6 +10,9 @@ from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, fi
 
 SOURCE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
+DESTRUCTIVE = "destructive"
+"""Among the patterns of `approve`: every tool that says of itself that it may destroy."""
+
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -160,19 +163,22 @@ class SourceConfig(Section):
     cache: CacheConfig | None = None
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    approve: tuple[str, ...] = Field(
+        default=(), description='tools of which each call needs approval; "destructive": all that may destroy'
+    )
     pinned: bool = False
     env: dict[str, str] = Field(default_factory=dict[str, str])
     auth: AuthConfig | None = None
-    check_results: bool = Field(
-        default=True, description="whether a result that breaks the tool's own promise is an error"
+    check_results: bool | Literal["note"] = Field(
+        default=True, description="whether a result that breaks the tool's own promise is an error, or noted"
     )
 
-    @field_validator("include", "exclude", mode="before")
+    @field_validator("include", "exclude", "approve", mode="before")
     @classmethod
     def _one_pattern_is_a_list(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
-    @field_validator("include", "exclude")
+    @field_validator("include", "exclude", "approve")
     @classmethod
     def _patterns_compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
         return _check_patterns(patterns)
@@ -188,3 +194,9 @@ class SourceConfig(Section):
         if self.include and not any(re.fullmatch(pattern, tool) for pattern in self.include):
             return False
         return not any(re.fullmatch(pattern, tool) for pattern in self.exclude)
+
+    def wants_approval(self, tool: str, *, destructive: bool) -> bool:
+        """Whether a person must approve each call of the tool of this name."""
+        if destructive and DESTRUCTIVE in self.approve:
+            return True
+        return any(re.fullmatch(pattern, tool) for pattern in self.approve)

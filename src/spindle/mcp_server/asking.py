@@ -7,8 +7,10 @@ what is wanted, and make the call again with the answers.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
@@ -19,9 +21,9 @@ from mcp_types import (
     ElicitRequestURLParams,
 )
 
-from spindle.domain.call import Reply, Result, is_as_severe, new_id
-from spindle.domain.json_schema import JsonObject, is_object
-from spindle.errors import AuthorizationRequired, InputRequired, Interruption
+from spindle.domain.call import is_as_severe
+from spindle.domain.json_schema import JsonObject, is_object, to_json
+from spindle.errors import SpindleError
 from spindle.mcp_server.convert import error_result
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
 
@@ -30,11 +32,14 @@ if TYPE_CHECKING:
 
     from spindle.app import Spindle
     from spindle.mcp_server.suspended import Suspended
+    from spindle.runs.outcomes import OpenPause, Outcome
 
 logger = logging.getLogger("spindle.serve")
 
 ANSWER = "answer"
 """The name of the one request that a question of ours makes."""
+PAUSE_PREFIX = "spindle-pause:"
+"""Begins the state that a client of 2026-07-28 sends back to a run that waits for it."""
 DEFAULT_LEVEL = "info"
 QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 """The capabilities of clients that can be asked something."""
@@ -137,45 +142,93 @@ def is_capable(capabilities: ClientCapabilities | None, method: str, params: Any
             return False
 
 
-async def answered(
-    app: Spindle, ctx: RequestContext, peer: ClientPeer, asked: Interruption
-) -> JsonObject | Reply | Result:
-    """What to do about a call that stopped for a person: the JSON to send, the reply with which to make
-    the call again, or the result of going on with it."""
-    if isinstance(asked, AuthorizationRequired):
-        return _consent(ctx, asked)
-    requests = _requests(asked)
-    capabilities = ctx.session.client_capabilities
-    missing = [
-        request["method"]
-        for request in requests.values()
-        if not is_capable(capabilities, request["method"], request.get("params"))
-    ]
-    if missing and is_modern(ctx) and "requests" in asked.details:
-        raise MCPError(
-            code=MISSING_REQUIRED_CLIENT_CAPABILITY,
-            message=f"{asked.message}, for which the client lacks a capability",
-            data={"requiredCapabilities": {_CAPABILITIES[method]: {} for method in missing}},
-        )
-    if missing or not requests:
-        return _cannot_ask(asked)
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Make the call again, with these answers for its source."""
+
+    answers: JsonObject
+
+
+async def passed_on(ctx: RequestContext, peer: ClientPeer, asked: JsonObject) -> JsonObject | Again:
+    """What a source of 2026-07-28 asks, handed to the client: as a result to one of its own era, who comes
+    back with the answers; an older one is asked now."""
+    requests: dict[str, JsonObject] = asked.get("inputRequests") or {}
+    missing = _missing(ctx, requests)
     if is_modern(ctx):
-        wanted: JsonObject = {"resultType": "input_required", "inputRequests": requests}
-        return wanted | ({"requestState": asked.state} if asked.state is not None else {})
-    if not ctx.session.can_send_request:
-        return _cannot_ask(asked)
+        if missing:
+            raise MCPError(
+                code=MISSING_REQUIRED_CLIENT_CAPABILITY,
+                message="the tool asks for further input, for which the client lacks a capability",
+                data={"requiredCapabilities": {_CAPABILITIES[method]: {} for method in missing}},
+            )
+        return asked
+    if missing or not ctx.session.can_send_request:
+        wanted = ", ".join(sorted({request["method"] for request in requests.values()}))
+        return error_result(f"the tool asks for further input ({wanted}), which this client cannot give")
     answers = {
         key: await peer.ask(request["method"], request.get("params")) for key, request in requests.items()
     }
-    if "requests" in asked.details:
-        return Reply(answers, state=asked.state)
-    return await go_on(app, asked, answers[ANSWER]) or _cannot_ask(asked)
+    state = asked.get("requestState")
+    return Again({"inputResponses": answers} | ({"requestState": state} if state is not None else {}))
 
 
-async def go_on(app: Spindle, asked: Interruption, answer: JsonObject) -> Result | None:
-    """Go on with a call of ours that stopped, with what the person answered to its elicitation; None
-    where it cannot be gone on with. This is where runs and their tokens join."""
-    return None
+async def paused(
+    app: Spindle, ctx: RequestContext, peer: ClientPeer, pause: OpenPause
+) -> JsonObject | Outcome:
+    """What to do about a run that waits for a person: what the client is told, or how the run went on with
+    what it answered."""
+    request = _question(pause)
+    can_ask = request is not None and not _missing(ctx, {ANSWER: request})
+    if can_ask and request is not None and is_modern(ctx):
+        # The run is in the store: whoever comes back with its token goes on with it, also after a restart.
+        return {
+            "resultType": "input_required",
+            "inputRequests": {ANSWER: request},
+            "requestState": f"{PAUSE_PREFIX}{pause.token}",
+        }
+    if pause.kind == "consent":
+        # The client makes its call again; this run must not go on by itself when the consent is given.
+        with contextlib.suppress(SpindleError):  # that it was refused is how it ends
+            await app.resume(
+                pause.token, refused="the client makes the call again", principal=pause.principal
+            )
+        if can_ask and ctx.protocol_version >= "2025-11-25":
+            params = ElicitRequestURLParams(
+                message=pause.message, url=str(pause.details["url"]), elicitation_id=pause.token
+            )
+            raise UrlElicitationRequiredError([params], pause.message)
+        link = f"Open this link to give consent, then call the tool again: {pause.details['url']}"
+        return error_result(f"{pause.message}\n{link}", _about(pause))
+    if not can_ask or request is None or not ctx.session.can_send_request:
+        way = f"`spindle resume {pause.token}` answers it, and goes on with the call"
+        return error_result(f"{pause.message}\nA person has to answer first. hint: {way}", _about(pause))
+    answer = await peer.ask(request["method"], request.get("params"))
+    return await go_on(app, pause, answer, peer)
+
+
+async def go_on(app: Spindle, pause: OpenPause, answer: Any, peer: ClientPeer) -> Outcome:
+    """Answer a pause with what the client says that the person did."""
+    action = answer.get("action") if is_object(answer) else None
+    progress = peer.progress if peer.wants_progress else None
+    if action != "accept":
+        reason = "the person declined" if action == "decline" else "the person gave no answer"
+        return await app.resume(pause.token, refused=reason, principal=pause.principal, on_progress=progress)
+    content: JsonObject = answer.get("content") or {}
+    given: Any = None
+    if pause.kind == "approval":
+        given = {"approved": content.get("approved") is True}
+    elif pause.kind == "input":
+        given = content if _is_form(pause.details.get("schema")) else content.get(ANSWER)
+    return await app.resume(pause.token, given, principal=pause.principal, on_progress=progress)
+
+
+def _missing(ctx: RequestContext, requests: Mapping[str, JsonObject]) -> list[str]:
+    """The requests that the client did not declare to answer."""
+    capabilities = ctx.session.client_capabilities
+    asked = requests.values()
+    return [
+        item["method"] for item in asked if not is_capable(capabilities, item["method"], item.get("params"))
+    ]
 
 
 _CAPABILITIES = {
@@ -185,39 +238,34 @@ _CAPABILITIES = {
 }
 
 
-def _requests(asked: Interruption) -> dict[str, JsonObject]:
-    """What the client is asked. A source of MCP says it in the protocol's own terms."""
-    given = asked.details.get("requests")
-    if is_object(given):
-        return given
-    schema = asked.details.get("schema")
-    if isinstance(asked, InputRequired) and is_object(schema):
-        params = {"mode": "form", "message": asked.message, "requestedSchema": schema}
-        return {ANSWER: {"method": "elicitation/create", "params": params}}
-    return {}
+def _question(pause: OpenPause) -> JsonObject | None:
+    """The pause as an elicitation."""
+    params: JsonObject = {"mode": "form", "message": pause.message}
+    match pause.kind:
+        case "consent":
+            url = str(pause.details["url"])
+            params = {"mode": "url", "message": pause.message, "url": url, "elicitationId": pause.token}
+        case "approval":
+            about = {key: pause.details[key] for key in ("tool", "arguments") if key in pause.details}
+            shown = f"\n{to_json(about).decode()}" if about else ""
+            params["message"] = f"{pause.message}{shown}"
+            approved = {"type": "boolean", "title": "Allow it"}
+            params["requestedSchema"] = {
+                "type": "object", "properties": {"approved": approved}, "required": ["approved"]
+            }  # fmt: skip
+        case "input":
+            schema = pause.details.get("schema")
+            if not _is_form(schema):
+                if is_object(schema) and schema.get("type") not in ("string", "number", "integer", "boolean"):
+                    return None  # forms have plain values only
+                schema = {"type": "object", "properties": {ANSWER: schema}, "required": [ANSWER]}
+            params["requestedSchema"] = schema
+    return {"method": "elicitation/create", "params": params}
 
 
-def _consent(ctx: RequestContext, asked: AuthorizationRequired) -> JsonObject:
-    params = {"mode": "url", "message": asked.message, "url": asked.url, "elicitationId": new_id()}
-    if is_capable(ctx.session.client_capabilities, "elicitation/create", params):
-        if is_modern(ctx):
-            # Nothing to remember: when the call comes again, consent was given or it was not.
-            request = {"method": "elicitation/create", "params": params}
-            return {"resultType": "input_required", "inputRequests": {"consent": request}}
-        if ctx.protocol_version >= "2025-11-25":
-            raise UrlElicitationRequiredError([ElicitRequestURLParams.model_validate(params)], asked.message)
-    text = f"{asked.message}\nOpen this link to give consent, then call the tool again: {asked.url}"
-    return error_result(text, _about(asked))
+def _is_form(schema: Any) -> bool:
+    return is_object(schema) and schema.get("type") == "object"
 
 
-def _cannot_ask(asked: Interruption) -> JsonObject:
-    token = getattr(asked, "token", None)
-    way = f"spindle resume {token}" if token else "spindle call, where a person can be asked"
-    text = f"{asked.message}\nA person has to answer first, and this client cannot ask. hint: use `{way}`"
-    return error_result(text, _about(asked))
-
-
-def _about(asked: Interruption) -> JsonObject:
-    fields = {"kind": asked.kind, "source": asked.source, "tool": asked.tool, "expires_at": asked.expires_at}
-    shown = {key: value for key, value in fields.items() if value is not None}
-    return {"io.spindle/pause": {**shown, "details": asked.details}}
+def _about(pause: OpenPause) -> JsonObject:
+    return {"io.spindle/pause": pause.to_dict()}

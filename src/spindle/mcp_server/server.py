@@ -13,13 +13,22 @@ from mcp_types import INVALID_PARAMS, RequestParams
 
 from spindle.calls.caller import CallOptions
 from spindle.calls.validate import Validation
-from spindle.domain.call import Reply
+from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, canonical, is_object
 from spindle.domain.tool import ToolSummary
 from spindle.errors import Interruption, NotFoundError, ServerError, SpindleError
 from spindle.mcp_server import search_mode
 from spindle.mcp_server.access import Access, OpenAccess
-from spindle.mcp_server.asking import QUESTIONS, ClientPeer, answered
+from spindle.mcp_server.asking import (
+    ANSWER,
+    PAUSE_PREFIX,
+    QUESTIONS,
+    Again,
+    ClientPeer,
+    go_on,
+    passed_on,
+    paused,
+)
 from spindle.mcp_server.changes import Changes
 from spindle.mcp_server.convert import (
     for_handshake_result,
@@ -34,6 +43,7 @@ from spindle.mcp_server.passing import Passing
 from spindle.mcp_server.refusals import refusal
 from spindle.mcp_server.search_mode import SearchMode
 from spindle.mcp_server.suspended import PREFIX, Suspended, Waiting
+from spindle.runs.outcomes import Finished, Outcome, Paused
 from spindle.version import __version__
 
 if TYPE_CHECKING:
@@ -186,8 +196,7 @@ class CatalogServer:
             suspended.peer.came_back(ctx)
             return await self._waiting.go_on(suspended, answers)
         peer = ClientPeer(ctx, self.config.ask_timeout)
-        reply = None if state is None and answers is None else Reply(answers, state=state)
-        work = self._run(ctx, principal, tool, arguments, peer, reply)
+        work = self._run(ctx, principal, tool, arguments, peer, state, answers)
         if not is_modern(ctx) or not QUESTIONS & peer.capabilities.keys():
             return await work
         peer.suspended = Suspended(principal, key, peer)
@@ -200,34 +209,64 @@ class CatalogServer:
         tool: ToolSummary,
         arguments: Mapping[str, Any],
         peer: ClientPeer,
-        reply: Reply | None,
+        state: str | None,
+        answers: Any,
     ) -> JsonObject:
         try:
+            if isinstance(state, str) and state.startswith(PAUSE_PREFIX):
+                outcome = await self._came_back(principal, state.removeprefix(PAUSE_PREFIX), answers, peer)
+            else:
+                given = {"inputResponses": answers, "requestState": state}
+                sent = {name: value for name, value in given.items() if value is not None}
+                outcome = await self._start(principal, tool, arguments, peer, sent or None)
             for _ in range(MAX_ROUNDS):
-                options = CallOptions(
-                    principal=principal,
-                    on_progress=peer.progress if peer.wants_progress else None,
-                    use_cache=reply is None,
-                    reply=reply,
-                    peer=peer,
-                )
-                try:
-                    result = await self.app.call(tool.name, arguments, options)
-                except Interruption as asked:
-                    done = await answered(self.app, ctx, peer, asked)
-                    if isinstance(done, Reply):
-                        reply = done
-                        continue
-                    if isinstance(done, dict):
-                        return done
-                    result = done
-                for block in result.content:
-                    if block.uri is not None:
-                        self.passing.linked(block.uri, tool.source)
-                return to_wire_result(result, lambda path: self.passing.file_link(principal, path))
+                if isinstance(outcome, Paused):
+                    done = await paused(self.app, ctx, peer, outcome.pauses[0])
+                elif isinstance(outcome, Finished) and outcome.result.asked is not None:
+                    done = await passed_on(ctx, peer, outcome.result.asked)
+                elif isinstance(outcome, Finished):
+                    return self._wire(principal, tool, outcome.result)
+                else:
+                    raise ServerError(f"another process goes on with this call of {tool.name}")
+                if isinstance(done, Again):
+                    outcome = await self._start(principal, tool, arguments, peer, done.answers)
+                elif isinstance(done, dict):
+                    return done
+                else:
+                    outcome = done
             raise ServerError(f"{tool.name} asked more than {MAX_ROUNDS} times for further input")
         finally:
             await peer.settle()
+
+    async def _start(
+        self,
+        principal: Principal,
+        tool: ToolSummary,
+        arguments: Mapping[str, Any],
+        peer: ClientPeer,
+        answers: JsonObject | None,
+    ) -> Outcome:
+        progress = peer.progress if peer.wants_progress else None
+        options = CallOptions(
+            principal=principal, on_progress=progress, use_cache=answers is None, peer=peer, answers=answers
+        )
+        return await self.app.run(tool.name, arguments, options)
+
+    async def _came_back(self, principal: Principal, token: str, answers: Any, peer: ClientPeer) -> Outcome:
+        """A client of 2026-07-28 brings the answer to a pause."""
+        open_pauses = await self.app.pauses(principal=principal)
+        pause = next((item for item in open_pauses if item.token == token), None)
+        if pause is None:
+            raise NotFoundError(
+                "the call no longer waits for this answer", hint="make it again from the start"
+            )
+        return await go_on(self.app, pause, answers.get(ANSWER) if is_object(answers) else None, peer)
+
+    def _wire(self, principal: Principal, tool: ToolSummary, result: Result) -> JsonObject:
+        for block in result.content:
+            if block.uri is not None:
+                self.passing.linked(block.uri, tool.source)
+        return to_wire_result(result, lambda path: self.passing.file_link(principal, path))
 
     async def _unknown(self, principal: Principal, name: str) -> MCPError:
         try:

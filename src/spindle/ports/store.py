@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -135,7 +135,7 @@ class RunStore(Protocol):
         ...
 
     async def take_run(self, id: str, owner: str, lease_until: float, now: float) -> bool:
-        """Take over a run that is marked as running but whose owner's lease is over."""
+        """Take over a run that nobody executes: it is paused, or its owner's lease is over."""
         ...
 
     async def renew_leases(self, owner: str, lease_until: float) -> None:
@@ -178,6 +178,11 @@ class LeaseStore(Protocol):
 class FileStore(Protocol):
     async def keep(self, data: bytes, mime_type: str | None) -> str:
         """Store binary content and return the path by which a user opens it."""
+        ...
+
+    async def keep_stream(self, chunks: AsyncIterable[bytes], mime_type: str | None) -> str:
+        """The same for content that is still on its way, without holding it in memory. Nothing of it
+        stays when `chunks` ends with an error, or who waits is cancelled."""
         ...
 
 

@@ -21,11 +21,12 @@ from spindle.errors import ConfigurationError, suggest
 if TYPE_CHECKING:
     from spindle.domain.serve import ServeConfig
     from spindle.domain.source import SourceConfig
+    from spindle.settings.auth import AuthSettings
 
 FILE_NAME = "spindle.toml"
 STATE_FOLDER = ".spindle"
 TOOLS_FOLDER = "tools"
-TOP_LEVEL = ("serve", "sources", "store")
+TOP_LEVEL = ("auth", "serve", "sources", "store")
 
 RawTable = dict[str, Any]
 
@@ -72,6 +73,12 @@ class Settings:
     def state_folder(self) -> Path:
         return self.root / STATE_FOLDER if self.is_workspace else user_folder() / "state"
 
+    @cached_property
+    def auth(self) -> AuthSettings:
+        from spindle.settings.auth import read
+
+        return read(self.raw.get("auth", {}), self.root, str(self.root / FILE_NAME))
+
     def origin(self, source: str) -> str:
         return self.origins.get(source, FILE_NAME)
 
@@ -114,7 +121,10 @@ def load(path: Path | str | None = None, environ: Mapping[str, str] | None = Non
     _check_top_level(raw, files[-1])
     raw["sources"] = sources
     _apply_environment(raw, environ)
-    return Settings(root or Path.cwd(), raw, origins, is_workspace=root is not None)
+    settings = Settings(root or Path.cwd(), raw, origins, is_workspace=root is not None)
+    if "auth" in raw:
+        _ = settings.auth  # a mistake in it is told at once
+    return settings
 
 
 def workspace_root(path: Path | str | None) -> Path | None:
@@ -143,6 +153,15 @@ def user_folder() -> Path:
     from platformdirs import user_config_path
 
     return user_config_path("spindle")
+
+
+def data_folder() -> Path:
+    """Where the user's own data lives that is no setting, such as the key for stored secrets."""
+    if os.environ.get("SPINDLE_HOME"):
+        return user_folder()
+    from platformdirs import user_data_path
+
+    return user_data_path("spindle")
 
 
 def _read(file: Path) -> RawTable:

@@ -31,6 +31,17 @@ def add_source(file: Path, name: str, table: Mapping[str, Any], *, replace: bool
         _replace(file, _first_that_means(wanted, file, edits, before, name, table))
 
 
+def set_in_source(file: Path, name: str, key: str, value: Mapping[str, Any]) -> None:
+    """Put `key = { … }` into [sources.NAME]; everything else stays as it is."""
+    with _locked(file):
+        before, data = _read(file)
+        known = _sources_in(data, file)
+        if name not in known:
+            raise ConfigurationError(f"{file} has no source {name!r}")
+        wanted = {**data, "sources": {**known, name: {**known[name], key: _plain(value)}}}
+        _replace(file, _first_that_means(wanted, file, (_set_key,), before, name, key, value))
+
+
 def remove_source(file: Path, name: str) -> bool:
     """True when the file had it."""
     with _locked(file):
@@ -137,6 +148,17 @@ def _set_in_place(text: str, name: str, table: Mapping[str, Any]) -> str:
 
     document = tomlkit.parse(text)
     cast("dict[str, Any]", document["sources"])[name] = _plain(table)
+    return tomlkit.dumps(document)
+
+
+def _set_key(text: str, name: str, key: str, value: Mapping[str, Any]) -> str:
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    table = tomlkit.inline_table()
+    for inner, item in value.items():
+        table[inner] = _plain(item)
+    cast("dict[str, Any]", cast("dict[str, Any]", document["sources"])[name])[key] = table
     return tomlkit.dumps(document)
 
 

@@ -78,8 +78,18 @@ async def addresses_of(host: str) -> list[str]:
 
 async def is_private(url: httpx2.URL) -> bool:
     """Whether a URL leads to this machine or a network of its own, by any of its host's addresses."""
-    found = await addresses_of(url.host)
-    return any(not ipaddress.ip_address(address.partition("%")[0]).is_global for address in found)
+    return any(is_inside(address) for address in await addresses_of(url.host))
+
+
+def is_inside(address: str) -> bool:
+    """Whether an IP address is of this machine or a network that is not the public one."""
+    return not ipaddress.ip_address(address.partition("%")[0]).is_global
+
+
+def is_below(url: httpx2.URL, base: httpx2.URL) -> bool:
+    """Whether a URL is a base's own, or one that continues its path."""
+    path, root = (part.raw_path.partition(b"?")[0].rstrip(b"/") + b"/" for part in (url, base))
+    return same_origin(url, base) and path.startswith(root)
 
 
 def same_origin(one: httpx2.URL, other: httpx2.URL) -> bool:

@@ -34,9 +34,20 @@ def words(text: str) -> list[str]:
 def index_row(tool: Tool) -> tuple[str, ...]:
     """What is indexed of a tool. A name is there whole and in its parts."""
     name = f"{tool.name} {' '.join(words(tool.name))} {tool.spec.title or ''}"
-    parameters = " ".join(" ".join(words(text)) for text in property_texts(tool.spec.input_schema))
-    texts = (name, " ".join(tool.spec.tags), tool.description, parameters[:_PARAMETER_TEXT_LIMIT])
+    texts = (name, " ".join(tool.spec.tags), tool.description, _parameters(tool))
     return tuple(storable(text) for text in texts)
+
+
+def _parameters(tool: Tool) -> str:
+    shared = tool.spec.definitions.schemas if tool.spec.definitions is not None else None
+    found: list[str] = []
+    size = 0
+    for text in property_texts(tool.spec.input_schema, shared):
+        found.append(" ".join(words(text[:_PARAMETER_TEXT_LIMIT])))
+        size += len(found[-1]) + 1
+        if size > _PARAMETER_TEXT_LIMIT:
+            break
+    return " ".join(found)[:_PARAMETER_TEXT_LIMIT]
 
 
 def search(connection: sqlite3.Connection, query: str, limit: int) -> list[ToolSummary]:

@@ -109,7 +109,7 @@ class SqliteRuns:
         return await self._writer.run(work)
 
     async def take_run(self, id: str, owner: str, lease_until: float, now: float) -> bool:
-        query = f"{_TAKE_RUN} AND status = 'running' AND lease_until <= :now"
+        query = f"{_TAKE_RUN} AND (status = 'paused' OR (status = 'running' AND lease_until <= :now))"
         values = {"id": id, "owner": owner, "lease_until": lease_until, "now": now}
         return await self._writer.run(lambda db: db.execute(query, values).rowcount == 1)
 

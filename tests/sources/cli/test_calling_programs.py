@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from spindle.errors import (
     ServerError,
     ToolError,
 )
-from spindle.sources import groups
+from spindle.sources import descendants, groups
 from spindle.sources.cli import process
 from spindle.sources.cli.config import CliConfig
 from spindle.sources.cli.session import CliSession
@@ -277,6 +279,94 @@ async def test_what_a_program_leaves_in_the_background_ends_with_it(
     async with open_sources({"p": program({"leave": family(pids, "leave")}, **FAST)}) as app:
         assert not (await app.call("p.leave")).is_error
         await ended(json.loads(pids.read_text()))
+
+
+def escaping(pids: Path, manner: str, then: str) -> dict[str, Any]:
+    return {"args": ["escape", str(pids), manner, then]}
+
+
+@pytest.mark.parametrize("manner", ["session", "daemon", "bare"])
+async def test_a_call_that_is_given_up_leaves_nothing_that_left_its_group(
+    open_sources: OpenSources, program: Any, tmp_path: Path, manner: str
+) -> None:
+    pids = tmp_path / "pids"
+    bystander = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        async with open_sources({"p": program({"go": escaping(pids, manner, "hang")}, **FAST)}) as app:
+            call = asyncio.create_task(app.call("p.go"))
+            await until(pids.exists)
+            leader, escaped = json.loads(pids.read_text())
+            assert os.getpgid(escaped) != os.getpgid(leader) == leader
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await process_end(escaped)
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+async def test_a_timeout_ends_what_left_the_group_too(
+    open_sources: OpenSources, program: Any, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    async with open_sources({"p": program({"go": escaping(pids, "daemon", "hang")}, **FAST)}) as app:
+        seconds = 0.5
+        while not pids.exists():
+            with pytest.raises(CallTimeoutError):
+                await app.call("p.go", {}, CallOptions(timeout=seconds))
+            seconds *= 2
+        await process_end(json.loads(pids.read_text())[1])
+
+
+async def test_a_daemon_may_be_left_by_a_program_that_ends_by_itself(
+    open_sources: OpenSources, program: Any, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    async with open_sources({"p": program({"go": escaping(pids, "daemon", "end")}, **FAST)}) as app:
+        assert not (await app.call("p.go")).is_error
+        escaped = json.loads(pids.read_text())[1]
+        assert is_running(escaped)
+        os.kill(escaped, signal.SIGKILL)
+        await process_end(escaped)
+
+
+async def test_a_second_cancellation_leaves_nothing_either(
+    open_sources: OpenSources, program: Any, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    async with open_sources({"p": program({"go": escaping(pids, "session", "hang")}, **FAST)}) as app:
+        call = asyncio.create_task(app.call("p.go"))
+        await until(pids.exists)
+        call.cancel()
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        for pid in json.loads(pids.read_text()):
+            await process_end(pid)
+
+
+def test_marks_are_handed_on_and_the_innocent_are_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(descendants.MARK, "outer")
+    env, mark = descendants.marked({"A": "1"})
+    assert env == {"A": "1", descendants.MARK: f"outer {mark}"}
+    child = subprocess.Popen(["sleep", "600"], env={**os.environ, **env})
+    try:
+        known = descendants.identify(child.pid)
+        assert known is not None
+        assert descendants.descendants(known, "no such mark") == {known}
+        assert descendants.descendants(None, mark) == {known}
+        other = descendants.Process(child.pid, known.started - 1)  # the number, but not that process
+        assert descendants.descendants(other, "no such mark") == set()
+        descendants.end([other], other, "no such mark")
+        assert child.poll() is None
+        descendants.end([], known, mark)
+        assert child.wait() == -signal.SIGKILL
+    finally:
+        child.kill()
+        child.wait()
 
 
 async def test_a_tool_that_left_the_settings_is_not_found(program: Any, tmp_path: Path) -> None:

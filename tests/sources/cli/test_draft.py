@@ -14,7 +14,8 @@ from spindle.errors import ConnectionFailedError, NotFoundError
 from spindle.sources.cli import draft as drafting
 from spindle.sources.cli.config import CliConfig
 from spindle.sources.cli.draft import draft
-from spindle.sources.cli.help_text import clean, described, options, parameters, standing, subcommands, usage
+from spindle.sources.cli.help_text import clean, described, options, parameters
+from spindle.sources.cli.help_usage import standing, subcommands, usage
 
 COBRA = """Manage the fleet
 
@@ -66,7 +67,7 @@ def test_options_of_cobra_programs_are_read() -> None:
     assert found["ratio"]["type"] == "number"
     assert "help" not in found
     assert standing(COBRA, ["fleet", "deploy"]) == {"name": {"required": True, "position": 1}}
-    assert subcommands(COBRA) == {"start": "Start it", "stop": "Stop it"}
+    assert subcommands(COBRA) == {"start": ("Start it", ""), "stop": ("Stop it", "")}
     assert described(COBRA) == "Manage the fleet"
 
 
@@ -84,8 +85,136 @@ def test_options_of_click_programs_are_read() -> None:
 
 
 def test_subcommands_of_argparse_programs_are_read() -> None:
-    assert subcommands(ARGPARSE) == {"get": "Read a value", "put": "Write a value"}
+    assert subcommands(ARGPARSE) == {"get": ("Read a value", ""), "put": ("Write a value", "")}
     assert standing(ARGPARSE, ["vault"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ls [OPTION]... [FILE]...", {"file": "array"}),
+        ("docker kill [OPTIONS] CONTAINER [CONTAINER...]", {"container": "array!"}),
+        ("docker build [OPTIONS] PATH | URL | -", {"path": "!"}),
+        ("docker exec CONTAINER COMMAND [ARG...]", {"container": "!", "command": "!", "arg": "array"}),
+        ("docker pull [OPTIONS] NAME[:TAG|@DIGEST]", {"name": "!"}),
+        ("docker cp CONTAINER:SRC_PATH DEST_PATH|-", {"container_src_path": "!", "dest_path": "!"}),
+        ("psql [OPTION]... [DBNAME [USERNAME]]", {"dbname": "", "username": ""}),
+        ("git fetch [<options>] [<repository> [<refspec>...]]", {"repository": "", "refspec": "array"}),
+        ("git grep [-e] <for> [<rev>...] [[--] <path>...]", {"for": "!", "rev": "array", "path": "array"}),
+        ("git mv <source>... <destination>", {"source": "array!", "destination": "!"}),
+        ("git diff --no-index [<options>] <path> <path>", {"path": "!", "path_2": "!"}),
+        ("cargo add [OPTIONS] <DEP>[@<VERSION>] ...", {"dep": "array!"}),
+        ("npm access list packages [<user>|<scope>] [<package>]", {"user": "", "package": ""}),
+        ("jq <jq filter> [file...]\n\tjq --args <jq filter> [x...]", {"jq_filter": "!", "file": "array"}),
+        ("x y --key KEY [--mode MODE] NAME", {"name": "!"}),
+    ],
+)  # fmt: skip
+def test_the_words_of_a_usage_line_are_told_apart(line: str, words: dict[str, str]) -> None:
+    found = standing(f"Usage: {line}\n\nDoes it.\n", line.split()[:2])
+    shown = {name: made.get("type", "") + "!" * made.get("required", False) for name, made in found.items()}
+    assert shown == words
+    assert [made["position"] for made in found.values()] == list(range(1, len(found) + 1))
+
+
+KUBECTL = """kubectl controls the cluster.
+
+Basic Commands (Beginner):
+  create          Create a resource
+
+Deploy Commands:
+  rollout         Manage the rollout
+
+Usage:
+  kubectl [flags] [options]
+"""
+SYSTEMCTL = """systemctl [OPTIONS...] COMMAND ...
+
+Query or send control commands.
+
+Unit Commands:
+  list-units [PATTERN...]   List units
+  start UNIT...             Start units
+
+Options:
+  -h --help                 Show this help
+"""
+APT = """apt 2.6.1 (amd64)
+Usage: apt [options] command
+
+apt is a package manager.
+
+Most used commands:
+  list - list packages
+  full-upgrade - upgrade the system
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "about", "commands"),
+    [
+        (KUBECTL, "kubectl controls the cluster.", ["create", "rollout"]),
+        (SYSTEMCTL, "Query or send control commands.", ["list-units", "start"]),
+        (APT, "apt is a package manager.", ["list", "full-upgrade"]),
+    ],
+)
+def test_lists_of_commands_in_sections_are_read(text: str, about: str, commands: list[str]) -> None:
+    assert described(text) == about
+    assert list(subcommands(text)) == commands
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        ("Usage: sort [OPTION]... [FILE]...\n  or:  sort --files0-from=F\nWrite it.\n", "Write it."),
+        ("Usage: curl [options...] <url>\n -d, --data <data>  HTTP POST\n\nThis is not the full help.\n", ""),
+        ("unknown option -- -\nusage: ssh [-46] destination\n", ""),
+        ("usage: pytest [options]\n\npositional arguments:\n  file\n\neach: send it\n", ""),
+    ],
+)  # fmt: skip
+def test_what_a_program_does_is_not_taken_from_its_lists(text: str, about: str) -> None:
+    assert described(text) == about
+
+
+PARENT = r"""
+import sys
+ROWS = "  deep   Has more\n  flat   Has none\n  same UNIT...   Says the same\n"
+TOP = "Usage: tool COMMAND\n\nCommands:\n" + ROWS
+words = [word for word in sys.argv[1:] if word != "--help"]
+if words == ["deep"]:
+    print("Usage: tool deep COMMAND\n\nCommands:\n  inner   Is inside\n")
+elif words == ["flat"]:
+    print("Usage: tool flat FILE\n\nFlat.\n")
+else:
+    print(TOP)
+"""
+
+
+async def test_groups_are_named_and_the_list_is_used_where_a_command_has_no_help(tmp_path: Path) -> None:
+    (tmp_path / "tool.py").write_text(PARENT)
+    made, notes = await draft("t", [sys.executable, "tool.py"], (), tmp_path)
+    assert made["commands"] == {
+        "flat": {
+            "description": "Has none", "args": ["flat"],
+            "parameters": {"file": {"required": True, "position": 1}},
+        },
+        "same": {
+            "description": "Says the same", "args": ["same"],
+            "parameters": {"unit": {"type": "array", "required": True, "position": 1}},
+        },
+    }  # fmt: skip
+    [note] = notes
+    assert "left out, as they have subcommands of their own: deep" in note
+    assert f"--cli -- {sys.executable} tool.py deep`" in note
+
+
+def test_flags_of_clap_and_kubectl_that_take_no_value_are_booleans() -> None:
+    found = options(
+        "  -v, --verbose...  Say more\n    --all=false:\n\tAll of them\n    --name='':\n\tA name\n"
+    )
+    assert {name: made.get("type") for name, made in found.items()} == {
+        "verbose": "boolean", "all": "boolean", "name": None,
+    }  # fmt: skip
+    assert found["verbose"]["flag"] == "--verbose"
 
 
 def test_a_text_that_says_nothing_gives_nothing() -> None:

@@ -1,6 +1,5 @@
-"""The echo server, and sessions of documents that describe it."""
+"""Sessions of documents."""
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
@@ -8,21 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from echo_server import Api, EchoServer, OpenApi
 
+from servers.echo_server import Api, OpenApi
 from spindle.catalog.naming import name_tools
 from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.sources.openapi import OpenApiSource
 from spindle.sources.openapi.config import OpenApiConfig
-
-
-@pytest.fixture
-async def echo() -> AsyncIterator[EchoServer]:
-    server = EchoServer()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    yield server
-    listening.close()
 
 
 @pytest.fixture
@@ -39,6 +29,6 @@ def open_api(tmp_path: Path) -> OpenApi:
         source = OpenApiSource("api", config, tmp_path, notes.append)
         async with source.open(credential, lambda: None) as session:
             tools = name_tools("api", config, await session.discover())
-            yield Api(session, {tool.local_name: tool for tool in tools}, notes)
+            yield Api(session, {tool.local_name: tool for tool in tools}, notes, credential)
 
     return opened

@@ -4,6 +4,7 @@ import base64
 import email
 import email.policy
 import json
+import re
 from typing import Any
 from urllib.parse import parse_qsl
 from xml.etree import ElementTree
@@ -50,7 +51,7 @@ def test_binary(value: bytes) -> None:
 
 # An empty list or object has no form of its own in a form: there is nothing to repeat or to name.
 FORM_VALUES = st.recursive(
-    TEXT,
+    TEXT | st.booleans() | st.integers(),
     lambda inner: (
         st.lists(inner, min_size=1, max_size=3) | st.dictionaries(NAMES, inner, min_size=1, max_size=3)
     ),
@@ -87,7 +88,7 @@ def as_lists(value: Any) -> Any:
     if isinstance(value, dict):
         inner = {key: as_lists(item) for key, item in value.items()}
         return inner["0"] if list(inner) == ["0"] else inner
-    return value
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 @given(st.dictionaries(NAMES, st.binary(max_size=50) | JSON.filter(lambda value: not isinstance(value, list)),
@@ -122,6 +123,34 @@ def test_multipart_with_files(value: dict[str, Any]) -> None:
             )
 
 
+PART = TEXT | st.dictionaries(NAMES, JSON, min_size=1, max_size=2)
+
+
+@given(st.dictionaries(NAMES, st.lists(PART, min_size=1, max_size=3), min_size=1, max_size=3))
+def test_multipart_with_lists(value: dict[str, Any]) -> None:
+    media_type, content = written("multipart", "multipart/form-data", value)
+    boundary = f"--{media_type.partition('boundary=')[2]}".encode()
+    read: dict[str, list[Any]] = {}
+    for piece in content.split(boundary)[1:-1]:
+        headers, _, data = piece.partition(b"\r\n\r\n")
+        [name] = re.findall(rb'name="([^"]*)"', headers)
+        text = data.removesuffix(b"\r\n").decode()
+        item = json.loads(text) if b"application/json" in headers else text
+        read.setdefault(name.decode(), []).append(item)
+    assert read == value
+
+
+@given(st.dictionaries(NAMES, JSON, min_size=1, max_size=4), st.dictionaries(NAMES, JSON, max_size=2))
+def test_a_body_in_fields_is_put_together_again(value: dict[str, Any], elsewhere: dict[str, Any]) -> None:
+    """Fields under other names, beside arguments that went elsewhere."""
+    described = {"kind": "json", "media_type": "application/json",
+                 "fields": {f"{name}_body": name for name in value}}  # fmt: skip
+    arguments = {f"{name}_body": item for name, item in value.items()} | elsewhere
+    body = encode_body(described, arguments, set(elsewhere), {"properties": {}})
+    assert body is not None
+    assert json.loads(body.content) == value
+
+
 XML_SCHEMA = {
     "type": "object",
     "properties": {
@@ -151,3 +180,45 @@ def test_xml(value: dict[str, Any]) -> None:
         "tags": [tag.text or "" for tag in tags],
         "more": [item.text or "" for item in root.findall("more")],
     }
+
+
+TREE = {
+    "type": "object",
+    "properties": {
+        "label": {"type": "string", "xml": {"attribute": True}},
+        "count": {"type": "integer"},
+        "open": {"type": "boolean"},
+        "inner": {"type": "array", "items": {"$ref": "#/$defs/Tree"}, "xml": {"wrapped": True}},
+    },
+}
+TREES = st.recursive(
+    st.fixed_dictionaries({"label": XML_TEXT, "count": st.integers(), "open": st.booleans()}),
+    lambda inner: st.fixed_dictionaries(
+        {
+            "label": XML_TEXT,
+            "count": st.integers(),
+            "open": st.booleans(),
+            "inner": st.lists(inner, max_size=3),
+        }
+    ),
+    max_leaves=8,
+)
+
+
+@given(TREES)
+def test_xml_with_nested_values(value: dict[str, Any]) -> None:
+    described = {"kind": "xml", "media_type": "application/xml", "argument": "body", "root": "tree"}
+    schema = {"properties": {"body": {"$ref": "#/$defs/Tree"}}, "$defs": {"Tree": TREE}}
+    body = encode_body(described, {"body": value}, set(), schema)
+    assert body is not None
+
+    def read(node: ElementTree.Element) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "label": node.get("label"),
+            "count": int(node.findtext("count", "")),
+            "open": node.findtext("open") == "true",
+        }
+        inner = node.find("inner")
+        return found if inner is None else {**found, "inner": [read(item) for item in inner]}
+
+    assert read(ElementTree.fromstring(body.content)) == value

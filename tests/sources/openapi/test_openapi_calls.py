@@ -1,13 +1,17 @@
 """Calls: results of every type, errors by status, redirects, limits."""
 
+import asyncio
 import base64
 import json
+from pathlib import Path
 
 import pytest
-from echo_server import Answer, EchoServer, OpenApi, a_document
 
+from servers.echo_server import Answer, EchoServer, OpenApi, a_document
 from servers.running import OpenSources
-from spindle.domain.identity import Credential
+from spindle.auth.credentials import bearer
+from spindle.calls.caller import CallOptions
+from spindle.domain.identity import Credential, Principal
 from spindle.errors import (
     AuthError,
     ClientError,
@@ -156,6 +160,37 @@ async def test_one_connection_serves_calls_one_after_the_other(open_api: OpenApi
     assert echo.connections == 1
 
 
+async def test_users_share_a_session_and_are_each_seen_with_their_own_token(
+    open_sources: OpenSources, echo: EchoServer, tmp_path: Path
+) -> None:
+    async def own_token(source: str, principal: Principal) -> Credential:
+        return bearer(f"token-of-{principal.id}")
+
+    (tmp_path / "api.json").write_text(json.dumps(DOCUMENT))
+    source = {"kind": "openapi", "document": "api.json", "base_url": echo.url, "max_concurrency": 50}
+    people = ["ann", "ben"] * 25
+    # Asked by item, so that the server can tell who meant to ask.
+    async with open_sources({"s": source}, credentials=own_token) as app:
+        await app.call("s.a", {}, CallOptions(principal=Principal("ann")))
+        await asyncio.gather(
+            *(app.call("s.item", {"id": who}, CallOptions(principal=Principal(who))) for who in people)
+        )
+        assert len(app.catalog.connections._open) == 1
+    asked = [(sent.target, sent.own_headers["authorization"]) for sent in echo.requests[1:]]
+    assert sorted(asked) == sorted((f"/item/{who}", f"Bearer token-of-{who}") for who in people)
+
+
+async def test_a_cookie_that_was_set_for_one_call_is_not_sent_with_another(
+    open_api: OpenApi, echo: EchoServer
+) -> None:
+    """Users who share a session would act for each other."""
+    echo.answers["/a"] = Answer(headers={"set-cookie": "session=of-one-user; Path=/"})
+    async with open_api(DOCUMENT, base_url=echo.url) as api:
+        await api.call("a")
+        await api.call("a")
+    assert "cookie" not in echo.last.own_headers
+
+
 async def test_credentials_stay_with_their_origin_on_a_redirect(open_api: OpenApi, echo: EchoServer) -> None:
     elsewhere = echo.url.replace("127.0.0.1", "localhost")
     echo.answers["/a"] = Answer(b"", 307, {"location": "/here"})
@@ -225,9 +260,16 @@ async def test_a_key_without_a_name_needs_a_document_that_says_where_it_goes(ope
         ([{"url": "/v2/"}], {}, "/v2/a"),
         (None, {}, "/a"),
         ([{"url": "/{v}", "variables": {"v": {"default": "d"}}}], {}, "/d/a"),
-        ([{"url": "/{v}", "variables": {"v": {"default": "d"}}}], {"server": {"v": "mine"}}, "/mine/a"),
-        ([{"url": "/one"}, {"url": "/two/{v}"}], {"server": {"v": "x"}}, "/two/x/a"),
+        (
+            [{"url": "/{v}", "variables": {"v": {"default": "d"}}}],
+            {"server_variables": {"v": "mine"}},
+            "/mine/a",
+        ),
+        ([{"url": "/one"}, {"url": "/two/{v}"}], {"server_variables": {"v": "x"}}, "/two/x/a"),
         ([{"url": "/one"}, {"url": "/two"}], {}, "/one/a"),
+        ([{"url": "/one"}, {"url": "/two"}], {"server": 1}, "/two/a"),
+        ([{"url": "/one"}, {"url": "/two/"}], {"server": "/two"}, "/two/a"),
+        ([{"url": "/one"}, {"url": "/two", "description": "Test"}], {"server": "Test"}, "/two/a"),
     ],
 )
 async def test_a_server_is_found_from_the_document(
@@ -255,9 +297,18 @@ async def test_a_call_goes_the_whole_guarded_path(open_sources: OpenSources, ech
         "document": f"{echo.url}/d",
         "auth": {"type": "api_key", "value": "s3cret"},
     }
-    async with open_sources({"api": settings}) as app:
+    notes: list[str] = []
+    async with open_sources({"api": settings}, note=notes.append) as app:
         result = await app.call("api.s")
         assert result.structured == {"n": "not a number"}
+        await app.call("api.s")
+        assert notes == [
+            'what api.s returned does not fit its output schema: n: "not a number" is not of type "integer"'
+        ]
+        [record] = await app.history(limit=1)
+        assert record.outcome == "ok"
+        assert record.error is not None
+        assert record.error["message"] == notes[0]
         assert echo.last.target == "/s?key=s3cret"
         with pytest.raises(InvalidArgumentsError):
             await app.call("api.s", {"nonsense": 1})

@@ -3,14 +3,16 @@
 import itertools
 import json
 import re
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from echo_server import Answer, EchoServer, OpenApi, a_document
 
+from servers.echo_server import PUBLIC, Answer, EchoServer, OpenApi, a_document
 from spindle.calls.validate import schema_problem
+from spindle.domain.json_schema import resolve_pointer
 from spindle.errors import ConfigurationError, ConnectionFailedError, NotFoundError, SpindleError
 from spindle.sources import http
 from spindle.sources.openapi.documents import parse
@@ -25,9 +27,22 @@ REAL = sorted(
 ONE = {"/a": {"get": {"operationId": "a", "responses": {}}}}
 
 
+def has_body(operation: dict[str, Any], root: dict[str, Any]) -> bool:
+    body = operation.get("requestBody", {})
+    if "$ref" in body:
+        body = resolve_pointer(root, body["$ref"])
+    if body.get("content"):
+        return True
+    given = [resolve_pointer(root, entry["$ref"]) if "$ref" in entry else entry
+             for entry in operation.get("parameters", [])]  # fmt: skip
+    return "swagger" in root and any(entry["in"] in ("body", "formData") for entry in given)
+
+
 @pytest.mark.npm
 def test_there_are_many_real_documents() -> None:
-    assert len(REAL) >= 21
+    petstores = [path for path in REAL if "petstore" in path.name]
+    assert len(petstores) >= 4
+    assert len(REAL) - len(petstores) >= 20
 
 
 @pytest.mark.npm
@@ -37,7 +52,10 @@ async def test_a_real_document_gives_usable_tools(path: Path, open_api: OpenApi)
         root = parse(path.as_uri(), path.read_bytes()).root
         items = [item for item in (root.get("paths") or {}).values() if "$ref" not in item]
         verbs = {"get", "put", "post", "delete", "options", "head", "patch", "trace"}
-        assert len(api.tools) >= sum(len(verbs & set(item)) for item in items)
+        operations = [item[verb] for item in items for verb in verbs & set(item)]
+        assert len(api.tools) >= len(operations)
+        bodies = [tool for tool in api.tools.values() if "body" in tool.spec.metadata]
+        assert len(bodies) >= sum(has_body(operation, root) for operation in operations)
         for name, tool in api.tools.items():
             assert re.fullmatch("[A-Za-z0-9_-]{1,128}", name)
             for schema in (tool.input_schema, tool.output_schema or {}):
@@ -74,7 +92,7 @@ async def test_no_body_of_the_petstore_is_lost(open_api: OpenApi) -> None:
         ("", "holds no object"),
         (
             a_document({"/a": {"get": {"parameters": [{"$ref": "#/components/parameters/no"}]}}}),
-            "'#/components/parameters/no' points at nothing",
+            "'#/components/parameters/no' points at nothing (needed for GET /a)",
         ),
         (
             a_document({"/a": {"get": {"parameters": [{"$ref": "other.json#/p"}]}}}),
@@ -117,6 +135,49 @@ async def test_a_document_has_a_size_limit(open_api: OpenApi, echo: EchoServer) 
     with pytest.raises(ConfigurationError, match="too large"):
         async with open_api(at=f"{echo.url}/api.json", max_document_size=2000):
             pass
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_a_document_of_100_mb_is_refused_before_it_is_read(
+    announced: bool, open_api: OpenApi, echo: EchoServer
+) -> None:
+    piece = b" " * 65536
+    start = json.dumps(a_document(ONE)).encode()[:-1]
+    answer = Answer(pieces=itertools.chain([start], itertools.repeat(piece, 1600)))
+    if announced:
+        answer = Answer(start + b" " * 1000, headers={"content-length": "104857600"})
+    echo.answers["/large.json"] = answer
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            ConfigurationError, match=r"/large\.json is too large: over 33554432 bytes"
+        ) as caught:
+            async with open_api(at=f"{echo.url}/large.json"):
+                pass
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert caught.value.hint == "raise `max_document_size` if that is meant"
+    assert peak < 50_000_000
+
+
+async def test_a_redirect_to_a_login_page_names_both(open_api: OpenApi, echo: EchoServer) -> None:
+    echo.answers["/d.json"] = Answer(b"", 302, {"location": "/login"})
+    echo.answers["/login"] = Answer(b"<!doctype html><form>", headers={"content-type": "text/html"})
+    problem = f"{echo.url}/d.json redirects: {echo.url}/login is an HTML page"
+    with pytest.raises(ConfigurationError, match=re.escape(problem)) as caught:
+        async with open_api(at=f"{echo.url}/d.json"):
+            pass
+    assert "behind a login" in (caught.value.hint or "")
+
+
+async def test_references_start_from_where_a_document_was_found(open_api: OpenApi, echo: EchoServer) -> None:
+    document = a_document({"/a": {"get": {"operationId": "a", "parameters": [{"$ref": "p.json#/p"}]}}})
+    echo.answers["/latest"] = Answer(b"", 302, {"location": "/v2/api.json"})
+    echo.answers["/v2/api.json"] = Answer(json.dumps(document).encode())
+    echo.answers["/v2/p.json"] = Answer(b'{"p": {"name": "q", "in": "query"}}')
+    async with open_api(at=f"{echo.url}/latest") as api:
+        assert list(api.tools["a"].input_schema["properties"]) == ["q"]
 
 
 async def test_what_a_document_refers_to_counts_too(open_api: OpenApi, tmp_path: Path) -> None:
@@ -196,36 +257,25 @@ def test_yaml_that_unfolds_without_measure_is_refused(text: str) -> None:
 # --- where a document may lead
 
 
-@pytest.fixture
-def seen_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """127.0.0.1 counts as a public host, `localhost` stays what it is."""
-
-    async def addresses_of(host: str) -> list[str]:
-        return ["93.184.216.34"] if host == "127.0.0.1" else ["127.0.0.1"]
-
-    monkeypatch.setattr(http, "addresses_of", addresses_of)
-
-
-@pytest.mark.usefixtures("seen_from_elsewhere")
+@pytest.mark.usefixtures("names")
 async def test_a_document_from_elsewhere_may_not_name_a_server_here(
     open_api: OpenApi, echo: EchoServer
 ) -> None:
-    inside = echo.url.replace("127.0.0.1", "localhost")
-    document = a_document(ONE, servers=[{"url": inside}])
+    document = a_document(ONE, servers=[{"url": echo.url}])
     echo.answers["/d"] = Answer(json.dumps(document).encode())
-    place = f"{echo.url}/d"
+    place = f"{echo.public_url}/d"
     async with open_api(at=place) as api:
-        with pytest.raises(ConfigurationError, match="localhost, which is on this machine") as caught:
+        with pytest.raises(ConfigurationError, match=r"127\.0\.0\.1, which is on this machine") as caught:
             await api.call("a")
         assert not caught.value.sent
     async with open_api(at=place, allow_private=True) as api:
         await api.call("a")
-    async with open_api(at=place, base_url=inside) as api:
+    async with open_api(at=place, base_url=echo.url) as api:
         await api.call("a")
     assert [request.target for request in echo.requests].count("/a") == 2
 
 
-@pytest.mark.usefixtures("seen_from_elsewhere")
+@pytest.mark.usefixtures("names")
 @pytest.mark.parametrize("reference", ["http://localhost:1/x.json#/p", "file:///etc/hostname#/p"])
 async def test_a_document_from_elsewhere_may_not_refer_to_what_is_here(
     reference: str, open_api: OpenApi, echo: EchoServer
@@ -233,22 +283,82 @@ async def test_a_document_from_elsewhere_may_not_refer_to_what_is_here(
     document = a_document({"/a": {"get": {"parameters": [{"$ref": reference}]}}})
     echo.answers["/d"] = Answer(json.dumps(document).encode())
     with pytest.raises(ConfigurationError, match=r"private network|may not name a file"):
-        async with open_api(at=f"{echo.url}/d"):
+        async with open_api(at=f"{echo.public_url}/d"):
             pass
 
 
-@pytest.mark.usefixtures("seen_from_elsewhere")
+@pytest.mark.usefixtures("names")
 async def test_a_redirect_from_elsewhere_may_not_lead_here(open_api: OpenApi, echo: EchoServer) -> None:
-    inside = echo.url.replace("127.0.0.1", "localhost")
     for path in ("/d", "/a"):
-        echo.answers[path] = Answer(b"", 302, {"location": f"{inside}/secret"})
+        echo.answers[path] = Answer(b"", 302, {"location": f"{echo.url}/secret"})
     with pytest.raises(ConfigurationError, match="private network"):
-        async with open_api(at=f"{echo.url}/d"):
+        async with open_api(at=f"{echo.public_url}/d"):
             pass
-    async with open_api(a_document(ONE), base_url=echo.url) as api:
+    async with open_api(a_document(ONE), base_url=echo.public_url) as api:
         with pytest.raises(ConfigurationError, match="private network"):
             await api.call("a")
     assert "/secret" not in [request.target for request in echo.requests]
+
+
+async def test_a_name_that_changes_its_address_does_not_lead_here(
+    open_api: OpenApi, echo: EchoServer, names: dict[str, list[str]]
+) -> None:
+    """A hostile name server says one address to who checks, and another to who connects."""
+    away, here = PUBLIC, "127.0.0.1"
+    port = echo.url.rpartition(":")[2]
+    names["rebind.test"] = [away, here]
+    document = a_document(ONE, servers=[{"url": f"http://rebind.test:{port}"}])
+    echo.answers["/d"] = Answer(json.dumps(document).encode())
+    async with open_api(at=f"{echo.public_url}/d") as api:
+        await api.call("a")
+        assert [request.address for request in echo.requests] == [away, away]
+        # The connection is kept, so that the name is not asked for again.
+        await api.call("a")
+        assert echo.last.address == away
+        assert dict(echo.last.headers)["host"] == f"rebind.test:{port}"
+    async with open_api(at=f"{echo.public_url}/d") as api:
+        with pytest.raises(ConfigurationError, match=r"rebind\.test, which is on this machine"):
+            await api.call("a")
+    assert here not in [request.address for request in echo.requests]
+
+
+async def test_a_document_is_from_where_it_came_not_from_where_its_name_led_before(
+    open_api: OpenApi, echo: EchoServer, names: dict[str, list[str]]
+) -> None:
+    port = echo.url.rpartition(":")[2]
+    names["rebind.test"] = ["127.0.0.1", PUBLIC]
+    document = a_document({"/a": {"get": {"parameters": [{"$ref": "file:///etc/hostname#/p"}]}}})
+    echo.answers["/d"] = Answer(json.dumps(document).encode())
+    for problem in ("points at nothing|cannot be read", "may not name a file"):
+        with pytest.raises(ConfigurationError, match=problem):
+            async with open_api(at=f"http://rebind.test:{port}/d"):
+                pass
+
+
+async def test_all_addresses_of_a_host_are_checked_and_the_next_is_tried(
+    open_api: OpenApi, echo: EchoServer, names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = echo.url.rpartition(":")[2]
+    document = a_document(ONE, servers=[{"url": f"http://many.test:{port}"}])
+    echo.answers["/d"] = Answer(json.dumps(document).encode())
+    found = ["127.0.0.3", PUBLIC]
+
+    async def addresses_of(host: str) -> list[str]:
+        return found if host == "many.test" else [host]
+
+    monkeypatch.setattr(http, "addresses_of", addresses_of)
+    monkeypatch.setattr(http, "is_inside", lambda address: address == "127.0.0.1")
+    async with open_api(at=f"{echo.public_url}/d") as api:
+        await api.call("a")
+        assert echo.last.address == PUBLIC
+    found.append("127.0.0.1")
+    async with open_api(at=f"{echo.public_url}/d") as api:
+        with pytest.raises(ConfigurationError, match="private network"):
+            await api.call("a")
+        found.clear()
+        with pytest.raises(ConnectionFailedError, match=r"there is no host many\.test") as caught:
+            await api.call("a")
+        assert not caught.value.sent
 
 
 @pytest.mark.parametrize(
@@ -261,3 +371,10 @@ async def test_a_redirect_from_elsewhere_may_not_lead_here(open_api: OpenApi, ec
 )  # fmt: skip
 async def test_private_addresses_are_known(url: str, private: bool) -> None:
     assert await http.is_private(httpx2.URL(url)) is private
+
+
+async def test_a_utcp_manual_is_recognised(open_api: OpenApi) -> None:
+    with pytest.raises(ConfigurationError, match="neither `openapi` nor `swagger`") as caught:
+        async with open_api({"utcp_version": "1.0.1", "tools": []}):
+            pass
+    assert caught.value.hint == 'it is a UTCP manual: set kind = "utcp"'

@@ -4,15 +4,16 @@ import copy
 from typing import Any
 
 import pytest
-from echo_server import EchoServer, OpenApi, a_document
 from hypothesis import given
 from hypothesis import strategies as st
 
+from servers.echo_server import EchoServer, OpenApi, a_document
 from spindle.calls.validate import Validation
 from spindle.domain.tool import Tool
-from spindle.errors import InvalidArgumentsError, SpindleError
+from spindle.errors import ConfigurationError, InvalidArgumentsError, SpindleError
 from spindle.sources.openapi.documents import Document, Documents
 from spindle.sources.openapi.operations import import_tools
+from spindle.sources.openapi.servers import Choice
 
 
 def with_body(schema: Any, media_type: str = "application/json", **body: Any) -> dict[str, Any]:
@@ -144,9 +145,124 @@ async def test_what_cannot_be_represented_is_noted_by_operation(open_api: OpenAp
             "api.do: its callbacks cannot be received",
             "api.do: the parameter 'm' in 'moon' cannot be sent",
             "api.do: the security scheme 'unknown' is not defined",
-            "api.do: the server's variable 'region' has no value; give it in `server`",
+            "api.do: the server's variable 'region' has no value; give it in `server_variables`",
             "api.do: {x} of its path is not described, and taken as text",
         ]
+
+
+async def test_what_is_left_out_is_noted_after_what_is_wrong(open_api: OpenApi) -> None:
+    schema = {"schema": {"type": "object", "properties": {"a": {}}}}
+    operation = {
+        "operationId": "do",
+        "parameters": [
+            {"name": name, "in": "header"} for name in ("Accept", "Content-Type", "AUTHORIZATION")
+        ],
+        "requestBody": {"content": dict.fromkeys(("text/xml", "text/plain", "application/json"), schema)},
+    }
+    document = a_document(
+        {"/a": {"post": operation, "additionalOperations": {"COPY": {}}}, "/b/{x}": {"get": {}}, "c": {}},
+        webhooks={"new": {}},
+        servers=[{"url": "https://one.example"}, {"url": "https://two.example"}],
+    )
+    async with open_api(document) as api:
+        assert api.notes == [
+            "api: webhooks: they cannot be received",
+            "api: /a: its additionalOperations cannot be called",
+            "api: the path 'c' is left out: it does not begin with /",
+            "api.get_b_x: {x} of its path is not described, and taken as text",
+            "api: of its servers https://one.example is used; set `server` for another: https://two.example",
+            "api.do: the header Accept is no argument: it follows from its responses",
+            "api.do: the header Content-Type is no argument: it follows from its body",
+            "api.do: the header AUTHORIZATION is no argument: it follows from `auth`",
+            "api.do: its body is sent as application/json; it could also be text/xml, text/plain",
+        ]
+        assert list(api.tools["do"].input_schema["properties"]) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"server": 2}, r"has no server 2"),
+        ({"server": "Tset"}, r"has no server 'Tset'"),
+        ({"server_variables": {"regoin": "eu"}}, r"no server that is used has a variable 'regoin'"),
+    ],
+)
+async def test_a_server_that_is_not_there_is_an_error_with_those_that_are(
+    settings: dict[str, Any], problem: str, open_api: OpenApi
+) -> None:
+    regions = {"region": {"default": "us", "enum": ["us", "eu"]}}
+    servers = [
+        {"url": "https://{region}.h", "variables": regions},
+        {"url": "https://t.h", "description": "Test"},
+    ]
+    document = a_document({"/a": {"get": {"operationId": "a"}}}, servers=servers)
+    with pytest.raises(ConfigurationError, match=problem) as caught:
+        async with open_api(document, **settings):
+            pass
+    assert "api.json" in caught.value.message
+    hint = caught.value.hint or ""
+    assert "0: https://{region}.h; 1: https://t.h (Test)" in hint or hint == "did you mean 'region'?"
+    async with open_api(document, base_url="http://h", **settings) as api:
+        assert list(api.tools) == ["a"]
+
+
+async def test_servers_of_an_operation_go_before_the_documents(open_api: OpenApi) -> None:
+    servers = [{"url": "https://one.h"}, {"url": "https://two.h", "description": "Two"}]
+    paths = {
+        "/a": {"get": {"operationId": "a"}},
+        "/b": {"get": {"operationId": "b", "servers": [{"url": "https://own.h"}]}},
+        "/c": {
+            "get": {"operationId": "c"},
+            "servers": [{"url": "https://x.h"}, {"url": "https://y.h/", "description": "Two"}],
+        },
+    }
+    async with open_api(a_document(paths, servers=servers), server="Two") as api:
+        found = {name: tool.spec.metadata["server"] for name, tool in api.tools.items()}
+        assert api.notes == []
+    assert found == {"a": "https://two.h", "b": "https://own.h", "c": "https://y.h/"}
+
+
+async def test_a_value_that_a_server_does_not_list_is_noted(open_api: OpenApi) -> None:
+    servers = [{"url": "https://{r}.h", "variables": {"r": {"default": "us", "enum": ["us", "eu"]}}}]
+    document = a_document({"/a": {"get": {"operationId": "a"}}}, servers=servers)
+    async with open_api(document, server_variables={"r": "mars"}) as api:
+        assert api.tools["a"].spec.metadata["server"] == "https://mars.h"
+        assert api.notes == ["api.a: the server's variable 'r' should not be 'mars', it says"]
+
+
+async def test_a_schema_that_stands_for_others_takes_their_properties(open_api: OpenApi) -> None:
+    """Flattened, a dog's bark would be refused as an argument that nobody knows."""
+    reference = {"$ref": "#/components/schemas/Pet"}
+    dog = {"allOf": [reference, {"type": "object", "properties": {"bark": {"type": "string"}}}]}
+    pet = {
+        "type": "object",
+        "required": ["kind"],
+        "properties": {"kind": {"type": "string"}},
+        "discriminator": {"propertyName": "kind", "mapping": {"dog": "#/components/schemas/Dog"}},
+    }
+    document = with_body(reference, required=True)
+    document["components"] = {"schemas": {"Pet": pet, "Dog": dog}}
+    document["paths"]["/dog"] = {"post": {"operationId": "dog", "requestBody": {
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Dog"}}}}}}  # fmt: skip
+    async with open_api(document) as api:
+        tool = api.tools["do"]
+        assert fits(tool, {"body": {"kind": "dog", "bark": "loud"}})
+        shown = tool.input_schema["$defs"]["Pet"]["discriminator"]
+        assert shown == {"propertyName": "kind", "mapping": {"dog": "Dog"}}
+        assert set(api.tools["dog"].input_schema["properties"]) == {"kind", "bark"}
+        assert api.notes == [
+            "api: 1 schema with a discriminator but no list of choices: it is shown, and not checked"
+        ]
+
+
+async def test_an_example_that_is_a_reference_is_left_out(open_api: OpenApi) -> None:
+    """GitHub's document has one. It is no part of the schema, and dangles once it is in a tool."""
+    reference = {"$ref": "#/components/examples/e"}
+    properties = {"a": {"example": reference}, "b": {"examples": [1, reference]}}
+    document = with_body({"type": "object", "properties": properties})
+    document["components"] = {"examples": {"e": {"value": 1}}}
+    async with open_api(document) as api:
+        assert api.tools["do"].input_schema["properties"] == {"a": {}, "b": {"examples": [1]}}
 
 
 async def test_tools_share_their_definitions_and_stand_alone_when_shown(open_api: OpenApi) -> None:
@@ -253,7 +369,7 @@ def test_a_document_with_junk_anywhere_gives_tools_or_a_clear_error(
     node[place[-1]] = junk
     documents = Documents(Document("file:///api.json", document), {}, {})
     try:
-        specs = import_tools(documents, {}, remote=False, note=lambda _: None)
+        specs = import_tools(documents, Choice(), remote=False, note=lambda _: None)
     except SpindleError as error:
         said = error.message
     else:

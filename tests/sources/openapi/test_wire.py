@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from echo_server import EchoServer, OpenApi, a_document
 from wire_table import ROWS, SCHEMES, Row
 
+from servers.echo_server import EchoServer, OpenApi, a_document
 from spindle.calls.validate import Validation
 
 DOCUMENT = a_document(

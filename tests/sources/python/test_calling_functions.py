@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 import spindle
 from spindle import Block, CallOptions, Context, Principal, Result, ToolError, tool
-from spindle.errors import Interruption, InvalidArgumentsError, ServerError
+from spindle.errors import InputRequired, InvalidArgumentsError, ServerError
 
 PATIENCE = 30.0
 
@@ -314,18 +314,15 @@ async def test_what_a_function_raises_is_its_result(
 
 @pytest.mark.parametrize("in_thread", [True, False])
 async def test_a_pause_is_not_taken_for_an_error(offer: Any, in_thread: bool) -> None:
-    class Pause(Interruption):
-        pass
-
     def wait() -> None:
-        raise Pause
+        raise InputRequired("which one?")
 
     async def wait_async() -> None:
-        raise Pause
+        raise InputRequired("which one?")
 
     function = wait if in_thread else wait_async
     async with offer(function) as app:
-        with pytest.raises(Pause):
+        with pytest.raises(InputRequired):
             await app.call(function.__name__)
 
 

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 import spindle
 from spindle.domain.call import Block, Result
-from spindle.sources.python.decorator import Context
+from spindle.sources.python.context import Context
 from spindle.sources.python.schema import UnusableFunctionError, function_tool
 
 

@@ -16,6 +16,7 @@ from spindle.sources.websocket.messages import MISSING, at, put
 from spindle.sources.websocket.session import WebSocketSession
 
 X = {"message": {"a": 1}}
+NAMED = {"count": 1, "id_from": "result", "id_field": "params.subscription"}
 
 
 def config(**settings: Any) -> WebSocketConfig:
@@ -36,6 +37,19 @@ def config(**settings: Any) -> WebSocketConfig:
         ({"requests": {"x": {"message": {"a": "{b}"}}}}, "'b', which is not a parameter"),
         ({"requests": {"x": {**X, "stream": {}}}}, "say when it is enough"),
         ({"requests": {"x": {**X, "stream": {"until": {"a": "{c}"}}}}}, "'c', which is not a parameter"),
+        ({"requests": {"x": {**X, "stream": {"count": 1, "id_from": "r"}}}}, "go together"),
+        ({"requests": {"x": {**X, "stream": {"count": 1, "id_field": "r"}}}}, "go together"),
+        ({"requests": {"x": {**X, "stream": {**NAMED, "match": {"a": 1}}}}}, "told either by"),
+        ({"requests": {"x": {**X, "stream": {"count": 1, "stop": ["{subscription}"]}}}}, "not a parameter"),
+        (
+            {"requests": {"x": {**X, "stream": {**NAMED, "until": {"a": "{subscription}"}}}}},
+            "not a parameter",
+        ),
+        ({"requests": {"x": {**X, "parameters": {"subscription": {}}, "stream": NAMED}}}, "another name"),
+        (
+            {"requests": {"x": {"message": "x", "stream": NAMED}}, "format": "text"},
+            "needs messages with fields",
+        ),
     ],
 )
 def test_a_description_that_cannot_work_is_refused_with_the_reason(settings: Any, problem: str) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from spindle.errors import ConnectionFailedError, NotFoundError, suggest
-from spindle.sources.cli.help_text import clean, described, parameters, subcommands
+from spindle.sources.cli.help_text import clean, described, parameters
+from spindle.sources.cli.help_usage import Subcommand, literals, subcommands, words_of
 from spindle.sources.cli.process import run
 from spindle.sources.environment import environment
 
@@ -37,6 +38,7 @@ async def draft(
             notes.append(f"only the first {MAX_COMMANDS} of {len(chosen)} subcommands were taken")
             chosen = chosen[:MAX_COMMANDS]
         places = asyncio.Semaphore(4)
+        groups: list[str] = []
 
         async def one(word: str) -> dict[str, Any] | None:
             async with places:
@@ -53,22 +55,42 @@ async def draft(
                     f"{word!r} is not a subcommand of {program[0]!r}",
                     hint=f"did you mean {meant!r}?" if meant else None,
                 )
-            return _command(help_text, program, (word,), known.get(word) or described(help_text))
+            row = known.get(word, Subcommand(""))
+            if help_text == text:
+                return _listed(program, word, row)
+            if not wanted and subcommands(help_text):
+                groups.append(word)
+                return None
+            return _command(help_text, program, (word,), row.about or described(help_text))
 
         made = await asyncio.gather(*(one(word) for word in chosen))
         commands = {word: command for word, command in zip(chosen, made, strict=True) if command}
+        if groups:
+            example = " ".join([*program, groups[0]])
+            notes.append(
+                f"left out, as they have subcommands of their own: {', '.join(groups)}; "
+                f"add one as a source of its own with `--cli -- {example}`"
+            )
     about = f"{' '.join(program)}, drafted from its help text: to be reviewed"
     return {"kind": "cli", "program": list(program), "description": about, "commands": commands}, notes
 
 
+def _listed(program: Sequence[str], word: str, row: Subcommand) -> dict[str, Any]:
+    """A subcommand without a help text of its own: all that is known is what the list says."""
+    command: dict[str, Any] = {"description": row.about} if row.about else {}
+    found = words_of(row.words, [*program, word])
+    return {**command, "args": [word]} | ({"parameters": found} if found else {})
+
+
 def _command(text: str, program: Sequence[str], words: Sequence[str], description: str) -> dict[str, Any]:
     command: dict[str, Any] = {"description": description} if description else {}
-    if words:
-        command["args"] = list(words)
+    args = [*words, *literals(text, [*program, *words])]
+    if args:
+        command["args"] = args
     separator = _SEPARATORS.get(Path(program[0]).name)
     if separator is not None:
         command["separator"] = separator
-    found = parameters(text, [*program, *words])
+    found = parameters(text, [*program, *args])
     return command | ({"parameters": found} if found else {})
 
 

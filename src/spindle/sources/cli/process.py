@@ -1,4 +1,8 @@
-"""One run of a program: started without a shell, read within bounds, ended with everything it started."""
+"""One run of a program: started without a shell, read within bounds, ended with everything it started.
+
+A program that ends by itself may leave a daemon behind, which has left its group for that; one that is
+given up may not.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from spindle.errors import ConnectionFailedError, InvalidArgumentsError, ResultTooLargeError
+from spindle.sources import descendants
 from spindle.sources.groups import end_group, signal_group, started
 
 TERM_GRACE = 2.0
@@ -49,8 +54,10 @@ async def run(
     stdin: bytes | None,
     limit: int,
 ) -> Finished:
-    """Run a program to its end. However this is left, nothing of its group is left running."""
-    program = _Program(limit)
+    """Run a program to its end. However this is left, nothing of its group is left running; and nothing at
+    all that it started, when it is given up."""
+    env, mark = descendants.marked(env)
+    program = _Program(limit, mark)
     try:
         await _start(name, program, vector, env, cwd, has_input=stdin is not None)
         if stdin is not None:
@@ -103,8 +110,12 @@ async def _start(
 
 
 class _Program(asyncio.SubprocessProtocol):
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, mark: str) -> None:
         self._limit = limit
+        self._mark = mark
+        self._leader: descendants.Process | None = None
+        self._given_up: set[descendants.Process] | None = None
+        """What it had started when it was given up, until that has ended."""
         self._stdout = bytearray()
         self._stderr = bytearray()
         self._transport: asyncio.SubprocessTransport | None = None
@@ -130,10 +141,15 @@ class _Program(asyncio.SubprocessProtocol):
         """Ask it to end, leave it some time to put things in order, and in the end make it."""
         if self._transport is None or self._exited.is_set():
             return
-        signal_group(self._transport.get_pid(), signal.SIGTERM)
+        leader = self._transport.get_pid()
+        self._given_up = set()
+        # Before it ends: whose parent they were is then forgotten.
+        self._given_up = await asyncio.to_thread(descendants.descendants, self._leader, self._mark)
+        signal_group(leader, signal.SIGTERM)
         if not await self._wait():
             self._end_group()
             await self._wait()
+        await asyncio.to_thread(self._end_descendants)
 
     async def _wait(self) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -146,7 +162,13 @@ class _Program(asyncio.SubprocessProtocol):
             self._waiting.cancel()
         if self._transport is not None:
             self._end_group()
+            self._end_descendants()
             self._transport.close()
+
+    def _end_descendants(self) -> None:
+        if self._given_up is not None:
+            descendants.end(self._given_up, self._leader, self._mark)
+            self._given_up = None
 
     def _end_group(self) -> None:
         assert self._transport is not None
@@ -156,6 +178,7 @@ class _Program(asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
+        self._leader = descendants.identify(self._transport.get_pid())
         started(self._transport.get_pid())
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import AsyncIterator
 from http.cookiejar import DefaultCookiePolicy
@@ -18,6 +19,10 @@ from spindle.sources.retry_after import retry_after
 
 if TYPE_CHECKING:
     from spindle.sources.mcp.config import McpConfig
+
+# Where nobody reads logs they would go to stderr: a traceback for a server that does not speak MCP,
+# of which the user is told anyway.
+logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 

@@ -139,7 +139,9 @@ def as_the_caller(params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     ours = meta.get(CLIENT_CAPABILITIES_META_KEY)
     if not is_object(ours):
         return params
-    theirs = exchange.call.peer.capabilities if exchange.call.peer is not None else {}
+    # Where nobody waits for the answer, a pause does.
+    peer = exchange.call.peer
+    theirs = peer.capabilities if peer is not None else {"elicitation": ours.get("elicitation")}
     declared = {
         key: theirs.get(key) if key in QUESTIONS else value
         for key, value in ours.items()

@@ -30,13 +30,11 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from spindle.domain.call import is_as_severe
+from spindle.domain.call import Result, is_as_severe
 from spindle.domain.json_schema import is_object
 from spindle.errors import (
     ClientError,
     ConnectionFailedError,
-    InputRequired,
-    Interruption,
     ServerError,
     SpindleError,
     from_status,
@@ -47,6 +45,7 @@ from spindle.sources.mcp.convert import to_error, to_result, to_spec, too_large
 from spindle.sources.mcp.dispatcher import LinkDispatcher, LinkLostError
 from spindle.sources.mcp.exchange import Exchange, current_exchange
 from spindle.sources.mcp.peers import Peers, callbacks, dumped
+from spindle.sources.mcp.questions import AskableSession, to_question, to_responses
 from spindle.sources.mcp.relay import offers_of, send, watch
 from spindle.version import __version__
 
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from mcp.client.session import IncomingMessage
     from mcp.shared.dispatcher import Dispatcher
 
-    from spindle.domain.call import Call, Result
+    from spindle.domain.call import Call
     from spindle.domain.identity import Credential
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool, ToolSpec
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("spindle.mcp")
 
 MAX_PAGES = 1000
+FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
 REFUSES_EVERYTHING = frozenset({401, 403, 407, 429, 503})
 
 TOLD = (PromptListChangedNotification, ResourceListChangedNotification, ResourceUpdatedNotification)
@@ -115,42 +115,37 @@ class McpSession:
         with self._peers.serving(call):
             if call.peer is not None and call.peer.log_level is not None:
                 await self._lower_log_level(call.peer.log_level)
-            try:
-                result = await self._call(tool, call)
-            except ClientError as error:
-                if not (is_object(error.details) and error.details.get("code") == HEADER_MISMATCH):
-                    raise
-                # The server wants arguments repeated as headers; which ones, only a fresh list tells.
-                await self._discover(call.credential)
-                result = await self._call(tool, call)
-        if isinstance(result, InputRequiredResult):
-            raise self._input_required(tool, call, result)
+            return await self._invoke(tool, call)
+
+    async def _invoke(self, tool: Tool, call: Call) -> Result:
+        given = _given(call)
+        try:
+            result = await self._call(tool, call, given)
+        except ClientError as error:
+            if not (is_object(error.details) and error.details.get("code") == HEADER_MISMATCH):
+                raise
+            # The server wants arguments repeated as headers; which ones, only a fresh list tells.
+            await self._discover(call.credential)
+            result = await self._call(tool, call, given)
+        wait = FIRST_WAIT
+        while isinstance(result, InputRequiredResult):
+            if result.input_requests and call.peer is not None:
+                return Result(asked=dumped(result))
+            if result.input_requests:
+                raise to_question(tool, result)
+            # It asks nobody, and only wants to be asked again: until the call's own timeout.
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT)
+            result = await self._call(tool, call, {"requestState": result.request_state})
         return to_result(result)
 
-    def _input_required(self, tool: Tool, call: Call, asked: InputRequiredResult) -> Exception | Interruption:
-        if call.peer is None:
-            return ClientError(
-                f"{tool.name} asks for further input while it runs, which this version cannot give",
-                hint="give it everything it needs as arguments",
-            )
-        requests = {key: dumped(request) for key, request in (asked.input_requests or {}).items()}
-        return InputRequired(
-            f"{tool.name} asks for further input",
-            source=tool.source,
-            tool=tool.name,
-            details={"requests": requests},
-            state=asked.request_state,
-        )
-
-    async def _call(self, tool: Tool, call: Call) -> CallAnswer:
+    async def _call(self, tool: Tool, call: Call, given: JsonObject) -> CallAnswer:
         params = CallToolRequestParams(name=tool.spec.remote_name, arguments=call.arguments)
         if call.peer is not None and call.peer.log_level is not None and self.is_modern:
             params.meta = {LOG_LEVEL_META_KEY: call.peer.log_level}
         request: Request[Any, Any] = CallToolRequest(params=params)
-        if call.reply is not None:
+        if given:
             # As they came: whether the answers are good is for the server to say.
-            answers = {"inputResponses": call.reply.answer, "requestState": call.reply.state}
-            given = {key: value for key, value in answers.items() if value is not None}
             request = Request[dict[str, Any], str](
                 method="tools/call", params={**(dumped(params) or {}), **given}
             )
@@ -218,6 +213,18 @@ class McpSession:
         return describe_failure(self._name, error, exchange)
 
 
+def _given(call: Call) -> JsonObject:
+    """What goes with a call that is made again because the server asked for something."""
+    if call.answers is not None:
+        return call.answers
+    if call.reply is None:
+        return {}
+    responses, state = to_responses(call.reply)
+    found = {key: dumped(response) for key, response in (responses or {}).items()}
+    given = {"inputResponses": found or None, "requestState": state}
+    return {key: value for key, value in given.items() if value is not None}
+
+
 def describe_failure(name: str, error: MCPError, exchange: Exchange) -> SpindleError:
     if exchange.too_large:
         return too_large(name, exchange.too_large)
@@ -279,7 +286,7 @@ async def open_session(
     peers = Peers(name)
     if isinstance(dispatcher, LinkDispatcher):
         dispatcher.heeds_logs = peers.wants_logs
-    client = ClientSession(
+    client = AskableSession(
         dispatcher=dispatcher,
         client_info=Implementation(name="spindle", version=__version__),
         message_handler=on_message,

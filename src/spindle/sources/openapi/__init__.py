@@ -45,5 +45,5 @@ class OpenApiSource:
     ) -> AsyncGenerator[OpenApiSession]:
         from spindle.sources.openapi.session import OpenApiSession
 
-        async with OpenApiSession(self.name, self.config, self._root, credential, self._note) as session:
+        async with OpenApiSession(self.name, self.config, self._root, self._note) as session:
             yield session

@@ -17,14 +17,18 @@ class OpenApiConfig(SourceConfig):
     """A URL, or a file relative to the workspace."""
     base_url: str | None = None
     """Where the API is, when not where the document says."""
-    server: dict[str, str] = Field(default_factory=dict[str, str])
+    server: int | str | None = None
+    """Which of the document's servers: its number from 0, its URL or its description."""
+    server_variables: dict[str, str] = Field(default_factory=dict[str, str])
     """Variables of the server's URL."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
     allow_private: bool = False
     """Whether a document from elsewhere may point at this machine or its networks."""
     max_document_size: ByteSize = Field(default=ByteSize(32 * 1024 * 1024), gt=0)
+    max_download_size: ByteSize = Field(default=ByteSize(1024 * 1024 * 1024), gt=0)
+    """Of an answer that is neither data nor text; it goes to a file."""
     # Documents promise more than their servers keep, and the request was made by the time that shows.
-    check_results: bool = False
+    check_results: bool | Literal["note"] = "note"
 
     @field_validator("document")
     @classmethod
@@ -33,6 +37,13 @@ class OpenApiConfig(SourceConfig):
             raise ValueError("give a URL or a file")
         if "://" in value and not value.startswith(("http://", "https://", "${")):
             raise ValueError("must begin with http:// or https://, or be a file")
+        return value
+
+    @field_validator("server")
+    @classmethod
+    def _is_one(cls, value: int | str | None) -> int | str | None:
+        if isinstance(value, int) and value < 0:
+            raise ValueError("servers are counted from 0")
         return value
 
     @field_validator("base_url")

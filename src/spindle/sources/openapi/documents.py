@@ -97,7 +97,18 @@ def shown(address: str) -> str:
 async def load(address: str, fetcher: Fetcher) -> Documents:
     """The document at an address (a URL, or a file's as `file://…`) with everything it refers to."""
     data = await fetcher.fetch(address)
-    main = await asyncio.to_thread(parse, address, data)
+    where = fetcher.landed(address)
+    try:
+        main = await asyncio.to_thread(parse, where, data)
+    except ConfigurationError as error:
+        if where == address:
+            raise
+        raise ConfigurationError(f"{address} redirects: {error.message}", hint=error.hint) from None
+    return await complete(main, data, fetcher)
+
+
+async def complete(main: Document, data: bytes, fetcher: Fetcher) -> Documents:
+    """A document with everything it refers to. `data` is its text."""
     others: dict[str, Document] = {}
     missing: dict[str, str] = {}
     waiting = outside_addresses(main, data)
@@ -107,7 +118,7 @@ async def load(address: str, fetcher: Fetcher) -> Documents:
             continue
         if len(others) + len(missing) >= MAX_DOCUMENTS:
             raise ConfigurationError(
-                f"{shown(address)} refers to more than {MAX_DOCUMENTS} other documents",
+                f"{shown(main.address)} refers to more than {MAX_DOCUMENTS} other documents",
                 hint="bundle them into one",
             )
         try:
@@ -141,8 +152,8 @@ def _references(root: Any) -> Iterator[str]:
         waiting += [value for value in inner if is_object(value) or is_array(value)]
 
 
-def parse(address: str, data: bytes) -> Document:
-    """JSON, or else YAML."""
+def parse(address: str, data: bytes, what: str = "an OpenAPI document") -> Document:
+    """JSON, or else YAML. `what` it is meant to be is for messages."""
     import orjson
 
     place = shown(address)
@@ -150,7 +161,7 @@ def parse(address: str, data: bytes) -> Document:
     start = text[:1024].lstrip()[:200].lower()
     if start.startswith((b"<!doctype html", b"<html")):
         raise ConfigurationError(
-            f"{place} is an HTML page, not an OpenAPI document",
+            f"{place} is an HTML page, not {what}",
             hint="give the address of the JSON or YAML; it may be behind a login: then download it",
         )
     root: Any
@@ -162,7 +173,7 @@ def parse(address: str, data: bytes) -> Document:
     else:
         root = _from_yaml(place, text, None)
     if not is_object(root):
-        raise ConfigurationError(f"{place} is not an OpenAPI document: it holds no object")
+        raise ConfigurationError(f"{place} is not {what}: it holds no object")
     return Document(address, root)
 
 

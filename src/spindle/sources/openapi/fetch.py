@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import httpx2
 
 from spindle.errors import ConfigurationError, ConnectionFailedError, SpindleError, from_status
-from spindle.sources.http import is_private, shared_ssl_context
+from spindle.sources.http import same_origin
 from spindle.sources.openapi.documents import shown
+from spindle.sources.reach import InsideError, Reach
 
 MAX_REDIRECTS = 5
+_ACCEPT = {"accept": "application/json, application/yaml, */*;q=0.5"}
 
 
 class Fetcher:
-    """Reads the documents of one source. `limit` is for all of them together."""
+    """Reads the documents of one source. `limit` is for all of them together. `headers` go to the
+    origin of the first of them only."""
 
-    def __init__(self, limit: int, *, allow_private: bool, timeout: float) -> None:
+    def __init__(
+        self,
+        reach: Reach,
+        limit: int,
+        *,
+        allow_private: bool,
+        timeout: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._reach = reach
         self._left = limit
         self._limit = limit
         self._allow_private = allow_private
-        self._timeout = timeout
+        self._timeout = httpx2.Timeout(timeout)
+        self._headers = dict(headers or {})
+        self._origin: httpx2.URL | None = None
+        self._landed: dict[str, str] = {}
         self.remote: bool | None = None
         """Whether the first document came from elsewhere than this machine and its networks."""
 
@@ -35,6 +51,10 @@ class Fetcher:
             data = await self._download(address)
         self._left -= len(data)
         return data
+
+    def landed(self, address: str) -> str:
+        """Where the document at an address was found, redirects followed."""
+        return self._landed.get(address, address)
 
     def _read(self, address: str) -> bytes:
         path = Path(unquote(urlsplit(address).path))
@@ -51,41 +71,43 @@ class Fetcher:
 
     async def _download(self, address: str) -> bytes:
         url = httpx2.URL(address)
-        headers = {"accept": "application/json, application/yaml, */*;q=0.5"}
-        options = httpx2.Timeout(self._timeout)
-        async with httpx2.AsyncClient(
-            verify=shared_ssl_context(), timeout=options, headers=headers
-        ) as client:
+        self._origin = self._origin or url
+        try:
             for _ in range(MAX_REDIRECTS + 1):
-                await self._check(url, address)
+                if url.scheme not in ("http", "https") or not url.host:
+                    raise ConfigurationError(f"{address} leads to {url}, which is not http or https")
+                public_only = bool(self.remote) and not self._allow_private
+                own = self._headers if same_origin(url, self._origin) else {}
+                response = await self._reach.send(
+                    "GET", url, public_only=public_only, headers=_ACCEPT | own, timeout=self._timeout
+                )
                 try:
-                    async with client.stream("GET", url) as response:
-                        if response.next_request is not None:
-                            url = response.next_request.url
-                            continue
+                    if self.remote is None:
+                        self.remote = not await self._reach.is_from_inside(response)
+                    if response.next_request is None:
+                        self._landed[address] = str(url)
                         return await self._body(address, response)
-                except httpx2.HTTPError as error:
-                    raise ConnectionFailedError(
-                        f"cannot get {address}: {str(error) or type(error).__name__}",
-                        hint="check `document` and that its server runs",
-                    ) from error
-        raise ConfigurationError(f"{address} was redirected more than {MAX_REDIRECTS} times")
-
-    async def _check(self, url: httpx2.URL, address: str) -> None:
-        if url.scheme not in ("http", "https") or not url.host:
-            raise ConfigurationError(f"{address} leads to {url}, which is not http or https")
-        private = await is_private(url)
-        if self.remote is None:
-            self.remote = not private
-        elif private and self.remote and not self._allow_private:
+                    url = response.next_request.url
+                finally:
+                    await response.aclose()
+        except InsideError as error:
             raise ConfigurationError(
-                f"{address} leads to {url.host}, which is on this machine or a private network",
+                f"{address} leads to {error.host}, which is on this machine or a private network",
                 hint="set `allow_private = true` if that is meant",
-            )
+            ) from None
+        except httpx2.HTTPError as error:
+            raise ConnectionFailedError(
+                f"cannot get {address}: {str(error) or type(error).__name__}",
+                hint="check `document` and that its server runs",
+            ) from error
+        raise ConfigurationError(f"{address} was redirected more than {MAX_REDIRECTS} times")
 
     async def _body(self, address: str, response: httpx2.Response) -> bytes:
         if response.status_code >= 400:
             raise _refused(address, response.status_code)
+        announced = response.headers.get("content-length", "")
+        if announced.isdecimal() and int(announced) > self._left:
+            raise self._too_large(address)
         data = bytearray()
         async for chunk in response.aiter_bytes():
             data += chunk

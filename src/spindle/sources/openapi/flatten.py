@@ -16,12 +16,13 @@ from spindle.sources.openapi.encode import DEFAULT_STYLE, STYLES_OF
 from spindle.sources.openapi.schemas import Schemas
 
 PLACES = ("path", "query", "header", "cookie")
-# The document may list them, but they are set by other means.
-_SET_BY_US = frozenset({"accept", "content-type", "authorization"})
+# OpenAPI says that parameters of these names are to be ignored; other parts of the document set them.
+_SET_BY_US = {"accept": "its responses", "content-type": "its body", "authorization": "`auth`"}
 _PLAIN_OBJECT = frozenset(
     {
         "type", "properties", "required", "additionalProperties", "title", "description", "default",
         "examples", "example", "xml", "$ref", "allOf", "deprecated", "readOnly", "writeOnly", "format",
+        "discriminator",
     }
 )  # fmt: skip
 
@@ -29,10 +30,11 @@ _PLAIN_OBJECT = frozenset(
 class Flattener:
     """Collects the arguments of one operation."""
 
-    def __init__(self, schemas: Schemas, problems: list[str]) -> None:
+    def __init__(self, schemas: Schemas, problems: list[str], remarks: list[str]) -> None:
         self._schemas = schemas
         self._problems = problems
         """What cannot be represented, for the user to read."""
+        self._remarks = remarks
         self.properties: JsonObject = {}
         self.required: list[str] = []
         self.parameters: list[JsonObject] = []
@@ -68,6 +70,8 @@ class Flattener:
             self._problems.append(f"a parameter in {place} has no name")
             return
         if place == "header" and name.lower() in _SET_BY_US:
+            setter = _SET_BY_US[name.lower()]
+            self._remarks.append(f"the header {name} is no argument: it follows from {setter}")
             return
         argument = self._claim(name, place)
         how: JsonObject = {"argument": argument, "name": name, "in": place}
@@ -172,6 +176,9 @@ class Flattener:
 
     def _plain_object(self, schema: JsonObject) -> JsonObject | None:
         """The properties of a schema that is nothing but an object with some; None for all others."""
+        if "discriminator" in self._schemas.resolve(schema):
+            # It stands for several others, which have more properties than it says.
+            return None
         properties: JsonObject = {}
         required: list[str] = []
         additional: Any = False

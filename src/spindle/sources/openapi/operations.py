@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin
 
 from spindle.domain.definitions import Definitions
 from spindle.domain.json_schema import JsonObject, is_array, is_object
@@ -19,6 +18,7 @@ from spindle.sources.openapi.documents import Document, Documents, Located, entr
 from spindle.sources.openapi.flatten import KINDS, Flattener, body_kind
 from spindle.sources.openapi.schemas import Schemas
 from spindle.sources.openapi.security import requirements
+from spindle.sources.openapi.servers import Choice, Servers
 
 if TYPE_CHECKING:
     from spindle.ports.source import Note
@@ -32,6 +32,14 @@ HINTS = {
     "post": Hints(read_only=False, open_world=True),
     "patch": Hints(read_only=False, open_world=True),
 }  # fmt: skip
+# Parts of a document that hold what could be called in some other way.
+_NOT_READ = {
+    "webhooks": "they cannot be received",
+    "x-webhooks": "they cannot be received",
+    "x-ms-paths": "these paths are left out: they differ in their query only",
+    "x-ms-parameterized-host": "the host has variables that are not read; set `base_url`",
+}
+_NOT_CALLED = ("additionalOperations", "x-amazon-apigateway-any-method")
 MAX_NAME = 100
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
@@ -45,22 +53,29 @@ class Operation:
     item: JsonObject
     document: Document
     problems: list[str] = field(default_factory=list[str])
+    remarks: list[str] = field(default_factory=list[str])
+    """What is left out and hardly missed."""
 
 
-def import_tools(
-    documents: Documents, variables: dict[str, str], *, remote: bool, note: Note
-) -> list[ToolSpec]:
-    """All operations as tools. What one of them cannot represent is noted, by its name."""
-    importer = _Importer(documents, variables, remote=remote)
+def import_tools(documents: Documents, choice: Choice, *, remote: bool, note: Note) -> list[ToolSpec]:
+    """All operations as tools. What one of them cannot represent is noted as `.name: what`, and what
+    concerns the document as `: what`; the worst first, since only the first few may be read."""
+    importer = _Importer(documents, choice, remote=remote)
     operations = list(importer.operations())
     names = tool_names(operations)
-    specs = [importer.spec(operation, name) for operation, name in zip(operations, names, strict=True)]
+    named = list(zip(operations, names, strict=True))
+    specs = [importer.spec(operation, name) for operation, name in named]
     importer.schemas.check_circles()
-    for problem in importer.schemas.problems:
-        note(problem)
-    for operation, name in zip(operations, names, strict=True):
+    for problem in (*importer.problems, *importer.schemas.problems):
+        note(f": {problem}")
+    for operation, name in named:
         for problem in dict.fromkeys(operation.problems):
-            note(f"{name}: {problem}")
+            note(f".{name}: {problem}")
+    for remark in (*importer.servers.check(), *importer.schemas.remarks()):
+        note(f": {remark}")
+    for operation, name in named:
+        for remark in dict.fromkeys(operation.remarks):
+            note(f".{name}: {remark}")
     return specs
 
 
@@ -89,10 +104,10 @@ def _path_name(operation: Operation) -> str:
 
 
 class _Importer:
-    def __init__(self, documents: Documents, variables: dict[str, str], *, remote: bool) -> None:
+    def __init__(self, documents: Documents, choice: Choice, *, remote: bool) -> None:
         self._documents = documents
-        self._variables = variables
         self._remote = remote
+        self.problems: list[str] = []
         self._root = documents.main.root
         self._version = version_of(documents.main)
         self._is_older = self._version.startswith("2")
@@ -104,42 +119,61 @@ class _Importer:
         self._schemes = {
             name: documents.follow(scheme, documents.main).node for name, scheme in schemes.items()
         }
+        servers = swagger2.servers_of(self._root) if self._is_older else self._root.get("servers")
+        self.servers = Servers(documents.main, servers, choice)
 
     def operations(self) -> Iterator[Operation]:
         paths = self._root.get("paths")
+        for key, why in _NOT_READ.items():
+            if self._root.get(key):
+                self.problems.append(f"{key}: {why}")
         if not is_object(paths):
             if self._root.get("webhooks") or "components" in self._root:
                 return
             raise ConfigurationError(f"{shown(self._documents.main.address)} has no `paths`")
         for path, given in paths.items():
             if not path.startswith("/"):
+                if not path.startswith("x-"):
+                    self.problems.append(f"the path {path!r} is left out: it does not begin with /")
                 continue
             item = self._documents.follow(given, self._documents.main)
             if not is_object(item.node):
                 continue
             # A path may be a reference with more beside it.
             whole = {**item.node, **{key: value for key, value in given.items() if key != "$ref"}}
+            for key in _NOT_CALLED:
+                if whole.get(key):
+                    self.problems.append(f"{path}: its {key} cannot be called")
             for method in METHODS:
                 node = whole.get(method)
                 if is_object(node):
                     yield Operation(method, path, node, whole, item.document)
 
     def spec(self, operation: Operation, name: str) -> ToolSpec:
+        try:
+            return self._spec(operation, name)
+        except ConfigurationError as error:
+            where = f"{operation.method.upper()} {operation.path}"
+            raise ConfigurationError(f"{error.message} (needed for {where})", hint=error.hint) from None
+
+    def _spec(self, operation: Operation, name: str) -> ToolSpec:
         node, document = operation.node, operation.document
         parameters = self._parameters(operation)
         if self._is_older:
             node, parameters = swagger2.operation_of(node, parameters, self._root, self._documents, document)
-        flat = Flattener(self.schemas, operation.problems)
+        flat = Flattener(self.schemas, operation.problems, operation.remarks)
         flat.add_parameters(parameters)
         self._complete_path(operation, flat)
-        self._add_body(node, flat, document)
+        self._add_body(operation, node, flat)
         if node.get("callbacks"):
             operation.problems.append("its callbacks cannot be received")
         output, accept = self._output(node, document)
         metadata: JsonObject = {
             "method": operation.method.upper(),
             "path": operation.path,
-            "server": self._server(operation),
+            "server": self.servers.of(
+                operation.node, operation.item, document=document, problems=operation.problems
+            ),
             "parameters": flat.parameters,
             "body": flat.body,
             "accept": accept,
@@ -182,14 +216,20 @@ class _Importer:
         for name in missing:
             operation.problems.append(f"{{{name}}} of its path is not described, and taken as text")
 
-    def _add_body(self, node: JsonObject, flat: Flattener, document: Document) -> None:
+    def _add_body(self, operation: Operation, node: JsonObject, flat: Flattener) -> None:
         if "requestBody" not in node:
             return
-        body = self._documents.follow(node["requestBody"], document)
+        body = self._documents.follow(node["requestBody"], operation.document)
         content = body.node.get("content") if is_object(body.node) else None
         if not is_object(content) or not content:
+            operation.problems.append("its body has no content type, and is not sent")
             return
         media_type = min(content, key=lambda name: KINDS.index(body_kind(name)))
+        others = [name for name in content if name != media_type]
+        if others:
+            operation.remarks.append(
+                f"its body is sent as {media_type}; it could also be {', '.join(others)}"
+            )
         media = self._documents.follow(content[media_type], body.document)
         flat.add_body(body.node, media_type, media.node if is_object(media.node) else {}, media.document)
 
@@ -221,48 +261,16 @@ class _Importer:
             schemas.append({"type": "null"})
         return (schemas[0] if len(schemas) == 1 else {"anyOf": schemas}), accept
 
-    def _server(self, operation: Operation) -> str | None:
-        for owner in (operation.node, operation.item, self._root):
-            servers = owner.get("servers")
-            if is_array(servers) and servers:
-                break
-        else:
-            servers = swagger2.servers_of(self._root) if self._is_older else [{"url": "/"}]
-        known = [server for server in servers if is_object(server) and isinstance(server.get("url"), str)]
-        # Of several the first, or the first that has the variables which the user gave.
-        asked = set(self._variables)
-        known.sort(key=lambda server: not asked.issubset(_VARIABLE.findall(server["url"])))
-        if not known:
-            return None
-        url = self._filled(known[0], operation)
-        address = operation.document.address
-        if address.startswith("file://"):
-            return url if url.startswith(("http://", "https://")) else None
-        return urljoin(address, url)
-
-    def _filled(self, server: JsonObject, operation: Operation) -> str:
-        variables = entries(server.get("variables"))
-
-        def value(match: re.Match[str]) -> str:
-            name = match[1]
-            default = entries(variables.get(name)).get("default")
-            if name in self._variables:
-                return self._variables[name]
-            if default is None:
-                operation.problems.append(f"the server's variable {name!r} has no value; give it in `server`")
-                return match[0]
-            return str(default)
-
-        return _VARIABLE.sub(value, server["url"])
-
 
 def version_of(document: Document) -> str:
     root, place = document.root, shown(document.address)
     version = root.get("openapi", root.get("swagger"))
     if version is None:
         looks = "an AsyncAPI" if "asyncapi" in root else "no OpenAPI"
+        is_manual = "utcp_version" in root or "manual_call_templates" in root
         raise ConfigurationError(
-            f"{place} is {looks} document: it has neither `openapi` nor `swagger`", hint="check `document`"
+            f"{place} is {looks} document: it has neither `openapi` nor `swagger`",
+            hint='it is a UTCP manual: set kind = "utcp"' if is_manual else "check `document`",
         )
     # YAML reads `swagger: 2.0` as a number.
     text = str(version)

@@ -19,7 +19,7 @@ Pairs = list[tuple[str, str]]
 
 @dataclass(slots=True)
 class Prepared:
-    """Ready to be sent. `private` names the headers that must not go to another origin."""
+    """Ready to be sent. Redirects change it."""
 
     method: str
     url: str
@@ -58,7 +58,7 @@ def prepare(
         sent["cookie"] = "; ".join(cookies)
     sent |= {name.lower(): value for name, value in headers.items()}
     sent |= {name.lower(): value for name, value in shown.headers}
-    _check_headers(sent)
+    check_headers(sent)
     target = _VARIABLE.sub(lambda match: path.get(match[1], ""), how["path"])
     return Prepared(how["method"], _joined(base, target, query), sent, content)
 
@@ -105,7 +105,7 @@ def _place(
         query += [f"{key}={item}" for key, item in pairs]
 
 
-def _check_headers(headers: dict[str, str]) -> None:
+def check_headers(headers: dict[str, str]) -> None:
     for name, value in headers.items():
         if not value.isprintable():
             raise InvalidArgumentsError(

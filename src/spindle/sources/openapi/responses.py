@@ -16,14 +16,25 @@ from spindle.sources.openapi.flatten import body_kind
 from spindle.sources.retry_after import retry_after
 
 MAX_ERROR_TEXT = 4000
+_TEXTUAL = ("json", "text", "xml", "form")
 _LINK = re.compile(r"<([^<>]*)>\s*((?:;\s*[\w*-]+\s*(?:=\s*(?:\"[^\"]*\"|[^\s;,\"]+))?\s*)*)")
 _REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))", re.IGNORECASE)
+
+
+def media_type_of(response: httpx2.Response) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def is_file(response: httpx2.Response) -> bool:
+    """Whether the answer is neither data nor text."""
+    media_type = media_type_of(response)
+    return bool(media_type) and body_kind(media_type) not in _TEXTUAL
 
 
 def to_result(response: httpx2.Response, body: bytes, *, promised: bool) -> Result:
     """`promised`: the tool has an output schema, so that nothing is said as null."""
     notes = _notes(response) or None
-    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    media_type = media_type_of(response)
     if not body:
         blocks = (Block("text", text="", annotations=notes),) if notes else ()
         return Result(blocks, has_structured=promised)
@@ -39,11 +50,17 @@ def to_result(response: httpx2.Response, body: bytes, *, promised: bool) -> Resu
             ) from None
         block = Block("text", text=_text(response, body), mime_type=media_type or None, annotations=notes)
         return Result((block,), structured=data, has_structured=True)
-    if kind in ("text", "xml", "form") or media_type == "application/problem+xml":
+    if kind in _TEXTUAL:
         return Result(
             (Block("text", text=_text(response, body), mime_type=media_type or None, annotations=notes),)
         )
-    data = base64.b64encode(body).decode()
+    return to_file(response, len(body), data=base64.b64encode(body).decode())
+
+
+def to_file(
+    response: httpx2.Response, size: int, *, data: str | None = None, path: str | None = None
+) -> Result:
+    media_type = media_type_of(response)
     block_type = (
         "image"
         if media_type.startswith("image/")
@@ -53,8 +70,8 @@ def to_result(response: httpx2.Response, body: bytes, *, promised: bool) -> Resu
     )
     uri = str(response.url.copy_with(query=None)) if block_type == "resource" else None
     block = Block(
-        block_type, data=data, mime_type=media_type, uri=uri, name=_filename(response),
-        size=len(body), annotations=notes,
+        block_type, data=data, mime_type=media_type, uri=uri, name=_filename(response), path=path,
+        size=size, annotations=_notes(response) or None,
     )  # fmt: skip
     return Result((block,))
 
@@ -73,7 +90,8 @@ def to_error(name: str, response: httpx2.Response, body: bytes) -> SpindleError:
         said = _message_in(data)
     message = f"{name!r} answered with HTTP status {response.status_code}" + (f": {said}" if said else "")
     wait = retry_after(response.headers.get("retry-after"))
-    return from_status(response.status_code, message, retry_after=wait, details=details)
+    challenge = response.headers.get("www-authenticate")
+    return from_status(response.status_code, message, retry_after=wait, challenge=challenge, details=details)
 
 
 def _message_in(data: Any) -> str:

@@ -14,7 +14,7 @@ from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.sources.openapi.documents import Document, Documents, broken
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
-_DROPPED = ("externalDocs", "discriminator", "$schema", "$id", "$anchor", "id", "allowEmptyValue")
+_DROPPED = ("externalDocs", "$schema", "$id", "$anchor", "id", "allowEmptyValue")
 _INSIDE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
            "unevaluatedItems", "unevaluatedProperties")  # fmt: skip
 _INSIDE_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -54,6 +54,7 @@ class Schemas:
         self._patterns: dict[str, bool] = {}
         self.problems: list[str] = []
         """What a schema says and cannot be checked."""
+        self._discriminators = 0
 
     def convert(self, schema: Any, document: Document) -> JsonObject:
         """The schema, ready for a tool."""
@@ -83,6 +84,12 @@ class Schemas:
                 return schema
             schema = self.definitions.get(reference.removeprefix("#/$defs/"), {})
         return {}
+
+    def remarks(self) -> list[str]:
+        if not self._discriminators:
+            return []
+        count = f"{self._discriminators} schema{'s' if self._discriminators > 1 else ''}"
+        return [f"{count} with a discriminator but no list of choices: it is shown, and not checked"]
 
     def check_circles(self) -> None:
         """Refuse a schema that is defined by nothing but itself: checking a value would never end."""
@@ -122,6 +129,8 @@ class Schemas:
         for key in _DROPPED:
             if key in schema:
                 del schema[key]
+        if "discriminator" in schema:
+            self._keep_discriminator(schema)
         if "required" in schema:
             _loosen_required(schema)
         _modernise(schema)
@@ -154,6 +163,20 @@ class Schemas:
                 self.problems.append(f"the pattern {pattern!r} cannot be read, and is not checked")
         if not known:
             del schema["pattern"]
+
+    def _keep_discriminator(self, schema: JsonObject) -> None:
+        """For a model to read: JSON Schema has no such thing, and checks the choices themselves."""
+        given = schema.pop("discriminator")
+        given = {"propertyName": given} if isinstance(given, str) else given
+        if not is_object(given) or not isinstance(given.get("propertyName"), str):
+            return
+        kept: JsonObject = {"propertyName": given["propertyName"]}
+        mapping = given.get("mapping")
+        if is_object(mapping):
+            kept["mapping"] = {value: str(target).rpartition("/")[2] for value, target in mapping.items()}
+        schema["discriminator"] = kept
+        if "oneOf" not in schema and "anyOf" not in schema:
+            self._discriminators += 1
 
     def _keep_beside_reference(self, schema: JsonObject) -> None:
         """Before 3.1 a reference stands alone; what writers mean by these two beside it is plain."""
@@ -217,6 +240,13 @@ def _modernise(schema: JsonObject) -> None:
         schema["examples"] = [schema.pop("example")]
     elif is_object(schema.get("examples")):
         del schema["examples"]
+    if is_array(schema.get("examples")):
+        # A reference is no example. It would look like one that leads nowhere.
+        kept = [item for item in schema["examples"] if not (is_object(item) and "$ref" in item)]
+        if len(kept) < len(schema["examples"]):
+            schema["examples"] = kept
+        if not kept:
+            del schema["examples"]
     if schema.get("type") == "file":
         schema["type"] = "string"
         schema["format"] = "binary"

@@ -16,7 +16,8 @@ from pydantic_core import PydanticCustomError
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, canonical, to_json
 from spindle.domain.tool import Hints, ToolSpec
-from spindle.sources.python.decorator import MARK, Context, ToolOptions
+from spindle.sources.python.context import Context
+from spindle.sources.python.decorator import MARK, ToolOptions
 
 if TYPE_CHECKING:
     from typing import LiteralString

@@ -15,8 +15,15 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from spindle.domain.call import Block, Call, Result
 from spindle.domain.json_schema import to_json
-from spindle.errors import InvalidArgumentsError, NotFoundError, ServerError, ToolError
-from spindle.sources.python.decorator import MARK, Context, ToolOptions
+from spindle.errors import (
+    InvalidArgumentsError,
+    NotFoundError,
+    ServerError,
+    ToolError,
+    interruption_in,
+)
+from spindle.sources.python.context import Context
+from spindle.sources.python.decorator import MARK, ToolOptions
 from spindle.sources.python.files import FolderModules, load_module
 from spindle.sources.python.schema import FunctionTool, UnusableFunctionError, function_tool, place
 from spindle.sources.python.threads import in_thread, stdout_to_stderr
@@ -75,13 +82,16 @@ class PythonSession:
             raise _invalid(tool, error) from None
         try:
             value = await self._run(found.function, arguments)
-        except asyncio.CancelledError:
-            context.abandon()
-            raise
         except ToolError as error:
             value = _failure(error.message)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's function raises is its result
             value = _failure(f"{type(error).__name__}: {error}")
+        except BaseException as error:
+            context.abandon()
+            pause = interruption_in(error)
+            if pause is None or pause is error:
+                raise
+            raise pause from None  # out of the group that a task group made of it
         await context.settle()
         return _result(found, tool, value)
 

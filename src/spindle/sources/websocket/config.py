@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -10,6 +11,7 @@ from spindle.domain.json_schema import JsonObject, from_json, is_object
 from spindle.domain.source import SourceConfig
 from spindle.sources.parameters import Described, Parameter, check_places, texts
 
+SUBSCRIPTION = "subscription"
 Condition = str | dict[str, Any]
 """A path that must lead to something that is not empty or false, or paths and the values they must have."""
 
@@ -24,13 +26,23 @@ class Stream(BaseModel):
     until: Condition | None = None
     match: dict[str, Any] | None = None
     """Paths and values of the messages that belong to it, where they do not carry the request's id."""
+    id_from: str | None = None
+    """The path in the first reply at which the service gives the subscription an id of its own."""
+    id_field: str | None = None
+    """The path at which the messages that follow carry it."""
     stop: Any = None
-    """The message that ends the subscription."""
+    """The message that ends the subscription. Its place `{subscription}` is that id."""
 
     @model_validator(mode="after")
     def _ends(self) -> Stream:
         if self.count is None and self.seconds is None and self.until is None:
             raise ValueError("say when it is enough: `count`, `seconds` or `until`")
+        if (self.id_from is None) != (self.id_field is None):
+            raise ValueError(
+                "`id_from` and `id_field` go together: where the id is given, and where it is carried"
+            )
+        if self.id_from is not None and self.match is not None:
+            raise ValueError("messages are told either by `match` or by `id_from` and `id_field`")
         return self
 
 
@@ -46,11 +58,24 @@ class Request(Described):
     @model_validator(mode="after")
     def _places_are_parameters(self) -> Request:
         stream = self.stream
-        templates = [self.message] + ([stream.match, stream.until, stream.stop] if stream else [])
-        for template in templates:
-            for text in texts(template):
-                check_places(text, self.parameters)
+        templates = [self.message] + ([stream.match, stream.until] if stream else [])
+        _check_places(templates, self.parameters)
+        if stream is not None:
+            known: dict[str, Any] = dict(self.parameters)
+            if stream.id_from is not None:
+                if SUBSCRIPTION in known:
+                    raise ValueError(
+                        f"the parameter {SUBSCRIPTION!r} must have another name: it is the stream's id"
+                    )
+                known[SUBSCRIPTION] = None
+            _check_places([stream.stop], known)
         return self
+
+
+def _check_places(templates: list[Any], known: Mapping[str, Any]) -> None:
+    for template in templates:
+        for text in texts(template):
+            check_places(text, known)
 
 
 class WebSocketConfig(SourceConfig):
@@ -90,6 +115,10 @@ class WebSocketConfig(SourceConfig):
             if self.id_field is not None:
                 raise ValueError(f"`id_field` needs messages with fields, and format is {self.format!r}")
             for name, request in self.requests.items():
+                if request.stream is not None and request.stream.id_from is not None:
+                    raise ValueError(
+                        f"requests.{name}.stream.id_from needs messages with fields, not {self.format!r}"
+                    )
                 if not isinstance(request.message, str):
                     raise ValueError(f"requests.{name}.message: must be text, as format is {self.format!r}")
         elif self.id_field is not None:

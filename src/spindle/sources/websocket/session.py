@@ -1,8 +1,9 @@
 """One connection: requests go out, replies find the call they belong to, and nobody else's.
 
-With `id_field` every request carries a number, and a reply goes to the call of that number; what comes for
-a call that has ended is dropped and counted. Without it calls take turns, and one that is given up before
-its reply came takes the connection with it: what would come next could not be told from the next reply.
+With `id_field` every request carries a number, and a reply goes to the call of that number (`waiting.py`);
+what comes for a call that has ended is dropped and counted. Without it calls take turns, and one that is
+given up before its reply came takes the connection with it: what would come next could not be told from the
+next reply.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from websockets.exceptions import ConnectionClosed
@@ -26,11 +26,12 @@ from spindle.errors import (
     ServerError,
     SpindleError,
 )
-from spindle.sources.parameters import filled, input_schema, with_defaults
+from spindle.sources.parameters import as_text, filled, input_schema, with_defaults
+from spindle.sources.websocket.config import SUBSCRIPTION
 from spindle.sources.websocket.handshake import open_connection
 from spindle.sources.websocket.messages import (
     MISSING,
-    at,
+    SHOWN,
     decoded,
     encoded,
     failure,
@@ -39,6 +40,7 @@ from spindle.sources.websocket.messages import (
     to_result,
     useful,
 )
+from spindle.sources.websocket.waiting import Desk, Waiting
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -51,24 +53,6 @@ if TYPE_CHECKING:
 TOO_LARGE = 1009
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """A call that waits for messages: those of its id, or those that it recognises."""
-
-    recognises: Callable[[Any], bool] | None = None
-    incoming: asyncio.Queue[Any] = field(default_factory=asyncio.Queue[Any])
-    """Messages, or the error that ends the wait."""
-    size: int = 0
-    outstanding: bool = False
-    """Whether more may come for it, after the end of the call too."""
-
-    async def next(self) -> Any:
-        message = await self.incoming.get()
-        if isinstance(message, SpindleError):
-            raise message
-        return message
-
-
 class WebSocketSession:
     def __init__(self, name: str, config: WebSocketConfig, credential: Credential, note: Note) -> None:
         self._name = name
@@ -76,24 +60,29 @@ class WebSocketSession:
         self._credential = credential
         self._note = note
         self._numbers = itertools.count(1)
-        self._issued = 0
-        self._waiting: dict[str, _Waiting] = {}
-        self._unawaited: set[str] = set()
-        """Numbers of requests whose replies nobody waits for."""
+        self._desk = Desk(config.reply_id_field or config.id_field)
+        self._farewells: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
         self._connecting = asyncio.Lock()
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._connection: ClientConnection | None = None
         self._reader: asyncio.Task[None] | None = None
-        self.late = 0
-        """Replies that came after their call had ended."""
-        self.unmatched = 0
-        """Messages that nobody asked for."""
 
     async def __aenter__(self) -> Self:
         return self  # connected by the first call: the settings alone say which tools there are
 
+    @property
+    def late(self) -> int:
+        """Replies that came after their call had ended."""
+        return self._desk.late
+
+    @property
+    def unmatched(self) -> int:
+        """Messages that nobody asked for."""
+        return self._desk.unmatched
+
     async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*self._farewells, return_exceptions=True)
         if self._connection is not None and self._reader is not None:
             await self._connection.close()
             self._reader.cancel()
@@ -101,6 +90,11 @@ class WebSocketSession:
                 await self._reader
         if self.late:
             self._note(f"{self._name}: {self.late} replies came after their call had ended and were dropped")
+
+    @property
+    def usable(self) -> bool:
+        """Whether a request can be sent, also if the connection is yet to be made."""
+        return not self._lost.done() and (self._connection is None or self._connection.state is State.OPEN)
 
     # --- the port
 
@@ -147,33 +141,35 @@ class WebSocketSession:
     @contextlib.asynccontextmanager
     async def _expecting(
         self, request: Request, message: Any, arguments: JsonObject
-    ) -> AsyncGenerator[_Waiting]:
+    ) -> AsyncGenerator[Waiting]:
         """While this lasts, what belongs to the request is kept for it."""
         key = ""
         if self._config.id_field is not None:
             key = self._next_number()
             self._number(message, key)
-        match = request.stream.match if request.stream else None
-        waiting = _Waiting(None if match is None else lambda item: holds(match, item, arguments))
-        self._waiting[key] = waiting
+        stream = request.stream
+        match = stream.match if stream else None
+        waiting = Waiting(None if match is None else lambda item: holds(match, item, arguments))
+        if stream is not None and stream.id_from is not None and stream.id_field is not None:
+            waiting.subscribe(stream.id_from, stream.id_field)
+        self._desk.enter(key, waiting)
         try:
             yield waiting
         finally:
-            del self._waiting[key]
-            self.unmatched += waiting.incoming.qsize()
+            self._desk.leave(key)
             if not key and waiting.outstanding:
                 # It would be taken for the next call's reply.
                 self._lose("a call ended before all of its reply had come")
 
     def _next_number(self) -> str:
-        self._issued = next(self._numbers)
-        return str(self._issued)
+        self._desk.issued = next(self._numbers)
+        return str(self._desk.issued)
 
     def _number(self, message: Any, key: str) -> None:
         assert self._config.id_field is not None
         put(message, self._config.id_field, key if self._config.id_type == "string" else int(key))
 
-    async def _send(self, payload: str | bytes, waiting: _Waiting) -> None:
+    async def _send(self, payload: str | bytes, waiting: Waiting) -> None:
         connection = self._connection or await self._connect()
         if self._lost.done() or connection.state is not State.OPEN:
             raise self._gone(sent=False)
@@ -201,30 +197,60 @@ class WebSocketSession:
             return self._connection
 
     async def _collect(
-        self, tool: Tool, request: Request, stream: Stream, waiting: _Waiting, arguments: JsonObject
+        self, tool: Tool, request: Request, stream: Stream, waiting: Waiting, arguments: JsonObject
     ) -> Result:
         found: list[Any] = []
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(stream.seconds):
-                while stream.count is None or len(found) < stream.count:
-                    message = await waiting.next()
-                    failed = failure(request, message, arguments)
-                    if failed is not None:
-                        return failed
-                    if waiting.recognises is None or waiting.recognises(message):
-                        found.append(useful(tool, request, message))
-                    if stream.until is not None and holds(stream.until, message, arguments):
-                        break
-        if stream.stop is not None:
-            await self._stop(filled(stream.stop, arguments), waiting)
+        if stream.id_from is not None:
+            reply = await waiting.next()
+            failed = failure(request, reply, arguments)
+            if failed is not None:
+                waiting.outstanding = False
+                return failed
+            if waiting.subscription is MISSING:
+                raise ServerError(
+                    f"the first reply to {tool.name} has no {stream.id_from!r}: {as_text(reply)[:SHOWN]}",
+                    hint=f"see `stream.id_from` in {tool.spec.place}",
+                )
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(stream.seconds):
+                    while stream.count is None or len(found) < stream.count:
+                        message = await waiting.next()
+                        failed = failure(request, message, arguments)
+                        if failed is not None:
+                            return failed
+                        if waiting.recognises is None or waiting.recognises(message):
+                            found.append(useful(tool, request, message))
+                        if stream.until is not None and holds(stream.until, message, arguments):
+                            break
+        except asyncio.CancelledError:
+            self._stop_later(stream, waiting, arguments)
+            raise
+        await self._stop(stream, waiting, arguments)
         return to_result(self._config, found)
 
-    async def _stop(self, message: Any, waiting: _Waiting) -> None:
+    async def _stop(self, stream: Stream, waiting: Waiting, arguments: JsonObject) -> None:
+        if stream.stop is None:
+            return
+        message = filled(stream.stop, {**arguments, SUBSCRIPTION: waiting.subscription})
         if self._config.id_field is not None and isinstance(message, dict):
             key = self._next_number()
             self._number(message, key)
-            self._unawaited.add(key)
+            self._desk.unawaited.add(key)
         await self._send(encoded(self._config, message), waiting)
+
+    def _stop_later(self, stream: Stream, waiting: Waiting, arguments: JsonObject) -> None:
+        """For a call that was given up, which cannot wait. Without ids the connection ends anyway."""
+        if stream.stop is None or self._config.id_field is None:
+            return
+
+        async def stop() -> None:
+            with contextlib.suppress(SpindleError):  # it is lost, and the subscription with it
+                await self._stop(stream, waiting, arguments)
+
+        task = asyncio.create_task(stop(), name=f"end of a subscription of {self._name}")
+        self._farewells.add(task)
+        task.add_done_callback(self._farewells.discard)
 
     # --- what comes in
 
@@ -246,41 +272,17 @@ class WebSocketSession:
         except ValueError as error:
             self._take_unreadable(error)
             return
-        waiting = self._owner(message)
-        if waiting is None:
-            return
-        waiting.size += len(payload)
-        if waiting.size > self._config.max_result_size:
-            message = self._too_large(f"the messages were more than {self._config.max_result_size} bytes")
-        waiting.incoming.put_nowait(message)
-
-    def _owner(self, message: Any) -> _Waiting | None:
-        """The call that a message belongs to."""
-        field = self._config.reply_id_field or self._config.id_field
-        if field is None:
-            waiting = self._waiting.get("")
-            self.unmatched += waiting is None
-            return waiting
-        number = at(message, field)
-        waiting = None if number is MISSING else self._waiting.get(str(number))
-        if waiting is not None:
-            return waiting
-        for candidate in self._waiting.values():
-            if candidate.recognises is not None and candidate.recognises(message):
-                return candidate
-        if str(number) in self._unawaited:
-            self._unawaited.discard(str(number))
-        elif str(number).isdecimal() and 0 < int(str(number)) <= self._issued:
-            self.late += 1
-        else:
-            self.unmatched += 1
-        return None
+        for waiting, owned, size in self._desk.sort(message, len(payload)):
+            waiting.size += size
+            if waiting.size > self._config.max_result_size:
+                owned = self._too_large(f"the messages were more than {self._config.max_result_size} bytes")
+            waiting.incoming.put_nowait(owned)
 
     def _take_unreadable(self, error: ValueError) -> None:
         # With ids nobody knows whose it was meant to be.
-        waiting = self._waiting.get("")
+        waiting = self._desk.in_turn
         if waiting is None:
-            self.unmatched += 1
+            self._desk.unmatched += 1
         else:
             waiting.outstanding = False
             waiting.incoming.put_nowait(ServerError(f"{self._name!r} sent what cannot be read: {error}"))
@@ -293,7 +295,7 @@ class WebSocketSession:
         self._end(lambda: self._gone(sent=True))
 
     def _end(self, make_error: Callable[[], SpindleError]) -> None:
-        for waiting in self._waiting.values():
+        for waiting in self._desk.everybody():
             waiting.outstanding = False
             waiting.incoming.put_nowait(make_error())
 

@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from spindle.domain.call import Call, Result
+from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.domain.tool import Tool
 from spindle.sources.openapi.session import OpenApiSession
 
+PUBLIC = "127.0.0.2"
 IGNORED = ("host", "user-agent", "accept-encoding", "connection", "content-length")
 
 
@@ -20,6 +22,8 @@ class Sent:
     line: str
     headers: list[tuple[str, str]]
     body: bytes
+    address: str = ""
+    """At which of the server's it arrived."""
 
     @property
     def own_headers(self) -> dict[str, str]:
@@ -36,6 +40,10 @@ class Answer:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict[str, str])
     break_off: bool = False
+    pieces: Iterable[bytes] | None = None
+    """Instead of a body: sent one after the other as chunks, as long as the client reads."""
+    then: asyncio.Event | None = None
+    """Waited for before the answer is completed."""
 
 
 class EchoServer:
@@ -46,6 +54,8 @@ class EchoServer:
         self.answers: dict[str, Answer] = {}
         self.connections = 0
         self.url = ""
+        self.public_url = ""
+        """The same server at an address that the fixture `names` makes public."""
 
     @property
     def last(self) -> Sent:
@@ -60,10 +70,21 @@ class EchoServer:
                 pairs = [entry.split(": ", 1) for entry in rest]
                 headers = [(pair[0].lower(), pair[1] if len(pair) > 1 else "") for pair in pairs]
                 length = int(dict(headers).get("content-length", 0))
-                self.requests.append(Sent(line, headers, await reader.readexactly(length)))
+                self.requests.append(
+                    Sent(
+                        line, headers, await reader.readexactly(length), writer.get_extra_info("sockname")[0]
+                    )
+                )
                 answer = self.answers.get(self.last.target.partition("?")[0], Answer())
                 writer.write(self._response(answer))
                 await writer.drain()
+                for piece in answer.pieces or ():
+                    writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+                    await writer.drain()
+                if answer.then is not None:
+                    await answer.then.wait()
+                if answer.pieces is not None:
+                    writer.write(b"0\r\n\r\n")
                 if answer.break_off:
                     break
         writer.close()
@@ -71,6 +92,9 @@ class EchoServer:
     @staticmethod
     def _response(answer: Answer) -> bytes:
         headers = {"content-type": "application/json", "content-length": str(len(answer.body))}
+        if answer.pieces is not None:
+            del headers["content-length"]
+            headers["transfer-encoding"] = "chunked"
         headers |= answer.headers
         if answer.break_off:
             headers["content-length"] = str(len(answer.body) + 10)
@@ -78,7 +102,7 @@ class EchoServer:
         return (
             f"HTTP/1.1 {answer.status} Said\r\n".encode()
             + "\r\n".join([*lines, "", ""]).encode()
-            + answer.body
+            + (answer.body if answer.pieces is None else b"")
         )
 
 
@@ -89,9 +113,11 @@ class Api:
     session: OpenApiSession
     tools: dict[str, Tool]
     notes: list[str]
+    credential: Credential = NO_CREDENTIAL
 
     async def call(self, name: str, arguments: dict[str, Any] | None = None) -> Result:
-        return await self.session.invoke(self.tools[name], Call(name, arguments or {}))
+        call = Call(name, arguments or {}, credential=self.credential)
+        return await self.session.invoke(self.tools[name], call)
 
 
 OpenApi = Callable[..., contextlib.AbstractAsyncContextManager[Api]]

@@ -1,0 +1,19 @@
+"""OAuth 2.1 for sources: consent of each user, and tokens that Spindle gets for itself."""
+
+from spindle.auth.oauth.consent import AuthorizationRequest, Completed
+from spindle.auth.oauth.device import DeviceLogin
+from spindle.auth.oauth.http import Http
+from spindle.auth.oauth.revocation import Revoked
+from spindle.auth.oauth.service import DEFAULT_REDIRECT, OAuth
+from spindle.auth.oauth.stored import TokenInfo
+
+__all__ = [
+    "DEFAULT_REDIRECT",
+    "AuthorizationRequest",
+    "Completed",
+    "DeviceLogin",
+    "Http",
+    "OAuth",
+    "Revoked",
+    "TokenInfo",
+]

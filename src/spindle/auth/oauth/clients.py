@@ -1,0 +1,138 @@
+"""Who we are to a provider: a client that the settings name, a metadata document, or a registration."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from spindle.auth.oauth.discovery import Provider
+from spindle.auth.oauth.flight import Leases
+from spindle.auth.oauth.http import Http, origin, refused
+from spindle.auth.oauth.wire import Client
+from spindle.domain.identity import Secret
+from spindle.errors import ConfigurationError, StoreError
+
+if TYPE_CHECKING:
+    from spindle.auth.encryption import Sealer
+    from spindle.domain.source import ClientCredentialsAuth, OAuthAuth
+    from spindle.ports.store import SecretStore
+
+METHODS = ("client_secret_basic", "client_secret_post")
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+
+
+class Clients:
+    def __init__(
+        self,
+        store: SecretStore,
+        sealer: Sealer,
+        http: Http,
+        leases: Leases,
+        now: Callable[[], float],
+        *,
+        metadata_url: str | None,
+        name: str,
+    ) -> None:
+        self._store = store
+        self._sealer = sealer
+        self._http = http
+        self._leases = leases
+        self._now = now
+        self._metadata_url = metadata_url
+        self._name = name
+
+    async def client(self, source: str, auth: OAuthAuth, provider: Provider, redirect_uri: str) -> Client:
+        if auth.client_id:
+            return configured_client(auth, provider)
+        document = auth.client_metadata_url or self._metadata_url
+        if document and provider.reads_client_documents:
+            return Client(document)
+        if provider.registration_url is None:
+            raise ConfigurationError(
+                f"{provider.name} does not take new clients by itself",
+                hint=f"register Spindle there (redirect URI {redirect_uri}) and set `client_id`, and"
+                f" `client_secret` if you get one, in sources.{source}.auth",
+                source=source,
+            )
+        return await self._registered(provider, redirect_uri)
+
+    async def recall(self, registered: str) -> Client | None:
+        """A registration that was made before."""
+        secret = await self._store.secret("client", registered)
+        if secret is None:
+            return None
+        try:
+            found = self._sealer.open(secret.sealed, place(registered))
+        except StoreError:
+            return None  # its key is gone; another registration does as well
+        if found.get("expires_at") and found["expires_at"] <= self._now():
+            return None
+        return Client(found["id"], found["secret"], found["method"], registered)
+
+    async def forget(self, client: Client) -> None:
+        """The provider no longer knows this registration; the next to need one makes another."""
+        if client.registered is None:
+            return
+        known = await self.recall(client.registered)
+        if known is not None and known.id == client.id:
+            await self._store.delete_secret("client", client.registered)
+
+    async def _registered(self, provider: Provider, redirect_uri: str) -> Client:
+        parts = f"{provider.issuer or provider.registration_url}\n{redirect_uri}"
+        key = hashlib.sha256(parts.encode()).hexdigest()[:32]
+        known = await self.recall(key)
+        if known is not None:
+            return known
+        async with self._leases.hold(f"oauth client {key}"):
+            return await self.recall(key) or await self._register(provider, redirect_uri, key)
+
+    async def _register(self, provider: Provider, redirect_uri: str, key: str) -> Client:
+        assert provider.registration_url is not None
+        grants = ["authorization_code", "refresh_token", *([DEVICE_GRANT] if provider.device_url else [])]
+        wanted: dict[str, Any] = {
+            "client_name": self._name,
+            "redirect_uris": [redirect_uri],
+            "grant_types": grants,
+            "response_types": ["code"],
+            "token_endpoint_auth_method": _method_to_register(provider.auth_methods),
+        }
+        if redirect_uri.startswith("http://"):
+            # OpenID Connect's word for programs on the user's own machine, which come back over loopback.
+            wanted["application_type"] = "native"
+        url = provider.registration_url
+        answer = await self._http.post_json(url, wanted, found_by=provider.found_by)
+        found = (answer.json() if answer.status in (200, 201) else None) or {}
+        id, secret = found.get("client_id"), found.get("client_secret")
+        if not isinstance(id, str) or not id:
+            error = refused(answer, "to register Spindle as a client", origin(url), frozenset())
+            error.hint = "register a client there by hand, and set `client_id` in the source's `auth`"
+            raise error
+        secret = secret if isinstance(secret, str) and secret else None
+        method = str(found.get("token_endpoint_auth_method") or wanted["token_endpoint_auth_method"])
+        client = Client(id, secret, method if secret else "none", key)
+        ends = found.get("client_secret_expires_at")
+        expires_at = float(cast(float, ends)) if secret and isinstance(ends, (int, float)) and ends else None
+        sealed = self._sealer.seal({**client.to_dict(), "expires_at": expires_at}, place(key))
+        await self._store.save_secret(Secret("client", key, sealed, updated_at=self._now()))
+        return client
+
+
+def configured_client(auth: OAuthAuth | ClientCredentialsAuth, provider: Provider) -> Client:
+    assert auth.client_id is not None
+    if not auth.client_secret:
+        return Client(auth.client_id)
+    usable = [method for method in METHODS if method in provider.auth_methods]
+    return Client(auth.client_id, auth.client_secret, usable[0] if usable else METHODS[0])
+
+
+def place(key: str) -> str:
+    return f"client {key}"
+
+
+def _method_to_register(supported: tuple[str, ...]) -> str:
+    """A secret on a user's machine is none, so we prefer to have none. A server that does not say what it
+    knows is bound to know Basic (RFC 8414)."""
+    if "none" in supported:
+        return "none"
+    return next((method for method in METHODS if method in supported), METHODS[0])

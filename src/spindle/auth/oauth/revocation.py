@@ -1,0 +1,55 @@
+"""Taking access back: at the provider where it can be told (RFC 7009), and here in any case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spindle.auth.oauth.http import Http, origin, refused
+from spindle.auth.oauth.wire import Client, authenticate
+from spindle.errors import SpindleError
+
+if TYPE_CHECKING:
+    from spindle.auth.oauth.stored import Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    source: str
+    principal: str
+    at_provider: bool
+    """Whether the provider was told. Otherwise `problem` says why its tokens may live on there."""
+    problem: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "principal": self.principal,
+            "at_provider": self.at_provider,
+            "problem": self.problem,
+        }
+
+
+async def revoke_at_provider(http: Http, stored: Stored, client: Client | None) -> Revoked:
+    def done(problem: str | None) -> Revoked:
+        return Revoked(stored.source, stored.principal, problem is None, problem)
+
+    if stored.revocation_url is None:
+        return done(f"{stored.provider} has no way to be told")
+    if client is None:
+        return done("the client that it was given to is no longer configured")
+    # The refresh token first: many providers end the whole grant with it.
+    tokens = {"refresh_token": stored.refresh_token, "access_token": stored.access_token}
+    for kind, token in tokens.items():
+        if token is None:
+            continue
+        form = {"token": token, "token_type_hint": kind}
+        headers = authenticate(client, form)
+        try:
+            answer = await http.post_form(stored.revocation_url, form, headers, found_by=stored.found_by)
+        except SpindleError as error:
+            return done(error.message)
+        if answer.status != 200:
+            secrets = frozenset({token, client.secret or ""})
+            return done(refused(answer, "the revocation", origin(stored.revocation_url), secrets).message)
+    return done(None)

@@ -1,0 +1,42 @@
+"""What a call knows of the run that it is a step of.
+
+A run remembers the calls that were made during it, so that it can stop for a person and go on in another
+process without making them again. The runs themselves are `spindle.runs`; this is all that calls see of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from spindle.domain.call import Reply, Result
+    from spindle.domain.identity import Principal
+    from spindle.errors import Interruption
+
+
+class Journal(Protocol):
+    """The record of a run, as seen from one place in it."""
+
+    async def step(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        principal: Principal,
+        make: Callable[[Journal | None], Awaitable[Result]],
+    ) -> Result:
+        """The outcome of a call at this place: from the record if it was made before, else by making it
+        and recording how it ended."""
+        ...
+
+    def ask(self, question: Interruption) -> Reply:
+        """What a person answered to this question at this place; raises it when nobody has yet."""
+        ...
+
+    def reply(self) -> Reply | None:
+        """The last answer to what the source itself asked for at this place."""
+        ...
+
+
+current_journal: ContextVar[Journal | None] = ContextVar("spindle_journal", default=None)

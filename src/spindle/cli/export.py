@@ -1,0 +1,105 @@
+"""`spindle export`: the catalog as a document that other software reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from spindle.cli.context import Cli, command
+from spindle.cli.filters import as_glob, filters, require_kind, require_source
+
+if TYPE_CHECKING:
+    from spindle.domain.json_schema import JsonObject
+    from spindle.domain.serve import ServeConfig
+    from spindle.domain.tool import Tool
+
+
+@command("export")
+@click.option("--openapi", "form", flag_value="openapi", help="As an OpenAPI 3.1 document.")
+@click.option("--utcp", "form", flag_value="utcp", help="As a UTCP manual.")
+@click.option("--sse", is_flag=True, help="With --utcp: calls that answer with a stream of events.")
+@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file, not stdout.")
+@click.option("--url", metavar="BASE", help="Where `spindle serve --rest` is reached by those who read it.")
+@filters
+def export(
+    cli: Cli,
+    form: str | None,
+    sse: bool,
+    out: Path | None,
+    url: str | None,
+    source: str | None,
+    kind: str | None,
+    tag: str | None,
+    pattern: str | None,
+) -> None:
+    """Write the catalog as a UTCP manual or an OpenAPI document.
+
+    The document describes calls that `spindle serve --rest` answers.
+    """
+    from spindle.cli.errors import UsageMistakeError
+    from spindle.ports.store import ToolFilter
+
+    if form is None:
+        raise UsageMistakeError("say which document: --openapi or --utcp")
+    if sse and form != "utcp":
+        raise UsageMistakeError("--sse goes with --utcp", "an OpenAPI document names the stream by itself")
+    where = ToolFilter(source, kind, tag, as_glob(pattern))
+    cli.run(_export(cli, form, out, _config(cli, url), where, sse=sse))
+
+
+def _config(cli: Cli, url: str | None) -> ServeConfig:
+    from pydantic import ValidationError
+
+    from spindle.cli.errors import UsageMistakeError
+    from spindle.domain.serve import ServeConfig
+
+    config = cli.settings().serve()
+    if url is None:
+        return config
+    try:
+        return ServeConfig.model_validate({**config.model_dump(), "url": url})
+    except ValidationError as error:
+        message = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise UsageMistakeError(f"--url {message}") from None
+
+
+async def _export(
+    cli: Cli, form: str, out: Path | None, config: ServeConfig, where: object, *, sse: bool
+) -> None:
+    from spindle.cli.output import plural
+    from spindle.cli.tools import note_unsynced
+    from spindle.ports.store import ToolFilter
+
+    assert isinstance(where, ToolFilter)
+    async with cli.open() as app:
+        require_source(app, where.source)
+        tools = await app.catalog.whole_tools(where)
+        if not tools:
+            require_kind(where.kind)
+            cli.output.note("no tool passes the filters, so the document is empty")
+        made = _document(form, tools, config, sse=sse)
+        if out is None:
+            cli.output.json(made)
+        else:
+            from spindle.domain.json_schema import to_json
+
+            out.write_bytes(to_json(made, default=str) + b"\n")
+            cli.output.note(
+                f"{plural(len(tools), 'tool')} written to {out}; `spindle serve --rest` answers them"
+            )
+        note_unsynced(cli, app)
+
+
+def _document(form: str, tools: list[Tool], config: ServeConfig, *, sse: bool) -> JsonObject:
+    from spindle.rest import openapi, utcp
+
+    url = config.url or f"http://{_shown(config.host)}:{config.port}"
+    if form == "openapi":
+        return openapi.document(tools, url, wants_token=config.wants_token)
+    return utcp.manual(tools, url, wants_token=config.wants_token, template="sse" if sse else "http")
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,48 @@
+"""Choosing some of the tools: the options, and what is wrong with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spindle.cli.completion import complete_source
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+
+
+def filters(function: Any) -> Any:
+    """Adds the options `source`, `kind`, `tag` and `pattern` to a command."""
+    for option in reversed(
+        (
+            click.option("--source", shell_complete=complete_source, help="Of this source only."),
+            click.option("--kind", help="Of this kind of source only, such as mcp or python."),
+            click.option("--tag", help="With this tag only."),
+            click.option("--filter", "pattern", metavar="GLOB", help="With such a name only: 'fs.*', read."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def as_glob(pattern: str | None) -> str | None:
+    """A word without signs is looked for anywhere in the name."""
+    return f"*{pattern}*" if pattern and not any(sign in pattern for sign in "*?[") else pattern
+
+
+def require_source(app: Spindle, source: str | None) -> None:
+    if source is not None:
+        app.catalog.sources.table(source)  # refuses a name that is not there
+
+
+def require_kind(kind: str | None) -> None:
+    from spindle.cli.errors import UsageMistakeError
+    from spindle.errors import suggest
+    from spindle.plugins import kinds
+
+    known = kinds()
+    if kind is not None and kind not in known:
+        meant = suggest(kind, known)
+        hint = f"did you mean {meant}?" if meant else f"known are {', '.join(known)}"
+        raise UsageMistakeError(f"there is no kind of source {kind!r}", hint)

@@ -1,0 +1,161 @@
+"""What became of a call, shown to the person who made it: a result, or what is wanted of a person first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spindle.cli.errors import PAUSED
+from spindle.cli.output import size
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.cli.context import Cli
+    from spindle.domain.call import Block, Result
+    from spindle.runs.outcomes import OpenPause, Outcome
+
+
+async def conclude(cli: Cli, app: Spindle, outcome: Outcome, *, approve: bool = False) -> int:
+    """Print the result. While the call is paused, ask whoever sits at the terminal, or say what is wanted."""
+    from spindle.runs.outcomes import Finished, Paused
+
+    while isinstance(outcome, Paused):
+        pause = outcome.pauses[0] if outcome.pauses else None
+        answered = pause and await _answer(cli, pause, approve=approve)
+        if not pause or not answered:
+            show_paused(cli, outcome)
+            return PAUSED
+        progress = cli.progress_of(pause.tool or "the call")
+        outcome = await app.resume(pause.token, **answered, on_progress=progress)
+    if isinstance(outcome, Finished):
+        print_result(cli, outcome.result)
+        return 1 if outcome.result.is_error else 0
+    cli.output.note(f"another process executes run {outcome.run_id} and goes on with it")
+    if cli.output.as_json:
+        cli.output.json({"continuing": {"run_id": outcome.run_id}})
+    return PAUSED
+
+
+async def _answer(cli: Cli, pause: OpenPause, *, approve: bool) -> dict[str, Any] | None:
+    """The answer as arguments of `resume`; None: nobody here gives one."""
+    if approve and pause.kind == "approval":
+        return {"answer": True}
+    if not cli.can_ask:
+        return None
+    for line in _described(pause):
+        cli.output.aside(line)
+    match pause.kind:
+        case "approval":
+            said = await cli.ask("approve? [y/N] ")
+            if said is None:
+                return None
+            return (
+                {"answer": True} if said.lower() in ("y", "yes") else {"refused": "refused at the terminal"}
+            )
+        case "consent":
+            return None if await cli.ask("press Enter when you have agreed ") is None else {"answer": None}
+        case _:
+            return await _typed_answer(cli, pause)
+
+
+async def _typed_answer(cli: Cli, pause: OpenPause) -> dict[str, Any] | None:
+    from spindle.cli.arguments import value_of
+    from spindle.domain.json_schema import types_of
+    from spindle.errors import InvalidArgumentsError
+
+    schema = pause.details.get("schema", {})
+    if types_of(schema, schema) & {"object", "array"}:
+        return None  # more than a line: `resume --answer` takes it
+    while (said := await cli.ask("answer: ")) is not None:
+        if not schema:
+            return {"answer": said or None}
+        try:
+            return {"answer": value_of(said, schema, "the answer")}
+        except InvalidArgumentsError as error:
+            cli.output.aside(error.message)
+    return None
+
+
+def show_paused(cli: Cli, paused: Any) -> None:
+    """What is wanted, and how to go on."""
+    if not cli.can_ask:
+        for pause in paused.pauses:
+            for line in _described(pause):
+                cli.output.aside(line)
+    for pause in paused.pauses:
+        cli.output.aside(f"  to go on: {_command(pause)}")
+    if cli.output.as_json:
+        pauses = [pause.to_dict() for pause in paused.pauses]
+        cli.output.json({"paused": {"run_id": paused.run_id, "pauses": pauses}})
+
+
+def _described(pause: OpenPause) -> list[str]:
+    import json
+
+    lines = [f"spindle: paused: {pause.message}"]
+    details = pause.details
+    if pause.kind == "consent":
+        who = details.get("provider") or pause.source or "the provider"
+        scopes = ", ".join(map(str, details.get("scopes") or ()))
+        lines.append(f"  {who} asks for your consent" + (f" to: {scopes}" if scopes else ""))
+    if "url" in details:
+        lines.append(f"  open: {details['url']}")
+    if pause.kind == "approval":
+        if "tool" in details:
+            lines.append(f"  tool: {details['tool']}")
+        shown = details.get("arguments", {key: value for key, value in details.items() if key != "tool"})
+        if shown:
+            lines.append(f"  arguments: {json.dumps(shown, ensure_ascii=False)}")
+    if pause.kind == "input" and details.get("schema"):
+        lines.append(f"  answer: {_wanted(details['schema'])}")
+    return lines
+
+
+def _wanted(schema: dict[str, Any]) -> str:
+    import json
+
+    from spindle.domain.json_schema import parameters, types_of
+
+    types = types_of(schema, schema)
+    if types and types <= {"object"}:
+        return ", ".join(f"{item.name} ({item.label})" for item in parameters(schema)) or "an object"
+    if "enum" in schema:
+        return " or ".join(json.dumps(choice, ensure_ascii=False) for choice in schema["enum"])
+    return " or ".join(sorted(types)) or "anything"
+
+
+def _command(pause: OpenPause) -> str:
+    from spindle.domain.json_schema import types_of
+
+    start = f"spindle resume {pause.token}"
+    if pause.kind == "approval":
+        return f"{start} --approve, or --refuse REASON"
+    schema = pause.details.get("schema")
+    if pause.kind == "consent" or not schema:
+        return start
+    return f"{start} --answer JSON" if types_of(schema, schema) & {"object", "array"} else f"{start} ANSWER"
+
+
+def print_result(cli: Cli, result: Result) -> None:
+    output = cli.output
+    if output.as_json:
+        output.json(result.to_dict())
+        if result.is_error:
+            output.aside(f"spindle: the tool reported an error: {result.text}")
+        return
+    if result.is_error:
+        output.aside(result.text or "the tool reported an error and did not say which")
+        return
+    for block in result.content:
+        if block.text is not None:
+            output.line(block.text.removesuffix("\n"))
+        else:
+            output.line(_in_words(block))
+    if result.has_structured and not any(block.text for block in result.content):
+        output.json(result.structured)
+
+
+def _in_words(block: Block) -> str:
+    """One line for what a terminal cannot show."""
+    count = block.size if block.size is not None else len(block.data or "") * 3 // 4
+    parts = [block.type, block.name, block.mime_type, size(count) if count else None, block.path or block.uri]
+    return f"[{', '.join(part for part in parts if part)}]"

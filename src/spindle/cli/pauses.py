@@ -1,0 +1,37 @@
+"""`spindle pauses`: what waits for a person."""
+
+from __future__ import annotations
+
+from spindle.cli.context import Cli, command
+from spindle.cli.output import when
+
+
+@command("pauses")
+def pauses(cli: Cli) -> None:
+    """List what waits for a person, the oldest first: consent, approval or an answer.
+
+    `spindle resume TOKEN` answers one and goes on with its run.
+    """
+    cli.run(_pauses(cli))
+
+
+async def _pauses(cli: Cli) -> None:
+    async with cli.open() as app:
+        found = await app.pauses()
+    if cli.output.as_json:
+        cli.output.json([pause.to_dict() for pause in found])
+    elif not found:
+        cli.output.note("nothing waits for a person")
+    else:
+        rows = [
+            (
+                pause.token,
+                when(pause.created_at),
+                pause.kind,
+                pause.tool or pause.source or "",
+                pause.principal.id,
+                str(pause.details.get("url") or pause.message),
+            )
+            for pause in found
+        ]
+        cli.output.table(("TOKEN", "SINCE", "KIND", "TOOL", "WHO", "WHAT IS WANTED"), rows)

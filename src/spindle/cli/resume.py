@@ -1,0 +1,118 @@
+"""`spindle resume`: answer what waits, and go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spindle.cli.completion import complete_pause
+from spindle.cli.context import Cli, command
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.runs.outcomes import OpenPause
+
+
+@command("resume")
+@click.argument("token", metavar="TOKEN|RUN", shell_complete=complete_pause)
+@click.argument("value", required=False, metavar="[ANSWER]")
+@click.option("--answer", metavar="JSON", help="The answer as JSON.")
+@click.option("--approve", is_flag=True, help="Allow the call that asks for approval.")
+@click.option("--refuse", metavar="REASON", help="Say no.")
+def resume(
+    cli: Cli, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
+) -> int:
+    """Answer what waits, and go on with its run.
+
+    A consent needs no answer, once it was given at the provider. An approval is --approve or --refuse; with
+    --answer '{"approved": true, "arguments": {…}}' the call is made with other arguments. A question is
+    answered by ANSWER, typed as it wants, or by --answer.
+
+    With the id of a RUN, goes on with a run whose process died, or shows again how it ended.
+    """
+    given = [name for name, said in _said(value, answer, approve, refuse).items() if said]
+    if len(given) > 1:
+        from spindle.cli.errors import UsageMistakeError
+
+        raise UsageMistakeError(f"{given[0]} and {given[1]} cannot both be the answer", "give one of them")
+    return cli.run(_resume(cli, token, value, answer, approve, refuse))
+
+
+def _said(value: str | None, answer: str | None, approve: bool, refuse: str | None) -> dict[str, bool]:
+    return {
+        "ANSWER": value is not None,
+        "--answer": answer is not None,
+        "--approve": approve,
+        "--refuse": refuse is not None,
+    }
+
+
+async def _resume(
+    cli: Cli, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
+) -> int:
+    from spindle.cli.arguments import load_json
+    from spindle.cli.outcome import conclude
+    from spindle.runs.outcomes import Paused
+
+    async with cli.open() as app:
+        pause = await _find(app, token)
+        if pause is not None and not any(_said(value, answer, approve, refuse).values()):
+            if cli.can_ask:
+                return await conclude(cli, app, Paused(pause.run_id, (pause,)))
+            _require_answer(pause)
+        said: Any = None
+        if value is not None:
+            said = _typed(pause, value)
+        elif answer is not None:
+            said = load_json(answer, "--answer")
+        elif approve:
+            _require_approval(pause)
+            said = True
+        progress = cli.progress_of(pause.tool or token if pause else token)
+        outcome = await app.resume(token, said, refused=refuse, on_progress=progress)
+        return await conclude(cli, app, outcome)
+
+
+async def _find(app: Spindle, token: str) -> OpenPause | None:
+    """The pause of this token, or the only one of this run."""
+    waiting = await app.pauses()
+    exact = [pause for pause in waiting if pause.token == token]
+    of_run = [pause for pause in waiting if pause.run_id.startswith(token)]
+    return exact[0] if exact else of_run[0] if len(of_run) == 1 else None
+
+
+def _typed(pause: OpenPause | None, value: str) -> Any:
+    from spindle.cli.arguments import value_of
+    from spindle.cli.errors import UsageMistakeError
+
+    if pause is None:
+        return value  # whatever is wrong with the token is said when it is used
+    if pause.kind == "approval":
+        raise UsageMistakeError("an approval is not answered by a word", "use --approve or --refuse REASON")
+    if pause.kind == "consent":
+        raise UsageMistakeError("a consent takes no answer", "give it at the provider, then resume")
+    schema = pause.details.get("schema", {})
+    return value_of(value, schema, "the answer") if schema else value
+
+
+def _require_answer(pause: OpenPause) -> None:
+    from spindle.cli.errors import UsageMistakeError
+
+    if pause.kind == "approval":
+        raise UsageMistakeError("somebody must decide", "use --approve or --refuse REASON")
+    if pause.kind == "input" and pause.details.get("schema"):
+        raise UsageMistakeError(
+            f"an answer is wanted: {pause.message}",
+            f"`spindle resume {pause.token} ANSWER`",
+        )
+
+
+def _require_approval(pause: OpenPause | None) -> None:
+    from spindle.cli.errors import UsageMistakeError
+
+    if pause is not None and pause.kind != "approval":
+        raise UsageMistakeError(
+            f"this waits for {'consent' if pause.kind == 'consent' else 'an answer'}, not for approval",
+            "`spindle pauses` shows what is wanted",
+        )

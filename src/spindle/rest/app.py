@@ -1,0 +1,233 @@
+"""The REST API: the two documents that describe it, and one path by which every tool is called."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from spindle.calls.caller import CallOptions
+from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
+from spindle.errors import Interruption, InvalidArgumentsError, NotFoundError, suggest
+from spindle.ports.store import ToolFilter
+from spindle.rest import openapi, utcp
+from spindle.rest.events import EventStream, Steps
+from spindle.rest.forms import answer, wanted
+from spindle.serving.access import PRINCIPAL, Access, Guard
+from spindle.serving.problems import of_error, of_result, problem, respond
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive
+
+    from spindle.app import Spindle
+    from spindle.domain.call import Result
+    from spindle.domain.serve import ServeConfig
+    from spindle.domain.tool import Tool
+
+logger = logging.getLogger("spindle")
+
+BODY_TIMEOUT = 30.0
+"""Seconds that a client may take to send its arguments."""
+_FILTERS = ("source", "kind", "tag", "filter")
+
+
+class _RefusedError(Exception):
+    """A request that cannot be one."""
+
+    def __init__(self, body: JsonObject) -> None:
+        super().__init__(body["message"])
+        self.body = body
+
+
+def make_app(spindle: Spindle, config: ServeConfig, access: Access) -> ASGIApp:
+    """The whole API for an open workspace, behind its guard."""
+    api = _Api(spindle, config, wants_token=access.token is not None)
+    routes = [
+        Route("/openapi.json", api.guarded(api.openapi), methods=["GET"]),
+        Route("/utcp", api.guarded(api.utcp), methods=["GET"]),
+        Route("/tools/{name}", api.guarded(api.call), methods=["POST"]),
+    ]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
+    return Guard(app, access)
+
+
+class _Api:
+    def __init__(self, spindle: Spindle, config: ServeConfig, *, wants_token: bool) -> None:
+        self._spindle = spindle
+        self._config = config
+        self._wants_token = wants_token
+
+    @staticmethod
+    def guarded(
+        handle: Callable[[Request], Awaitable[Response]],
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """The edge: whatever goes wrong is an answer."""
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except _RefusedError as refused:
+                return respond(refused.body)
+            except ClientDisconnect:
+                return Response(status_code=499)  # nobody reads it
+            except asyncio.CancelledError:
+                # Only the end of the server cancels a request, and the request ends with this answer.
+                return respond({**problem(503, "cancelled", "the server is stopping"), "retryable": True})
+            except (Exception, Interruption) as error:  # noqa: BLE001 - the edge
+                return _failed(error)
+
+        return handled
+
+    # --- documents
+
+    async def openapi(self, request: Request) -> Response:
+        tools = await self._tools(request, ())
+        url = self._url(request)
+        made = await asyncio.to_thread(openapi.document, tools, url, wants_token=self._wants_token)
+        return _document(made)
+
+    async def utcp(self, request: Request) -> Response:
+        tools = await self._tools(request, ("template",))
+        named = request.query_params.get("template", "http")
+        if not utcp.is_template(named):
+            raise _RefusedError(
+                problem(400, "invalid_arguments", f"there is no template {named!r}", "http or sse")
+            )
+        url, token = self._url(request), self._wants_token
+        made = await asyncio.to_thread(utcp.manual, tools, url, wants_token=token, template=named)
+        return _document(made)
+
+    async def _tools(self, request: Request, further: tuple[str, ...]) -> list[Tool]:
+        given = request.query_params
+        known = (*_FILTERS, *further)
+        for name in given:
+            if name not in known:
+                meant = suggest(name, known)
+                hint = f"did you mean {meant!r}?" if meant else f"known are {', '.join(known)}"
+                raise _RefusedError(
+                    problem(400, "invalid_arguments", f"there is no parameter {name!r}", hint)
+                )
+        source, kind, tag, pattern = (given.get(name) for name in _FILTERS)
+        if source is not None and source not in self._spindle.catalog.sources.names:
+            raise NotFoundError(f"there is no source {source!r}", source=source)
+        return await self._spindle.catalog.whole_tools(ToolFilter(source, kind, tag, pattern))
+
+    def _url(self, request: Request) -> str:
+        # The guard has checked by which name we were addressed.
+        return self._config.url or f"http://{request.headers['host']}"
+
+    # --- calls
+
+    async def call(self, request: Request) -> Response:
+        name: str = request.path_params["name"]
+        arguments = await self._arguments(request)
+        form = wanted(request.headers.get("accept", ""))
+        steps = Steps() if form == "events" else None
+        options = CallOptions(principal=request.scope[PRINCIPAL], on_progress=steps)
+        call = asyncio.create_task(self._spindle.call(name, arguments, options), name=f"call of {name}")
+        # Who goes away before the answer has given the call up.
+        left = asyncio.create_task(_left(request.receive), name=f"client of {name}")
+        left.add_done_callback(lambda _: call.cancel())
+        try:
+            if steps is not None:
+                return _Whole(EventStream(name, call, steps), call, left)
+            result = await self._result(call, left)
+        except BaseException:
+            call.cancel()
+            left.cancel()
+            raise
+        left.cancel()
+        return respond(of_result(name, result)) if result.is_error else await answer(result, form)
+
+    @staticmethod
+    async def _result(call: asyncio.Task[Result], left: asyncio.Task[None]) -> Result:
+        try:
+            return await call
+        except asyncio.CancelledError:
+            if left.done():
+                raise ClientDisconnect from None
+            raise
+
+    async def _arguments(self, request: Request) -> JsonObject:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        body = await self._body(request)
+        if not body.strip():
+            return {}
+        # A page may send other kinds to any server without asking it first.
+        if kind != "application/json" and not kind.endswith("+json"):
+            hint = "send Content-Type: application/json"
+            raise _RefusedError(problem(415, "invalid_arguments", "the arguments must be JSON", hint))
+        try:
+            arguments = from_json(body)
+        except (ValueError, RecursionError) as error:
+            raise InvalidArgumentsError(f"the body is not JSON: {error}") from None
+        if not is_object(arguments):
+            raise InvalidArgumentsError("the body must be a JSON object with the tool's arguments")
+        return arguments
+
+    async def _body(self, request: Request) -> bytes:
+        limit = self._config.max_body_size
+        body = bytearray()
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > limit:
+                        hint = "send less, or raise serve.max_body_size"
+                        raise _RefusedError(
+                            problem(413, "invalid_arguments", f"the body is larger than {limit} bytes", hint)
+                        )
+        except TimeoutError:
+            raise _RefusedError(
+                problem(408, "timeout", f"the body did not come within {BODY_TIMEOUT:g} s")
+            ) from None
+        return bytes(body)
+
+
+class _Whole(Response):
+    """An answer that is sent while its call runs, and takes the call with it when it ends early."""
+
+    def __init__(self, stream: EventStream, call: asyncio.Task[Any], left: asyncio.Task[None]) -> None:
+        super().__init__()
+        self._stream = stream
+        self._tasks = (call, left)
+
+    async def __call__(self, *asgi: Any) -> None:
+        try:
+            await self._stream(*asgi)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _document(made: JsonObject) -> Response:
+    return Response(to_json(made, default=str), media_type="application/json")
+
+
+def _failed(error: BaseException) -> Response:
+    body = of_error(error)
+    if body["category"] == "internal":
+        logger.error("a request failed", exc_info=error)
+    return respond(body)
+
+
+def _http_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        body = problem(404, "not_found", "there is nothing here", "see /openapi.json, /utcp and /tools/NAME")
+    else:
+        body = problem(error.status_code, "client", error.detail.lower())
+    return respond(body, error.headers)

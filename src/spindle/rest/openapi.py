@@ -1,0 +1,91 @@
+"""The catalog as an OpenAPI 3.1 document: one path for each tool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spindle.domain.json_schema import JsonObject
+from spindle.domain.tool import Tool
+from spindle.rest.forms import BLOCK_SCHEMA, EVENTS, JSON, PROBLEM_SCHEMA, TEXT, WHOLE, result_schema
+from spindle.rest.schemas import COMPONENTS, Components
+from spindle.serving.problems import PROBLEM_TYPE
+from spindle.version import __version__
+
+SUMMARY_LENGTH = 120
+
+_ABOUT = f"""\
+Every path calls one tool of a Spindle catalog. The body is an object with the tool's arguments.
+
+The answer is the tool's structured data as `{JSON}`, or its text as `{TEXT}`; a result with other
+parts, such as images, is `{WHOLE}`. Who accepts only `{WHOLE}` always gets that, and
+who accepts only `{EVENTS}` gets server-sent events: `progress` with `progress`, `total` and `message`, any
+number of times, and at the end `result` (as `{WHOLE}`) or `error` (as `{PROBLEM_TYPE}`).
+An error before the first event is an ordinary answer.
+
+Everything that goes wrong is `{PROBLEM_TYPE}` with `status`, `category` and `message`."""
+
+
+def document(tools: Sequence[Tool], url: str, *, wants_token: bool, title: str = "Spindle") -> JsonObject:
+    """`url` is where `spindle serve --rest` is reached."""
+    components = Components()
+    components.schemas |= {
+        "Problem": PROBLEM_SCHEMA,
+        "Block": BLOCK_SCHEMA,
+        "Result": result_schema({}, {"$ref": f"{COMPONENTS}Block"}),
+    }
+    made: JsonObject = {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": __version__, "description": _ABOUT},
+        "servers": [{"url": url}],
+        "tags": [{"name": source} for source in sorted({tool.source for tool in tools})],
+        "paths": {f"/tools/{tool.name}": {"post": _operation(tool, components)} for tool in tools},
+        "components": {
+            "schemas": components.schemas,
+            "responses": {
+                "Problem": {
+                    "description": "What went wrong.",
+                    "headers": {
+                        "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}
+                    },
+                    "content": {PROBLEM_TYPE: {"schema": {"$ref": f"{COMPONENTS}Problem"}}},
+                }
+            },
+        },
+    }
+    if wants_token:
+        made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        made["security"] = [{"token": []}]
+    return made
+
+
+def _operation(tool: Tool, components: Components) -> JsonObject:
+    spec = tool.spec
+    arguments = components.place(tool, "input")
+    operation: JsonObject = {
+        "operationId": tool.name,
+        "tags": list(dict.fromkeys((tool.source, *spec.tags))),
+        "requestBody": {
+            "required": bool(spec.input_schema.get("required")),
+            "content": {JSON: {"schema": arguments}},
+        },
+        "responses": {
+            "200": {"description": "What the tool returned.", "content": _content(tool, components)},
+            "default": {"$ref": "#/components/responses/Problem"},
+        },
+    }
+    if spec.title:
+        operation["summary"] = spec.title[:SUMMARY_LENGTH]
+    if spec.description:
+        operation["description"] = spec.description
+    return operation
+
+
+def _content(tool: Tool, components: Components) -> JsonObject:
+    promised: JsonObject = {} if tool.spec.output_schema is None else components.place(tool, "output")
+    return {
+        JSON: {"schema": promised},
+        # Also where JSON is promised: not every source keeps what it promises.
+        TEXT: {"schema": {"type": "string"}},
+        WHOLE: {"schema": {"$ref": f"{COMPONENTS}Result"}},
+        EVENTS: {"schema": {"type": "string"}},
+    }

@@ -1,0 +1,77 @@
+"""What people answer to pauses, checked before a token is used up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spindle.calls.validate import problems_with
+from spindle.domain.json_schema import JsonObject, is_object, to_json
+from spindle.errors import InvalidArgumentsError, suggest
+
+if TYPE_CHECKING:
+    from spindle.calls.caller import Caller
+    from spindle.domain.run import Pause
+
+MAX_ANSWER = 1024 * 1024
+_APPROVAL_FIELDS = ("approved", "arguments", "reason")
+
+
+async def checked_answer(
+    pause: Pause, details: JsonObject, answer: Any, refused: str | None, caller: Caller
+) -> JsonObject | None:
+    """The answer as it is kept: `{"answer": …}` or `{"refused": reason}`; None for a consent, which needs
+    none. Raises InvalidArgumentsError, and the pause can still be answered."""
+    if refused is not None:
+        return {"refused": str(refused)[:4000]}
+    _refuse_large(answer)
+    match pause.kind:
+        case "approval":
+            return await _checked_approval(answer, details, caller)
+        case "input":
+            problems = problems_with(details.get("schema", {}), answer, "answer")
+            if problems:
+                raise _wrong("the answer does not fit", problems)
+            return {"answer": answer}
+        case _:
+            if answer is not None:
+                raise _wrong("a consent takes no answer: it is given at the provider", [])
+            return None
+
+
+async def _checked_approval(answer: Any, details: JsonObject, caller: Caller) -> JsonObject:
+    if isinstance(answer, bool):
+        answer = {"approved": answer}
+    if not is_object(answer) or not isinstance(answer.get("approved"), bool):
+        raise _wrong('an approval is answered by {"approved": true} or {"approved": false}', [])
+    for name in answer:
+        if name not in _APPROVAL_FIELDS:
+            meant = suggest(name, _APPROVAL_FIELDS)
+            raise _wrong(f"an approval has no {name!r}", [], f"did you mean {meant!r}?" if meant else None)
+    if not answer["approved"]:
+        return {"refused": str(answer.get("reason") or "")[:4000]}
+    edited = answer.get("arguments")
+    if edited is None:
+        return {"answer": {"approved": True}}
+    if not is_object(edited) or "arguments" not in details:
+        raise _wrong("`arguments` must be an object, where there are arguments to change", [])
+    await caller.check(details["tool"], edited)
+    return {"answer": {"approved": True, "arguments": edited}}
+
+
+def _refuse_large(answer: Any) -> None:
+    try:
+        size = len(to_json(answer))
+    except (TypeError, ValueError):
+        raise _wrong("the answer is not JSON", []) from None
+    if size > MAX_ANSWER:
+        raise _wrong(f"the answer is over {MAX_ANSWER} bytes", [])
+
+
+def _wrong(what: str, problems: list[dict[str, str]], hint: str | None = None) -> InvalidArgumentsError:
+    lines = "; ".join(f"{item['path']}: {item['problem']}" for item in problems)
+    return InvalidArgumentsError(
+        f"{what}: {lines}" if lines else what,
+        hint=hint or "the pause can still be answered",
+        details=problems or None,
+        sent=False,
+    )

@@ -1,0 +1,186 @@
+"""Executing runs in this process, until they are done or wait for a person."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from spindle.calls.journal import current_journal
+from spindle.domain.call import Result, new_id
+from spindle.domain.run import Pause, Run, RunEvent
+from spindle.errors import Interruption, SpindleError, StoreError
+from spindle.runs.journal import RunJournal, closed
+from spindle.runs.leases import LEASE, Leases
+from spindle.runs.outcomes import Finished, Outcome, Paused, opened, written
+
+if TYPE_CHECKING:
+    from spindle.auth.encryption import Sealer
+    from spindle.calls.caller import Caller, CallOptions, Clock
+    from spindle.domain.json_schema import JsonObject
+    from spindle.ports.source import Note
+    from spindle.ports.store import RunStore
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How an execution ended that did not pause."""
+
+    outcome: Result | SpindleError
+
+
+class Executions:
+    def __init__(self, caller: Caller, store: RunStore, sealer: Sealer, note: Note, clock: Clock) -> None:
+        self.owner = new_id()
+        """Of the runs that execute here, as others see it."""
+        self.running: dict[str, asyncio.Future[Outcome]] = {}
+        """By run, what will become of it."""
+        self._caller = caller
+        self._store = store
+        self._sealer = sealer
+        self._note = note
+        self._clock = clock
+        self._leases = Leases(store, self.owner, clock.now, note)
+
+    async def close(self) -> None:
+        await self._leases.close()
+
+    def journal(self, run: Run, given: JsonObject, **known: Any) -> RunJournal:
+        return RunJournal(run, given, self._store, self._sealer, self._clock.now, self._note, **known)
+
+    async def load(self, run: Run) -> RunJournal:
+        history = await self._store.history(run.id)
+        pauses = await self._store.pauses(run=run.id, waiting=False)
+        started = next((event.sealed for event in history if event.kind == "started"), None)
+        if started is None:
+            raise StoreError(f"what run {run.id} was started with is not in the store")
+        given = self._sealer.open(started, f"run:{run.id}:started")
+        return self.journal(run, given, history=history, pauses=pauses, is_stored=True)
+
+    async def execute(self, journal: RunJournal, options: CallOptions) -> Outcome:
+        run_id = journal.run.id
+        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.running[run_id] = ended
+        try:
+            outcome = await self._until_it_rests(journal, options)
+            ended.set_result(outcome)
+            return outcome
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                ended.cancel()
+            else:
+                ended.set_exception(error)
+                ended.exception()  # nobody needs to have waited
+            raise
+        finally:
+            del self.running[run_id]
+
+    async def _until_it_rests(self, journal: RunJournal, options: CallOptions) -> Outcome:
+        """Execute until the run is done or really waits: an answer may arrive while it executes."""
+        while True:
+            with self._leases.kept(journal):
+                ended = await self._once(journal, options)
+                if ended is not None:
+                    return Finished(journal.run.id, await self._finished(journal, ended.outcome))
+                if not await self._was_answered(journal):
+                    await self._save_paused(journal)
+            if journal.run.status == "paused":
+                # Whoever answered until now was told that the run goes on by itself.
+                now = self._clock.now()
+                if not await self._was_answered(journal) or not await self._store.take_run(
+                    journal.run.id, self.owner, now + LEASE, now
+                ):
+                    return Paused(
+                        journal.run.id, tuple(opened(self._sealer, pause) for pause in journal.asked.values())
+                    )
+            run = await self._store.run(journal.run.id)
+            assert run is not None
+            journal = await self.load(run)
+
+    async def _once(self, journal: RunJournal, options: CallOptions) -> _Ended | None:
+        """Make the outer call. None: it pauses."""
+        given, outcome = journal.given, None
+        token = current_journal.set(journal.root)
+        try:
+            outcome = await self._caller.call(given["tool"], given["arguments"], options)
+        except SpindleError as error:
+            outcome = error
+        except Interruption:
+            pass
+        except asyncio.CancelledError:
+            await self._cancelled(journal)
+            raise
+        finally:
+            current_journal.reset(token)
+        try:
+            while journal.tasks:
+                await asyncio.wait(journal.tasks)
+        except asyncio.CancelledError:
+            await self._cancelled(journal)
+            raise
+        if journal.asked:
+            return None
+        journal.has_ended = True
+        assert outcome is not None
+        return _Ended(outcome)
+
+    async def _finished(self, journal: RunJournal, outcome: Result | SpindleError) -> Result:
+        if journal.is_stored:
+            failed = isinstance(outcome, SpindleError)
+            error = {"category": outcome.category, "message": outcome.message} if failed else None
+            await self._end(journal, "failed" if failed else "done", outcome, error)
+        if isinstance(outcome, SpindleError):
+            raise outcome
+        return outcome
+
+    async def _cancelled(self, journal: RunJournal) -> None:
+        for task in journal.tasks:
+            task.cancel()
+        while journal.tasks:
+            await asyncio.wait(journal.tasks)
+        journal.has_ended = True
+        if journal.is_stored:
+            await self._end(journal, "cancelled", None, None)
+
+    async def _end(
+        self,
+        journal: RunJournal,
+        status: str,
+        outcome: Result | SpindleError | None,
+        error: JsonObject | None,
+    ) -> None:
+        run, now = journal.run, self._clock.now()
+        place = f"run:{run.id}:ended"
+        sealed = None if outcome is None else self._sealer.seal(written(outcome), place)
+        try:
+            stored = await self._store.run(run.id)
+            if stored is not None and stored.owner != self.owner:
+                return  # another process took it over, and says how it ends
+            await self._close_pauses(await self._store.pauses(run=run.id))
+            journal.add_event(RunEvent(run.id, "ended", now, sealed=sealed))
+            await journal.save(closed(run, status, now, error))
+        except StoreError as problem:
+            self._note(f"the end of run {run.id} could not be recorded: {problem.message}")
+
+    async def _was_answered(self, journal: RunJournal) -> bool:
+        if not journal.is_stored:
+            return False
+        tokens = {pause.token for pause in journal.asked.values()}
+        stored = await self._store.pauses(run=journal.run.id, waiting=False)
+        return any(pause.token in tokens and pause.state == "answered" for pause in stored)
+
+    async def _save_paused(self, journal: RunJournal) -> None:
+        now = self._clock.now()
+        await journal.check_lease()
+        await self._close_pauses(journal.replaced)
+        pauses = list(journal.asked.values())
+        for pause in pauses:
+            journal.add_event(RunEvent(journal.run.id, "paused", now, pause.path))
+        journal.run = replace(closed(journal.run, "paused", now), owner=None)
+        await journal.save(journal.run, pauses)
+
+    async def _close_pauses(self, pauses: list[Pause]) -> None:
+        """They are no longer asked: whoever still answers one is told so."""
+        for pause in pauses:
+            now = self._clock.now()
+            await self._store.claim(pause.token, None, self.owner, now + LEASE, now)

@@ -1,0 +1,130 @@
+"""What becomes of a run, and how the outcome of a step is written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from spindle import errors
+from spindle.domain.call import Result
+from spindle.errors import ServerError, SpindleError
+
+if TYPE_CHECKING:
+    from spindle.auth.encryption import Sealer
+    from spindle.domain.identity import Principal
+    from spindle.domain.json_schema import JsonObject
+    from spindle.domain.run import Pause, PauseKind
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPause:
+    """A run waiting for a person, with all that the person needs to see.
+
+    `details` holds for `consent` the `url`, `provider` and `scopes`; for `approval` the `tool` and its exact
+    `arguments`; for `input` the `schema` of the answer.
+    """
+
+    token: str
+    run_id: str
+    kind: PauseKind
+    message: str
+    principal: Principal
+    created_at: float
+    source: str | None = None
+    tool: str | None = None
+    expires_at: float | None = None
+    details: JsonObject = field(default_factory=dict[str, Any])
+
+    def to_dict(self) -> JsonObject:
+        fields: JsonObject = {
+            "token": self.token,
+            "run_id": self.run_id,
+            "kind": self.kind,
+            "message": self.message,
+            "principal": self.principal.id,
+            "source": self.source,
+            "tool": self.tool,
+            "created_at": self.created_at,
+            "expires_at": self.expires_at,
+            "details": self.details,
+        }
+        return {key: value for key, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The run is done. The result may report an error of the tool's own (`is_error`)."""
+
+    run_id: str
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """The run waits for people; each pause is answered by its token."""
+
+    run_id: str
+    pauses: tuple[OpenPause, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Continuing:
+    """The answer was taken. Another process executes the run just now, and goes on with it."""
+
+    run_id: str
+
+
+Outcome = Finished | Paused | Continuing
+
+
+def open_content(sealer: Sealer, pause: Pause) -> JsonObject:
+    """What a pause holds: `message` and `details` for the person, `state` for whoever asked."""
+    assert pause.sealed is not None
+    return sealer.open(pause.sealed, f"pause:{pause.token}")
+
+
+def opened(sealer: Sealer, pause: Pause) -> OpenPause:
+    """The pause with what its person needs to see."""
+    content = open_content(sealer, pause)
+    expires_at = content["expires_at"] if pause.kind == "consent" else pause.expires_at
+    return OpenPause(
+        pause.token, pause.run, pause.kind, content["message"], pause.principal, pause.created_at,
+        pause.source, pause.tool, expires_at, content["details"],
+    )  # fmt: skip
+
+
+def written(outcome: Result | SpindleError) -> JsonObject:
+    """A result or an error as JSON, with everything that `read` needs to give the same again."""
+    if isinstance(outcome, Result):
+        return {"result": {**outcome.to_dict(), "has_structured": outcome.has_structured}}
+    fields = {
+        "hint": outcome.hint,
+        "source": outcome.source,
+        "tool": outcome.tool,
+        "status": outcome.status,
+        "retry_after": outcome.retry_after,
+        "sent": outcome.sent,
+        "details": outcome.details,
+    }
+    return {
+        "error": {
+            "type": type(outcome).__name__,
+            "message": outcome.message,
+            "retryable": outcome.retryable,
+            **fields,
+        }
+    }
+
+
+def read(outcome: JsonObject) -> Result:
+    """The result that was written down; raises the error if it was one."""
+    if "result" in outcome:
+        return Result.from_dict(outcome["result"])
+    fields = dict(outcome["error"])
+    kind = getattr(errors, fields.pop("type"), None)
+    retryable, message = fields.pop("retryable"), fields.pop("message")
+    # One that an extension made for itself comes back as the nearest that everybody knows.
+    known = kind if isinstance(kind, type) and issubclass(kind, SpindleError) else ServerError
+    error = known(message, **fields)
+    error.retryable = retryable
+    raise error

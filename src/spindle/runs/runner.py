@@ -1,0 +1,243 @@
+"""Starts runs, stops them when a person is wanted, and goes on with them: here or in another process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from spindle.calls.caller import DEFAULT_OPTIONS, CallOptions, Clock
+from spindle.domain.call import Progress, Result
+from spindle.domain.run import Pause, Run, RunEvent
+from spindle.errors import (
+    ClientError,
+    NotFoundError,
+    PermissionDeniedError,
+    SpindleError,
+    suggest,
+)
+from spindle.runs.answers import checked_answer
+from spindle.runs.executions import Executions
+from spindle.runs.leases import LEASE
+from spindle.runs.outcomes import Continuing, Finished, OpenPause, Outcome, open_content, opened, read
+
+if TYPE_CHECKING:
+    from spindle.auth.encryption import Sealer
+    from spindle.calls.caller import Caller
+    from spindle.domain.identity import Principal
+    from spindle.domain.json_schema import JsonObject
+    from spindle.ports.source import Note
+    from spindle.ports.store import RunStore
+
+AT_ONCE = 8
+"""Runs that one consent sets going at the same time."""
+
+
+class Runner:
+    def __init__(
+        self,
+        caller: Caller,
+        store: RunStore,
+        sealer: Sealer,
+        note: Note,
+        clock: Clock = Clock(),  # noqa: B008 - frozen
+    ) -> None:
+        self._caller = caller
+        self._store = store
+        self._sealer = sealer
+        self._note = note
+        self._clock = clock
+        self._executions = Executions(caller, store, sealer, note, clock)
+        self._owner = self._executions.owner
+
+    # --- what a user does
+
+    async def run(
+        self, tool: str, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS
+    ) -> Outcome:
+        """Call a tool so that it can stop for a person and go on later."""
+        now = self._clock.now()
+        run = Run(tool, "call", options.principal, "running", now, now, owner=self._owner)
+        given: JsonObject = {
+            "tool": tool,
+            "arguments": dict(arguments or {}),
+            "timeout": options.timeout,
+            "use_cache": options.use_cache,
+            "raise_tool_errors": options.raise_tool_errors,
+        }
+        return await self._executions.execute(self._executions.journal(run, given), options)
+
+    async def resume(
+        self,
+        token: str,
+        answer: Any = None,
+        *,
+        refused: str | None = None,
+        principal: Principal | None = None,
+        on_progress: Progress | None = None,
+    ) -> Outcome:
+        """Answer a pause and go on with its run. With the id of a run: go on where its process died, or
+        answer the only pause that it has."""
+        pause = await self._store.pause(token)
+        if pause is None:
+            return await self._resume_run(token, answer, refused, principal, on_progress)
+        _check_principal(principal, pause.principal)
+        await self._check_waiting(pause)
+        content = open_content(self._sealer, pause)
+        reply = await checked_answer(pause, content["details"], answer, refused, self._caller)
+        return await self._answer([pause], reply, on_progress)
+
+    async def resume_consent(
+        self, source: str, principal: Principal, denied: str | None = None
+    ) -> list[Outcome | SpindleError]:
+        """Go on with every run that waited for this consent, or tell it that the user said no."""
+        waiting: dict[str, list[Pause]] = {}
+        for pause in await self._store.pauses(source=source, principal=principal.id):
+            if pause.kind == "consent":
+                waiting.setdefault(pause.run, []).append(pause)
+        reply = {"refused": denied} if denied is not None else None
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def one(pauses: list[Pause]) -> Outcome | SpindleError:
+            async with places:
+                try:
+                    return await self._answer(pauses, reply, None)
+                except SpindleError as error:
+                    self._note(f"run {pauses[0].run} went on after a consent and failed: {error.message}")
+                    return error
+
+        return list(await asyncio.gather(*(one(pauses) for pauses in waiting.values())))
+
+    async def pauses(self, *, principal: Principal | None = None, run: str | None = None) -> list[OpenPause]:
+        """What people are waited for, the oldest first."""
+        found = await self._store.pauses(run=run, principal=principal and principal.id)
+        return [self.details(pause) for pause in found if not self._has_expired(pause)]
+
+    def details(self, pause: Pause) -> OpenPause:
+        """The pause with what its person needs to see."""
+        return opened(self._sealer, pause)
+
+    async def close(self) -> None:
+        await self._executions.close()
+
+    # --- resuming
+
+    async def _answer(
+        self, pauses: list[Pause], reply: JsonObject | None, on_progress: Progress | None
+    ) -> Outcome:
+        """Answer pauses of one run, and go on with it unless somebody else does."""
+        run_id, is_ours = pauses[0].run, False
+        for pause in pauses:
+            sealed = self._sealer.seal(reply, f"answer:{pause.token}") if reply is not None else None
+            now = self._clock.now()
+            claim = await self._store.claim(pause.token, sealed, self._owner, now + LEASE, now)
+            is_ours |= claim == "claimed"
+            if claim not in ("claimed", "noted") and len(pauses) == 1:
+                raise await self._unanswerable(claim, await self._store.pause(pause.token) or pause)
+        if is_ours:
+            return await self._continue(run_id, on_progress)
+        return await self._executed_elsewhere(run_id)
+
+    async def _executed_elsewhere(self, run_id: str) -> Outcome:
+        here = self._executions.running.get(run_id)
+        if here is not None:
+            return await asyncio.shield(here)
+        return Continuing(run_id)
+
+    async def _continue(self, run_id: str, on_progress: Progress | None) -> Outcome:
+        """Execute a run that is ours now, with what was recorded of it."""
+        run = await self._store.run(run_id)
+        if run is None:
+            raise NotFoundError(f"there is no run {run_id!r}")
+        journal = await self._executions.load(run)
+        given = journal.given
+        options = CallOptions(
+            run.principal,
+            given["timeout"],
+            on_progress,
+            use_cache=given["use_cache"],
+            raise_tool_errors=given["raise_tool_errors"],
+        )
+        journal.add_event(RunEvent(run.id, "resumed", self._clock.now()))
+        return await self._executions.execute(journal, options)
+
+    async def _resume_run(
+        self,
+        id: str,
+        answer: Any,
+        refused: str | None,
+        principal: Principal | None,
+        on_progress: Progress | None,
+    ) -> Outcome:
+        run = await self._store.run(id) if id else None
+        if run is None:
+            known = [pause.token for pause in await self._store.pauses()]
+            meant = suggest(id, known)
+            hint = f"did you mean {meant}?" if meant else "`spindle pauses` lists what waits"
+            raise NotFoundError(f"there is no pause and no run {id!r}", hint=hint)
+        _check_principal(principal, run.principal)
+        if answer is not None or refused is not None:
+            waiting = await self.pauses(run=run.id)
+            if len(waiting) != 1:
+                tokens = ", ".join(pause.token for pause in waiting)
+                raise ClientError(
+                    f"run {run.id} has {len(waiting)} pauses that can be answered",
+                    hint=f"say which: {tokens}" if waiting else "resume it without an answer",
+                )
+            token = waiting[0].token
+            return await self.resume(
+                token, answer, refused=refused, principal=principal, on_progress=on_progress
+            )
+        if run.status in ("done", "failed"):
+            return Finished(run.id, await self._recorded_outcome(run))
+        if run.status == "cancelled":
+            raise ClientError(f"run {run.id} was cancelled", hint="run it again")
+        if run.id in self._executions.running:
+            return await self._executed_elsewhere(run.id)
+        now = self._clock.now()
+        if not await self._store.take_run(run.id, self._owner, now + LEASE, now):
+            raise ClientError(
+                f"another process executes run {run.id}",
+                hint=f"if that process has died, try again in {LEASE:g} s",
+            )
+        return await self._continue(run.id, on_progress)
+
+    async def _recorded_outcome(self, run: Run) -> Result:
+        for event in await self._store.history(run.id):
+            if event.kind == "ended" and event.sealed is not None:
+                return read(self._sealer.open(event.sealed, f"run:{run.id}:ended"))
+        raise NotFoundError(f"how run {run.id} ended was not recorded")
+
+    async def _check_waiting(self, pause: Pause) -> None:
+        if pause.state != "waiting":
+            raise await self._unanswerable("used", pause)
+        if self._has_expired(pause):
+            raise await self._unanswerable("expired", pause)
+
+    async def _unanswerable(self, claim: str, pause: Pause) -> SpindleError:
+        if claim == "unknown":
+            return NotFoundError(f"there is no pause {pause.token!r}")
+        if claim == "expired":
+            return ClientError(
+                f"the pause {pause.token} has expired", hint=f"`spindle resume {pause.run}` asks again"
+            )
+        run = await self._store.run(pause.run)
+        status = run.status if run else "gone"
+        hints = {
+            "running": f"if its process died meanwhile, `spindle resume {pause.run}` takes it over",
+            "paused": "its run waits for something else now: see `spindle pauses`",
+            "done": f"its run is done; `spindle resume {pause.run}` shows the result",
+            "failed": f"its run failed; `spindle resume {pause.run}` shows why",
+        }
+        return ClientError(
+            f"the pause {pause.token} was answered before, or is no longer asked",
+            hint=hints.get(status, f"its run is {status}"),
+        )
+
+    def _has_expired(self, pause: Pause) -> bool:
+        return pause.expires_at is not None and pause.expires_at <= self._clock.now()
+
+
+def _check_principal(given: Principal | None, wanted: Principal) -> None:
+    if given is not None and given.id != wanted.id:
+        raise PermissionDeniedError(f"{given.id!r} may not answer for somebody else")

@@ -1,0 +1,72 @@
+"""The `[auth]` table: where the key for stored secrets is, and how users come back from a provider."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from spindle.errors import ConfigurationError, suggest
+
+
+@dataclass(frozen=True)
+class AuthSettings:
+    key: str | None = None
+    """`keyring`: the system's; otherwise a file."""
+    key_file: Path | None = None
+    redirect_uri: str | None = None
+    """Where a provider sends users back to."""
+    client_metadata_url: str | None = None
+    """Where our client metadata document is published, for providers that read such."""
+    client_name: str | None = None
+    """What providers are told that we are called."""
+
+
+KNOWN = tuple(field.name for field in fields(AuthSettings))
+
+
+def read(table: Any, root: Path, where: str) -> AuthSettings:
+    if not isinstance(table, dict):
+        raise ConfigurationError(f"{where}: `auth` must be a table: [auth]")
+    given = cast("dict[str, Any]", table)
+    for key, value in given.items():
+        if key not in KNOWN:
+            meant = suggest(key, KNOWN)
+            hint = f"did you mean `{meant}`?" if meant else f"known are: {', '.join(KNOWN)}"
+            raise ConfigurationError(f"{where}: auth.{key} is not a setting", hint=hint)
+        if not isinstance(value, str) or not value:
+            raise ConfigurationError(f"{where}: auth.{key} must be text")
+    if given.get("key") not in (None, "keyring", "file"):
+        # It is not repeated: somebody may have put the key itself here.
+        raise ConfigurationError(
+            f'{where}: auth.key must be "keyring" or "file"',
+            hint="a key itself does not belong into a file that is shared: set SPINDLE_KEY or auth.key_file",
+        )
+    if given.get("key") == "keyring" and "key_file" in given:
+        raise ConfigurationError(f"{where}: give either auth.key_file or the keyring, not both")
+    _check_url(given, "redirect_uri", where, loopback=True)
+    _check_url(given, "client_metadata_url", where, loopback=False)
+    file = given.get("key_file")
+    return AuthSettings(
+        key=given.get("key"),
+        key_file=root / Path(file).expanduser() if file else None,
+        redirect_uri=given.get("redirect_uri"),
+        client_metadata_url=given.get("client_metadata_url"),
+        client_name=given.get("client_name"),
+    )
+
+
+def _check_url(table: dict[str, Any], key: str, where: str, *, loopback: bool) -> None:
+    url = str(table.get(key, ""))
+    if not url:
+        return
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        parts, host = urlsplit(""), ""
+    here = parts.scheme == "http" and host in ("127.0.0.1", "localhost", "::1") and loopback
+    if not host or parts.fragment or not (parts.scheme == "https" or here):
+        allowed = "an https:// URL" + (", or http:// on this machine" if loopback else "")
+        raise ConfigurationError(f"{where}: auth.{key} must be {allowed} (got {url!r})")

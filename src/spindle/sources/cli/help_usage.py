@@ -1,0 +1,192 @@
+"""What a program's `--help` says of words that stand by themselves: its usage line and its subcommands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from spindle.domain.json_schema import JsonObject
+
+_USAGE = re.compile(r"(?i)^\s*usage:\s*(.*)$")
+# `  name  what it does`, `  name WORDS  what it does` (systemd), `  name - what it does` (apt)
+_ROW = re.compile(
+    r"^\s{2,6}(?P<name>[a-z][a-z0-9_-]*)(?:, [a-z][\w-]*)*\*?(?P<words>(?: [\[<A-Z]\S*)*)"
+    r"(?:\s{2,}|\t| - )(?P<about>\S.*)$"
+)
+_COMMANDS = re.compile(r"(?i)\b(sub)?commands?\b")
+_HEADING = re.compile(r"(?im)^[\w ,&-]*\b(sub)?commands?\b[^:.\n]*:\s*$")
+# What may be glued to a word and is a part of its value: NAME[:TAG], <DEP>[@<VERSION>]
+_GLUED = re.compile(r"(?<=[>\w])\[[^\w\s\[\]-][^\[\]]*\]")
+# A name of something to fill in, and what may follow it.
+_WORD = re.compile(r"<?([A-Za-z][\w-]*(?:(?: |/|:)[A-Za-z][\w-]*)*)>?(\]?\.\.\.|…)?")
+_COMMAND_WORDS = frozenset({"command", "subcommand", "commands", "cmd"})
+_OPTION_WORDS = frozenset({"option", "options", "flag", "flags"})
+_ARGUMENT_WORDS = frozenset({"arg", "args", "argument", "arguments"})
+
+
+class Subcommand(NamedTuple):
+    about: str
+    words: str = ""
+    """What the list says of its words, where it does."""
+
+
+def is_usage(line: str) -> bool:
+    """Also without the word: `systemctl [OPTIONS...] COMMAND ...`."""
+    return bool(_USAGE.match(line) or re.match(r"\S+ \[OPTIONS?\b", line))
+
+
+def usage(text: str) -> str:
+    """The first form of the usage, in one line."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        match = _USAGE.match(line)
+        if match is None:
+            continue
+        found = [match[1]] if match[1].strip() else []
+        indent = len(line) - len(line.lstrip())
+        for further in lines[number + 1 :]:
+            here = len(further) - len(further.lstrip())
+            if not further.strip() and found:
+                break
+            if found and further.split()[0] == found[0].split()[0]:
+                break  # the program's name again: another form
+            if not found or (match[1].strip() and here > indent + 3 and not re.match(r"\s*or:", further)):
+                found += [further.strip()] if further.strip() else []
+            elif found:
+                break
+        return " ".join(found)
+    first = next((line for line in lines if line.strip()), "")
+    return first if is_usage(first) else ""
+
+
+def standing(text: str, program: list[str]) -> JsonObject:
+    """The parameters without a flag that the usage line names, in order."""
+    return words_of(_after_name(usage(text)), program, has_commands=bool(subcommands(text)))
+
+
+def literals(text: str, program: list[str]) -> list[str]:
+    """Words that the usage begins with and means as they are: `npm access list packages [<user>]`. Known only
+    where it marks what is to be filled in."""
+    line = _after_name(usage(text))
+    found: list[str] = []
+    for token in _own_tokens(line, program) if "<" in line else ():
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", token):
+            break
+        found.append(token)
+    return found
+
+
+def words_of(line: str, program: list[str], *, has_commands: bool = False) -> JsonObject:
+    tokens = _own_tokens(line, program)
+    # Who marks what is to be filled in means other words as they are.
+    marks = "<" in line
+    left_out = _OPTION_WORDS | (_COMMAND_WORDS | _ARGUMENT_WORDS if has_commands else set[str]())
+    found: JsonObject = {}
+    of_option = False
+    for token in tokens:
+        was_option, of_option = of_option, False
+        inside = token.lstrip("[(")
+        if inside.startswith("-"):
+            of_option = not token.startswith("[") and "=" not in token
+            continue
+        if was_option and not token.startswith("["):
+            continue  # the value of the option before it
+        for place, optional in _places(token):
+            for name, many in _named(place):
+                literal = marks and not optional and "<" not in place and place.islower()
+                if not literal and name.replace("_", " ").split()[-1].rstrip(".") not in left_out:
+                    _add(found, name, many=many, required=not optional)
+    return found
+
+
+def _after_name(line: str) -> str:
+    """Without the program, whatever it calls itself."""
+    return line.partition(" ")[2]
+
+
+def _own_tokens(line: str, program: list[str]) -> list[str]:
+    """Those after the program and its subcommand."""
+    tokens = list(_tokens(re.sub(r"\[--\]\s*|(?<=\s)--(?=\s)", "", _GLUED.sub("", line))))
+    own = {word.rsplit("/", 1)[-1] for word in program} | {"python", "python3", "-m"}
+    while tokens and tokens[0] in own:
+        tokens.pop(0)
+    return tokens
+
+
+def _places(token: str) -> Iterator[tuple[str, bool]]:
+    """Parts of a token, each with whether it is optional: `[A [B]]` are two."""
+    depth, part = 0, ""
+    for letter in re.sub(r"\](\.\.\.|…)", r"\1]", token):
+        if letter in "[]":
+            if part.strip("(). "):
+                yield part, depth > 0
+            depth += 1 if letter == "[" else -1
+            part = ""
+        else:
+            part += letter
+    if part.strip("(). "):
+        yield part, depth > 0
+
+
+def _named(place: str) -> Iterator[tuple[str, bool]]:
+    """Names of what to fill in. Of `A | B` it is the first."""
+    shown = re.split(r"\s*\|\s*(?![^<]*>)", place.strip("() "))[0]
+    pieces = re.findall(r"<[^<>]+>(?:\.\.\.|…)?", shown) or [shown]
+    for piece in pieces:
+        match = _WORD.match(piece)
+        if match is not None:
+            yield re.sub(r"\W+", "_", match[1]).lower(), "..." in piece or "…" in piece
+
+
+def _add(found: JsonObject, name: str, *, many: bool, required: bool) -> None:
+    known = found.get(name)
+    if known is not None and many:
+        known["type"] = "array"  # FILE [FILE...]
+        return
+    if known is not None and not required:
+        return
+    number = 2
+    while known is not None and f"{name}_{number}" in found:
+        number += 1
+    made: JsonObject = {"type": "array"} if many else {}
+    if required:
+        made["required"] = True
+    found[name if known is None else f"{name}_{number}"] = {**made, "position": len(found) + 1}
+
+
+def subcommands(text: str) -> dict[str, Subcommand]:
+    """By name, where the program has any."""
+    line = usage(text)
+    braces = re.search(r"\{([\w,-]+)\} \.\.\.", line)
+    names = set(braces[1].split(",")) if braces else None
+    says_so = braces or any(word.strip("<>[].").lower() in _COMMAND_WORDS for word in line.split())
+    if not says_so and not _HEADING.search(text):
+        return {}
+    found: dict[str, Subcommand] = {}
+    inside = False
+    for row in text.split("\n"):
+        if row.strip() and not row.startswith("  "):
+            heading = bool(_COMMANDS.search(row)) and not is_usage(row)
+            inside = heading or (inside and not re.search(r"(?i)options|flags", row))
+        match = _ROW.match(row)
+        if match and (names is None or match["name"] in names) and (inside or names):
+            found.setdefault(match["name"], Subcommand(match["about"].strip(), match["words"].strip()))
+        elif inside and re.fullmatch(r"\s+[a-z][\w-]*(, [a-z][\w-]*)+,?", row):
+            found |= {name: Subcommand("") for name in re.findall(r"[a-z][\w-]*", row) if name not in found}
+    found.pop("help", None)
+    return found
+
+
+def _tokens(line: str) -> Iterator[str]:
+    """Words, with what is in brackets as one, the dots behind it, and what is said to stand for it."""
+    depth, word = 0, ""
+    joined = re.sub(r"(?<=[\]>\w]) (?=\.\.\.)", "", line)
+    for letter in re.sub(r"\s*\|\s*", "|", joined) + " ":
+        depth += (letter in "[<({") - (letter in "])>}")
+        if letter == " " and depth <= 0:
+            if word.strip("|"):
+                yield word
+            word, depth = "", 0
+        else:
+            word += letter

@@ -1,0 +1,50 @@
+"""Settings of an HTTP API that is known by its address."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from pydantic import ByteSize, Field, field_validator
+
+from spindle.domain.source import SourceConfig
+
+Method = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
+METHODS: tuple[Method, ...] = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
+
+
+class HttpConfig(SourceConfig):
+    auth_place_known: ClassVar[bool] = True
+
+    kind: Literal["http"] = "http"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
+    url: str
+    """Where the API begins. No request leaves it."""
+    discover: bool = True
+    """Whether a description is looked for at the usual places."""
+    methods: tuple[Method, ...] = Field(default=METHODS, min_length=1)
+    """What the tool `request` may do."""
+    headers: dict[str, str] = Field(default_factory=dict[str, str])
+    allow_private: bool = False
+    max_document_size: ByteSize = Field(default=ByteSize(32 * 1024 * 1024), gt=0)
+    max_download_size: ByteSize = Field(default=ByteSize(1024 * 1024 * 1024), gt=0)
+    check_results: bool | Literal["note"] = "note"
+
+    @field_validator("url")
+    @classmethod
+    def _is_a_base(cls, value: str) -> str:
+        if value.startswith("${"):
+            return value
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("must begin with http:// or https:// and a host")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("holds a user name or password: give them in `auth`")
+        if parts.query or parts.fragment:
+            raise ValueError("must be an address without `?` and `#`: requests are made below it")
+        return value
+
+    @field_validator("methods", mode="before")
+    @classmethod
+    def _in_capitals(cls, value: Any) -> Any:
+        words: Any = (value,) if isinstance(value, str) else value
+        return tuple(word.upper() if isinstance(word, str) else word for word in words)

@@ -1,0 +1,167 @@
+"""A session of one credential: looks for a description, makes the calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx2
+
+from spindle import plugins
+from spindle.domain.call import Call, Result
+from spindle.domain.identity import Credential
+from spindle.domain.tool import Tool, ToolSpec
+from spindle.sources.http import same_origin
+from spindle.sources.http_api import request_tool
+from spindle.sources.http_api.delegate import Delegate
+from spindle.sources.http_api.places import Found, addresses, look
+from spindle.sources.openapi.documents import complete
+from spindle.sources.openapi.exchange import Exchange
+from spindle.sources.openapi.fetch import Fetcher
+from spindle.sources.openapi.operations import import_tools
+from spindle.sources.openapi.request import prepare
+from spindle.sources.openapi.servers import Choice
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from spindle.ports.source import Note
+    from spindle.sources.http_api.config import HttpConfig
+
+UTCP = "utcp"
+MANUAL = "utcp_manual"
+"""In a tool's metadata: the address of the UTCP manual that it is from."""
+
+
+class HttpSession:
+    def __init__(
+        self,
+        name: str,
+        config: HttpConfig,
+        root: Path,
+        credential: Credential,
+        note: Note,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._name = name
+        self._config = config
+        self._root = root
+        self._credential = credential
+        self._note = note
+        self._on_change = on_change
+        self._exchange = Exchange(name, config)
+        self._delegates: dict[str, Delegate] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for delegate in self._delegates.values():
+            await delegate.aclose()
+        await self._exchange.aclose()
+
+    async def wait_closed(self) -> str:
+        # There is nothing to lose: the pool opens a connection when it needs one.
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    async def discover(self) -> list[ToolSpec]:
+        config = self._config
+        if not config.discover:
+            return [request_tool.spec(config)]
+        found = await look(config.url, self._fetcher, config.connect_timeout)
+        if isinstance(found, Found):
+            place = found.document.address
+            if found.kind == "openapi":
+                self._note(f"{self._name}: its OpenAPI document is at {place}")
+                return await self._operations(found)
+            if plugins.source_class(UTCP) is not None:
+                self._note(f"{self._name}: its UTCP manual is at {place}")
+                return await self._manual(place)
+            self._note(f"{self._name}: there is a UTCP manual at {place}, and nothing here that reads it")
+        else:
+            count = len(addresses(config.url))
+            self._note(
+                f"{self._name}: no OpenAPI document or UTCP manual at any of {count} usual places, so that"
+                f" `{request_tool.NAME}` is its one tool"
+            )
+            for refusal in found[:3]:
+                self._note(f"{self._name}: {refusal}")
+        return [request_tool.spec(config)]
+
+    async def invoke(self, tool: Tool, call: Call) -> Result:
+        config, metadata = self._config, tool.spec.metadata
+        if MANUAL in metadata:
+            session = await self._delegate(metadata[MANUAL]).session()
+            return await session.invoke(tool, call)
+        below = None
+        if request_tool.MARK in metadata:
+            prepared = request_tool.prepare(call.arguments, config, self._credential)
+            # A caller who may ask for anything would find the address that redirects to anywhere.
+            below = httpx2.URL(config.url)
+        else:
+            prepared = prepare(tool, call.arguments, None, config.headers, self._credential)
+        # All of it goes to the origin that the user named.
+        return await self._exchange.perform(
+            prepared, call, public_only=False, promised=tool.spec.output_schema is not None, below=below
+        )
+
+    def _fetcher(self) -> Fetcher:
+        config = self._config
+        named = {name: value for name, value in self._credential.headers if name}
+        if self._credential.cookies:
+            named["cookie"] = "; ".join(f"{name}={value}" for name, value in self._credential.cookies)
+        return Fetcher(
+            self._exchange.reach,
+            config.max_document_size,
+            allow_private=config.allow_private,
+            timeout=config.connect_timeout,
+            headers={**config.headers, **named},
+        )
+
+    async def _operations(self, found: Found) -> list[ToolSpec]:
+        documents = await complete(found.document, found.data, found.fetcher)
+        notes: list[str] = []
+        choice = Choice(overridden=True, near=self._config.url)
+        specs = await asyncio.to_thread(import_tools, documents, choice, remote=False, note=notes.append)
+        # Operations are called at the origin that the user named, whatever host the document has in mind.
+        moved: set[str] = set()
+        here = [self._here(spec, moved) for spec in specs]
+        for line in notes:
+            self._note(f"{self._name}{line}")
+        for server in sorted(moved):
+            self._note(f"{self._name}: operations that the document has at {server} go to {self._config.url}")
+        return here
+
+    def _here(self, spec: ToolSpec, moved: set[str]) -> ToolSpec:
+        server = spec.metadata.get("server")
+        if server and same_origin(httpx2.URL(server), httpx2.URL(self._config.url)):
+            return spec
+        if server:
+            moved.add(server)
+        return replace(spec, metadata={**spec.metadata, "server": self._config.url})
+
+    async def _manual(self, place: str) -> list[ToolSpec]:
+        session = await self._delegate(place).session()
+        return [replace(spec, metadata={**spec.metadata, MANUAL: place}) for spec in await session.discover()]
+
+    def _delegate(self, place: str) -> Delegate:
+        if place not in self._delegates:
+
+            def opened() -> Any:
+                kind = plugins.source_class(UTCP)
+                assert kind is not None
+                model = kind.config_model()
+                own = self._config.model_dump(by_alias=True, exclude_unset=True, exclude={"kind", "url"})
+                shared = {key: value for key, value in own.items() if key in model.model_fields}
+                config = model.model_validate({**shared, "kind": UTCP, "document": place})
+                source = kind(self._name, config, self._root, self._note)
+                return source.open(self._credential, self._on_change)
+
+            self._delegates[place] = Delegate(opened)
+        return self._delegates[place]

@@ -1,0 +1,152 @@
+"""Calls of the HTTP family: plain requests, event streams, streamed answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+from spindle.domain.call import Call, Result
+from spindle.domain.json_schema import JsonObject
+from spindle.domain.tool import Tool
+from spindle.errors import CallTimeoutError, ConnectionFailedError, ServerError
+from spindle.sources.openapi.responses import to_error, to_result
+from spindle.sources.parameters import as_text
+from spindle.sources.utcp.requests import prepare
+from spindle.sources.utcp.streams import LINES, collected, events, item_of, lines, whole
+from spindle.sources.utcp.templates import Http, HttpLike, Sse, StreamableHttp
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from spindle.sources.openapi.security import Shown
+    from spindle.sources.utcp.sending import Renew, Sender
+
+MAX_RECONNECTS = 5
+RECONNECT_WAIT = 1.0
+LONGEST_WAIT = 60.0
+PROGRESS_TEXT = 200
+
+
+class HttpCalls:
+    def __init__(self, name: str, sender: Sender) -> None:
+        self._name = name
+        self._sender = sender
+
+    async def call(
+        self, template: HttpLike, tool: Tool, call: Call, shown: Shown, renew: Renew | None, *, remote: bool
+    ) -> Result:
+        match template:
+            case Sse():
+                return await self._events(template, call, shown, renew, remote=remote)
+            case StreamableHttp():
+                async with within(tool, template.timeout / 1000 if template.timeout else None):
+                    return await self._streamed(template, call, shown, renew, remote=remote)
+            case _:
+                assert isinstance(template, Http)
+                async with self._answer(template, call.arguments, shown, renew, remote=remote) as response:
+                    body = await self._sender.body(response)
+                return to_result(response, body, promised=tool.spec.output_schema is not None)
+
+    @contextlib.asynccontextmanager
+    async def _answer(
+        self,
+        template: HttpLike,
+        arguments: JsonObject,
+        shown: Shown,
+        renew: Renew | None,
+        *,
+        remote: bool,
+        last_event: str | None = None,
+    ) -> AsyncGenerator[httpx2.Response]:
+        prepared = prepare(template, arguments, shown)
+        if last_event:
+            prepared.headers["last-event-id"] = last_event
+        async with self._sender.exchange(prepared, remote=remote, renew=renew) as response:
+            if response.status_code >= 300:
+                raise to_error(self._name, response, await self._sender.body(response))
+            yield response
+
+    async def _streamed(
+        self, template: StreamableHttp, call: Call, shown: Shown, renew: Renew | None, *, remote: bool
+    ) -> Result:
+        async with self._answer(template, call.arguments, shown, renew, remote=remote) as response:
+            media_type = _media_type(response)
+            if media_type == "text/event-stream":
+                found = [event.data async for event in events(self._sender.chunks(response))]
+                return collected([item_of(data) for data in found if data is not None])
+            if media_type in LINES:
+                items: list[Any] = []
+                async for line in lines(self._sender.chunks(response), with_rest=True):
+                    if line.strip():
+                        items.append(item_of(line))
+                        await _report(call, items)
+                return collected(items)
+            body = await self._sender.body(response)
+        if media_type.endswith(("/json", "+json")):
+            # One item: as many as there are.
+            result = to_result(response, body, promised=False)
+            return collected([result.structured]) if result.has_structured else collected([])
+        return whole(media_type, body)
+
+    async def _events(
+        self, template: Sse, call: Call, shown: Shown, renew: Renew | None, *, remote: bool
+    ) -> Result:
+        """Goes on where it was when the stream breaks off and the server has said how: by an event's id."""
+        items: list[Any] = []
+        last_event: str | None = None
+        wait = RECONNECT_WAIT if template.retry_timeout is None else template.retry_timeout / 1000
+        attempts = 0
+        while True:
+            try:
+                async with self._answer(
+                    template, call.arguments, shown, renew, remote=remote, last_event=last_event
+                ) as response:
+                    self._require_event_stream(response)
+                    async for event in events(self._sender.chunks(response)):
+                        last_event = event.id if event.id is not None else last_event
+                        wait = wait if event.retry is None else event.retry / 1000
+                        if event.data is None or event.type != (template.event_type or event.type):
+                            continue
+                        items.append(item_of(event.data))
+                        await _report(call, items)
+                return collected(items)
+            except ConnectionFailedError:
+                attempts += 1
+                sends_body = template.body_field is not None and template.body_field in call.arguments
+                if not last_event or not template.reconnect or sends_body or attempts > MAX_RECONNECTS:
+                    raise
+            await asyncio.sleep(min(wait, LONGEST_WAIT))
+
+    def _require_event_stream(self, response: httpx2.Response) -> None:
+        media_type = _media_type(response)
+        if media_type != "text/event-stream":
+            raise ServerError(
+                f"{self._name!r} should answer with an event stream, not {media_type or 'without a type'}",
+                status=response.status_code,
+            )
+
+
+def _media_type(response: httpx2.Response) -> str:
+    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+async def _report(call: Call, items: list[Any]) -> None:
+    if call.on_progress is not None:
+        await call.on_progress(len(items), None, as_text(items[-1])[:PROGRESS_TEXT])
+
+
+@contextlib.asynccontextmanager
+async def within(tool: Tool, seconds: float | None) -> AsyncGenerator[None]:
+    """Keeps the time that a template sets, besides the call's own."""
+    timer = asyncio.timeout(seconds)
+    try:
+        async with timer:
+            yield
+    except TimeoutError:
+        if not timer.expired():
+            raise
+        raise CallTimeoutError(
+            f"{tool.name} did not answer within {seconds:g} s, which is the `timeout` of its call template"
+        ) from None

@@ -1,0 +1,229 @@
+"""From a manual to tools. What cannot be called is noted by its name, and the rest goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.domain.tool import Hints, ToolSpec
+from spindle.errors import ConfigurationError, suggest
+from spindle.sources.openapi.operations import HINTS
+from spindle.sources.utcp.commands import NeedsShellError, check_steps
+from spindle.sources.utcp.config import FROM_FILE, FROM_URL, PROTOCOLS, UtcpConfig
+from spindle.sources.utcp.programs import unshared_variables
+from spindle.sources.utcp.requests import host_problem
+from spindle.sources.utcp.schemas import input_schema, output_schema
+from spindle.sources.utcp.sending import is_loopback, is_private_literal
+from spindle.sources.utcp.templates import (
+    TEMPLATE,
+    AnyTemplate,
+    Cli,
+    HttpLike,
+    ManualTool,
+    Sse,
+    StreamableHttp,
+    Text,
+    WebSocket,
+    problem_in,
+)
+from spindle.sources.utcp.variables import Variables, filled, withheld
+
+TYPE: Final = "call_template_type"
+_ELSEWHERE = {
+    "mcp": "add the server as a source of kind mcp",
+    "openapi": "add it as a source of kind openapi",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a manual came from, which decides what its tools may do."""
+
+    place: str
+    """For messages."""
+    manuals: tuple[str, ...]
+    """The names that its variables go by."""
+    address: str | None = None
+    """Its URL; None for a file."""
+    remote: bool = False
+    """It came from elsewhere than this machine and its networks."""
+
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        return FROM_URL if self.address is not None else FROM_FILE
+
+
+@dataclass(slots=True)
+class Imported:
+    specs: list[ToolSpec] = field(default_factory=list[ToolSpec])
+    notes: list[str] = field(default_factory=list[str])
+    secrets: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    """By tool: what the manual itself holds and the store must not."""
+
+
+def is_manual(root: JsonObject) -> bool:
+    return is_array(root.get("tools")) and not ({"openapi", "swagger", "paths"} & root.keys())
+
+
+def check_version(root: JsonObject, place: str) -> None:
+    tools = root["tools"]
+    if any(is_object(tool) and "tool_provider" in tool for tool in tools):
+        raise ConfigurationError(
+            f"{place} is a manual of UTCP 0.x, which has `tool_provider` where 1.x has `tool_call_template`",
+            hint="ask for a manual of UTCP 1.x",
+        )
+    version = root.get("utcp_version")
+    if version is not None and (not isinstance(version, str) or version.partition(".")[0] not in ("1", "v1")):
+        raise ConfigurationError(
+            f"{place}: utcp_version is {version!r}, and 1.x is what is understood",
+            hint="ask for a manual of UTCP 1.x",
+        )
+
+
+class Importer:
+    def __init__(self, name: str, config: UtcpConfig, variables: Variables) -> None:
+        self._name = name
+        self._config = config
+        self._variables = variables
+
+    def take(self, root: JsonObject, origin: Origin, into: Imported, prefix: str = "") -> None:
+        check_version(root, origin.place)
+        for index, entry in enumerate(root["tools"]):
+            place = f"{origin.place}#/tools/{index}"
+            try:
+                tool = ManualTool.model_validate(entry)
+            except ValidationError as error:
+                name = entry.get("name") if is_object(entry) else None
+                shown = f"{self._name}.{prefix}{name} ({place})" if isinstance(name, str) and name else place
+                into.notes.append(f"{shown} was left out: {problem_in(error)}")
+                continue
+            try:
+                self._add(tool, origin, place, into, prefix)
+            except _LeftOutError as reason:
+                into.notes.append(f"{self._name}.{prefix}{tool.name} was left out: {reason}")
+
+    def _add(self, tool: ManualTool, origin: Origin, place: str, into: Imported, prefix: str) -> None:
+        template = self._template(tool.tool_call_template, origin)
+        self._check(template, origin)
+        self._check_variables(tool, origin)
+        stored, secrets = withheld(tool.tool_call_template)
+        name = f"{prefix}{tool.name}"
+        metadata: JsonObject = {
+            TYPE: template.call_template_type,
+            "template": stored,
+            "manuals": list(origin.manuals),
+            "remote": origin.remote,
+            "address": origin.address,
+        }
+        if secrets:
+            metadata["withheld"] = sorted(secrets)
+            into.secrets[name] = secrets
+        into.specs.append(
+            ToolSpec(
+                remote_name=name,
+                description=tool.description,
+                input_schema=input_schema(tool.inputs),
+                output_schema=output_schema(tool.outputs, many=isinstance(template, (Sse, StreamableHttp))),
+                hints=_hints(template),
+                tags=tool.tags,
+                place=place,
+                metadata=metadata,
+            )
+        )
+
+    def _template(self, node: JsonObject, origin: Origin) -> AnyTemplate:
+        kind = node.get(TYPE)
+        if not isinstance(kind, str):
+            raise _LeftOutError(f"its tool_call_template has no `{TYPE}`")
+        if kind not in PROTOCOLS:
+            way = _ELSEWHERE.get(kind)
+            meant = suggest(kind, PROTOCOLS)
+            hint = f"; {way}" if way else f"; is {meant!r} meant?" if meant else ""
+            raise _LeftOutError(f"call templates of type {kind!r} are not supported{hint}")
+        allowed = self._config.allowed_protocols or origin.protocols
+        if kind not in allowed:
+            raise _LeftOutError(
+                f"{kind} is not among the protocols that this manual may use; add it to "
+                f"sources.{self._name}.allowed_protocols to allow it"
+            )
+        try:
+            return TEMPLATE.validate_python(node)
+        except ValidationError as error:
+            raise _LeftOutError(f"tool_call_template.{problem_in(error)}") from None
+
+    def _check(self, template: AnyTemplate, origin: Origin) -> None:
+        match template:
+            case HttpLike() | WebSocket():
+                problem = host_problem(template.url) or self._place_problem(template.url, origin)
+                if problem:
+                    raise _LeftOutError(problem)
+            case Cli():
+                try:
+                    check_steps([step.command for step in template.commands])
+                except NeedsShellError as problem:
+                    raise _LeftOutError(f"its commands need a shell, which is not used: {problem}") from None
+                asked = unshared_variables(template) if origin.address is not None else []
+                if asked:
+                    raise _LeftOutError(
+                        f"a manual from a URL may not read {', '.join(asked)} from your environment; "
+                        f"give it in sources.{self._name}.env and as `env_vars`"
+                    )
+            case Text():
+                if template.file_path is not None and origin.address is not None:
+                    raise _LeftOutError("a manual from a URL may not name a file here")
+
+    def _place_problem(self, url: str, origin: Origin) -> str | None:
+        """What can be told without asking anybody; the rest is checked when it is called."""
+        try:
+            parts = urlsplit(url)
+            host = parts.hostname or ""
+        except ValueError:
+            return f"{url[:80]!r} is not a URL"
+        if "$" in url.partition("://")[2].partition("/")[0] or parts.scheme not in (
+            "http",
+            "https",
+            "ws",
+            "wss",
+        ):
+            return None
+        if parts.scheme in ("http", "ws") and not is_loopback(host) and not self._config.allow_insecure:
+            return (
+                f"others can listen to {parts.scheme}://{host}; sources.{self._name}.allow_insecure allows it"
+            )
+        if origin.remote and not self._config.allow_private and is_private_literal(host):
+            where = f"{host}, which is on this machine or a private network"
+            return f"it leads to {where}; sources.{self._name}.allow_private allows it"
+        return None
+
+    def _check_variables(self, tool: ManualTool, origin: Origin) -> None:
+        def fill(text: str, place: str, strict: bool) -> str:
+            return self._variables.fill(text, origin.manuals, place, strict=strict)
+
+        try:
+            filled(tool.tool_call_template, fill)
+        except ConfigurationError as error:
+            raise _LeftOutError(f"{error.message}; {error.hint}") from None
+
+
+class _LeftOutError(Exception):
+    """A tool of a manual cannot be one of ours; says why."""
+
+
+def _hints(template: AnyTemplate) -> Hints:
+    match template:
+        case HttpLike():
+            return HINTS[template.method.lower()]
+        case Text():
+            return Hints(read_only=True, idempotent=True)
+        case _:
+            return Hints()
+
+
+def describe(root: Any) -> str:
+    """What a document that is none of ours seems to hold."""
+    keys = ", ".join(list(root)[:6])
+    return f"it holds {keys}" if keys else "it is empty"

@@ -1,0 +1,205 @@
+"""Running the commands of a cli template, one after the other."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spindle.domain.call import Block, Result
+from spindle.domain.json_schema import JsonObject, from_json
+from spindle.errors import ConfigurationError, InvalidArgumentsError
+from spindle.sources.cli.process import Finished, run
+from spindle.sources.environment import BASE_ENVIRONMENT, PROXIES, environment
+from spindle.sources.parameters import as_text
+from spindle.sources.utcp.commands import Argument, NeedsShellError, Piece, Variable, Word, words_of
+
+if TYPE_CHECKING:
+    from spindle.sources.utcp.templates import Cli
+
+STDERR_LINES = 20
+STDERR_LINE_LENGTH = 500
+
+FindVariable = Callable[[str], str | None]
+
+
+@dataclass(slots=True)
+class Running:
+    """What one call knows while its commands run."""
+
+    arguments: JsonObject
+    find: FindVariable
+    env: dict[str, str]
+    cwd: Path
+    outputs: list[str] = field(default_factory=list[str])
+
+
+def environment_for(template: Cli, declared: JsonObject) -> dict[str, str]:
+    """What the programs see: what everybody may see or what the template names, then what is declared."""
+    if template.inherit_env_vars is None:
+        base = environment({})
+    else:
+        base = {name: os.environ[name] for name in template.inherit_env_vars if name in os.environ}
+    return {**base, **declared, **template.env_vars}
+
+
+def unshared_variables(template: Cli) -> list[str]:
+    """Variables of our environment that a template asks for and that are not for everybody."""
+    asked = template.inherit_env_vars or ()
+    return [name for name in asked if name not in BASE_ENVIRONMENT and name.lower() not in PROXIES]
+
+
+async def run_commands(
+    name: str,
+    tool: str,
+    template: Cli,
+    arguments: JsonObject,
+    *,
+    find: FindVariable,
+    root: Path,
+    declared: JsonObject,
+    limit: int,
+) -> Result:
+    cwd = root / template.working_dir if template.working_dir else root
+    running = Running(arguments, find, environment_for(template, declared), cwd)
+    finished: bytes | None = None
+    for number, step in enumerate(template.commands, 1):
+        try:
+            words = words_of(step.command)
+        except NeedsShellError as problem:
+            raise ConfigurationError(
+                f"command {number} of {tool} cannot be run: {problem}", sent=False
+            ) from None
+        program = words[0].literal
+        if program == "cd":
+            folder = running.cwd / _text(words[1], running)
+            if not folder.is_dir():
+                return _failure(tool, number, Finished(1, b"", f"cd: there is no folder {folder}".encode()))
+            running.cwd = folder
+            finished = b""
+        elif program == "echo":
+            finished = _echo(words[1:], running)
+        else:
+            vector = vector_of(words, running)
+            done = await run(name, vector, env=running.env, cwd=running.cwd, stdin=None, limit=limit)
+            if done.exit_code != 0:
+                return _failure(tool, number, done)
+            finished = done.stdout
+        running.outputs.append(finished.decode("utf-8", "replace").rstrip("\n"))
+    shown = [
+        output
+        for number, (step, output) in enumerate(zip(template.commands, running.outputs, strict=True), 1)
+        if (
+            number == len(template.commands)
+            if step.append_to_final_output is None
+            else step.append_to_final_output
+        )
+    ]
+    return _result(shown, finished or b"", only=len(template.commands) == 1)
+
+
+def vector_of(words: Sequence[Word], running: Running) -> list[str]:
+    """The words of a command line. Nothing that is filled in can become an option, or several words."""
+    vector: list[str] = []
+    ended = False
+    for word in words:
+        text = _text(word, running)
+        if "\0" in text:
+            raise InvalidArgumentsError("a zero byte cannot be passed to a program", sent=False)
+        if not word.is_literal and not word.start and not ended and text.startswith("-"):
+            names = ", ".join(piece.name for piece in word.pieces if not isinstance(piece, str))
+            raise InvalidArgumentsError(
+                f"{names}: {text[:80]!r} begins with a dash, where the program may take it for an option",
+                hint="a path can be written as ./-name",
+                details=[{"path": names, "problem": "begins with a dash"}],
+                sent=False,
+            )
+        ended = ended or word.literal == "--"
+        vector.append(text)
+    return vector
+
+
+def _text(word: Word, running: Running) -> str:
+    return "".join(_piece(piece, running) for piece in word.pieces)
+
+
+def _piece(piece: Piece, running: Running) -> str:
+    if isinstance(piece, str):
+        return piece
+    if isinstance(piece, Argument):
+        value = running.arguments.get(piece.name)
+        if value is None:
+            raise InvalidArgumentsError(
+                f"{piece.name} is missing: the command needs it",
+                details=[{"path": piece.name, "problem": "is required"}],
+                sent=False,
+            )
+        return as_text(value)
+    return _variable(piece, running)
+
+
+def _variable(piece: Variable, running: Running) -> str:
+    number = piece.output_of
+    if number is not None:
+        return running.outputs[number]
+    found = running.find(piece.name)
+    if found is None:
+        found = running.env.get(piece.name)
+    if found is None:
+        raise ConfigurationError(
+            f"the command uses ${piece.name}, which is not set",
+            hint="set it in the source's `variables` or `env`",
+            sent=False,
+        )
+    return found
+
+
+def _echo(words: Sequence[Word], running: Running) -> bytes:
+    """As bash's own, which reads no options in what is filled in."""
+    plain = bool(words) and words[0].literal == "-n"
+    text = " ".join(_text(word, running) for word in (words[1:] if plain else words))
+    return text.encode("utf-8", "surrogatepass") if plain else f"{text}\n".encode("utf-8", "surrogatepass")
+
+
+def _result(shown: list[str], last: bytes, *, only: bool) -> Result:
+    if only:
+        try:
+            last.decode()
+        except UnicodeDecodeError:
+            data = base64.b64encode(last).decode()
+            block = Block("resource", data=data, mime_type="application/octet-stream", size=len(last))
+            return Result((block,))
+    text = "\n".join(shown).strip()
+    block = Block("text", text=text)
+    # UTCP says so: what looks like JSON and is JSON is taken for it.
+    if text.startswith(("{", "[")):
+        try:
+            return Result((block,), structured=from_json(text.encode()), has_structured=True)
+        except (ValueError, RecursionError):
+            pass
+    return Result((block,))
+
+
+def _failure(tool: str, number: int, finished: Finished) -> Result:
+    """The program ran and says that it failed: an error of the tool's own, so a result."""
+    said = _last_lines(finished.stderr) or _last_lines(finished.stdout)
+    text = f"command {number} of {tool} {finished.epitaph}" + (f":\n{said}" if said else "")
+    return Result(
+        (Block("text", text=text),),
+        structured={
+            "command": number,
+            "exit_code": finished.exit_code,
+            "stderr": _last_lines(finished.stderr),
+            "stdout": _last_lines(finished.stdout),
+        },
+        is_error=True,
+        has_structured=True,
+    )
+
+
+def _last_lines(data: bytes) -> str:
+    lines = [line.rstrip() for line in data.decode("utf-8", "replace").split("\n")]
+    return "\n".join([line[-STDERR_LINE_LENGTH:] for line in lines if line][-STDERR_LINES:])

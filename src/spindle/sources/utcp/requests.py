@@ -1,0 +1,145 @@
+"""A request from a template of the HTTP family and a call's arguments.
+
+As UTCP has it: arguments named in `header_fields` are headers, the one named by `body_field` is the body,
+those with a `{place}` in the URL go there, and all others are the query.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+from spindle.domain.json_schema import JsonObject, is_array, is_object, to_json
+from spindle.errors import ConfigurationError, InvalidArgumentsError
+from spindle.sources.openapi.bodies import form, multipart
+from spindle.sources.openapi.encode import text
+from spindle.sources.openapi.flatten import body_kind
+from spindle.sources.openapi.request import Prepared
+from spindle.sources.openapi.security import Shown
+from spindle.sources.utcp.templates import Http, HttpLike, Sse, StreamableHttp
+
+_PLACE = re.compile(r"\{([^{}]+)\}")
+_URL = re.compile(r"(?P<start>[a-z]+://)(?P<authority>[^/?#]*)(?P<rest>.*)", re.DOTALL)
+# What says where a message ends is for whoever sends it.
+_OURS = ("content-length", "transfer-encoding", "connection")
+_LABEL = re.compile(r"[A-Za-z0-9-]{1,63}")
+# A name of two labels at least, so that an argument does not choose whose server it is.
+_FIXED_DOMAIN = re.compile(r"\.[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+\.?(?::[0-9]+)?")
+
+
+def prepare(template: HttpLike, arguments: JsonObject, shown: Shown) -> Prepared:
+    left = dict(arguments)
+    headers = {"accept": "text/event-stream" if isinstance(template, Sse) else "*/*"}
+    headers |= {name.lower(): value for name, value in template.headers.items()}
+    for name in template.header_fields:
+        if name in left:
+            headers[name.lower()] = text(left.pop(name))
+    content: bytes | None = None
+    if template.body_field is not None and template.body_field in left:
+        headers["content-type"], content = _body(template, headers, left.pop(template.body_field))
+    url = _placed(template.url, left)
+    keys = {name for name, _ in shown.query}
+    pairs = [f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in shown.query]
+    query = [pair for name, value in left.items() if name not in keys for pair in query_pairs(name, value)]
+    headers |= {name.lower(): value for name, value in shown.headers}
+    for name in _OURS:
+        headers.pop(name, None)
+    if shown.cookies:
+        cookies = [f"{name}={value}" for name, value in shown.cookies]
+        headers["cookie"] = "; ".join([*([headers["cookie"]] if "cookie" in headers else []), *cookies])
+    check_headers(headers)
+    method = "POST" if isinstance(template, Sse) and content is not None else template.method
+    return Prepared(method, _with_query(url, query + pairs), headers, content)
+
+
+def query_pairs(name: str, value: Any) -> list[str]:
+    """A list repeats its name, and what a query has no form for is written as JSON."""
+    items: list[Any] = value if is_array(value) else [value]
+    return [f"{quote(name, safe='')}={quote(text(item), safe='')}" for item in items]
+
+
+def check_headers(headers: dict[str, str]) -> None:
+    for name, value in headers.items():
+        if not value.isprintable() or not name.isprintable():
+            raise InvalidArgumentsError(
+                f"the header {name!r} would hold a line break or a control character", sent=False
+            )
+
+
+def host_problem(url: str) -> str | None:
+    """Why the arguments must not be put into this URL: they would choose the server."""
+    parts = _URL.match(url)
+    if parts is None:
+        return None
+    # A variable is the user's to set.
+    authority = re.sub(r"\$\{\w+\}", "x", parts["authority"])
+    end = authority.rfind("}")
+    if end >= 0 and not _FIXED_DOMAIN.fullmatch(authority[end + 1 :]):
+        return "an argument would choose the server"
+    return None
+
+
+def _placed(url: str, left: JsonObject) -> str:
+    problem = host_problem(url)
+    if problem is not None:
+        raise ConfigurationError(f"the URL cannot be called: {problem}", sent=False)
+    parts = _URL.match(url)
+    if parts is None:
+        raise ConfigurationError("the URL of the tool does not begin with http:// or https://", sent=False)
+    used: set[str] = set()
+
+    def value(match: re.Match[str], *, is_label: bool) -> str:
+        name = match[1]
+        if left.get(name) is None:
+            raise InvalidArgumentsError(
+                f"{name} is missing: it is part of the URL",
+                details=[{"path": name, "problem": "is required"}],
+                sent=False,
+            )
+        used.add(name)
+        written = text(left[name])
+        if is_label and not _LABEL.fullmatch(written):
+            raise InvalidArgumentsError(
+                f"{name} may be letters, digits and dashes: it is part of a host", sent=False
+            )
+        if written in ("", ".", ".."):
+            # It would make the path another one.
+            raise InvalidArgumentsError(f"{name} may not be {written!r}: it is part of a path", sent=False)
+        return quote(written, safe="")
+
+    authority = _PLACE.sub(lambda match: value(match, is_label=True), parts["authority"])
+    rest = _PLACE.sub(lambda match: value(match, is_label=False), parts["rest"])
+    for name in used:
+        del left[name]
+    return f"{parts['start']}{authority}{rest}"
+
+
+def _with_query(url: str, pairs: list[str]) -> str:
+    url = url.partition("#")[0]
+    if not pairs:
+        return url
+    joiner = "" if url.endswith(("?", "&")) else "&" if "?" in url else "?"
+    return f"{url}{joiner}{'&'.join(pairs)}"
+
+
+def _body(template: HttpLike, headers: dict[str, str], value: Any) -> tuple[str, bytes]:
+    media_type = headers.get("content-type")
+    if media_type is None:
+        if isinstance(template, (Http, StreamableHttp)):
+            media_type = template.content_type
+        else:
+            # What UTCP's own client sends where an event stream's template does not say.
+            media_type = (
+                "application/x-www-form-urlencoded" if is_object(value) else "text/plain; charset=utf-8"
+            )
+    match body_kind(media_type):
+        case "json":
+            return media_type, to_json(value)
+        case "form":
+            return media_type, form(value, {})
+        case "multipart":
+            boundary, content = multipart(value, {})
+            return f"{media_type.partition(';')[0]}; boundary={boundary}", content
+        case _:
+            return media_type, text(value).encode("utf-8", "surrogatepass")

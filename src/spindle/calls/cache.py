@@ -27,7 +27,9 @@ class ResultCache:
         return await self._store.cached(_key(tool, call), self._now())
 
     async def put(self, tool: Tool, call: Call, config: CacheConfig | None, result: Result) -> None:
-        if config is not None and _pure(tool, config) and not result.is_error:
+        if result.is_error or result.asked is not None or call.answers is not None:
+            return
+        if config is not None and _pure(tool, config):
             now = self._now()
             await self._store.cache(_key(tool, call), result, now + config.ttl, now)
 

@@ -18,6 +18,8 @@ from spindle.calls.cache import ResultCache
 from spindle.calls.host import CallHost
 from spindle.calls.journal import Journal, current_journal
 from spindle.calls.limits import Limit, hold, in_order, rate_limiter
+from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
+from spindle.calls.patience import PatientPeer
 from spindle.calls.permissions import Permission, allow_all, require
 from spindle.calls.record import (
     configured_secrets,
@@ -29,8 +31,8 @@ from spindle.calls.record import (
 )
 from spindle.calls.retry import wait_before_retry
 from spindle.calls.validate import Validation
-from spindle.domain.call import INLINE_LIMIT, Block, Call, CallRecord, Progress, Result, new_id
-from spindle.domain.identity import LOCAL, Principal
+from spindle.domain.call import INLINE_LIMIT, Block, Call, CallRecord, Result, new_id
+from spindle.domain.identity import Principal
 from spindle.errors import (
     AuthError,
     CallTimeoutError,
@@ -53,23 +55,6 @@ if TYPE_CHECKING:
     from spindle.domain.tool import Tool
     from spindle.ports.source import Note
     from spindle.ports.store import FileStore, Store
-
-
-@dataclass(frozen=True, slots=True)
-class CallOptions:
-    """How to make a call. Apart from the arguments, so that no tool's parameter can clash with it."""
-
-    principal: Principal = LOCAL
-    timeout: float | None = None
-    on_progress: Progress | None = None
-    limits: Sequence[Limit] = ()
-    """Limits to keep besides the source's, such as an agent's."""
-    use_cache: bool = True
-    raise_tool_errors: bool = False
-    """Raise ToolError instead of returning a result with `is_error`."""
-
-
-DEFAULT_OPTIONS = CallOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +183,7 @@ class Caller:
                 self._files,
                 CallHost(partial(self._call_for, options.principal), journal),
                 journal.reply() if journal is not None else None,
+                options.peer, options.answers,
             )  # fmt: skip
             result = await self._cached(tool, call, config) if options.use_cache else None
             if result is None:
@@ -297,7 +283,7 @@ class Caller:
             raise
         guards.breaker.succeeded(admission)
         # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
-        if ready.config.check_results and not result.is_error:
+        if ready.config.check_results and not result.is_error and result.asked is None:
             self._check(ready, running, result)
         return await self._keep_large_content(result)
 
@@ -319,6 +305,8 @@ class Caller:
         connections = self._catalog.connections
         async with connections.session(tool.source, source, ready.config, call.credential) as session:
             timer = asyncio.timeout(ready.timeout)
+            if call.peer is not None:
+                call = replace(call, peer=PatientPeer(call.peer, timer, ready.timeout))
             try:
                 async with timer:
                     return await session.invoke(tool, call)

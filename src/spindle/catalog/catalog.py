@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spindle.catalog.connections import Connections
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from spindle.catalog.sources import SourceSet
     from spindle.domain.identity import Credential
     from spindle.domain.source import SourceConfig
-    from spindle.ports.source import Note
+    from spindle.ports.source import Note, Session
 
 Listener = Callable[[SyncReport], None]
 
@@ -94,9 +95,17 @@ class Catalog:
             raise await self._not_found(name)
         return tool
 
-    async def tools(self, where: ToolFilter) -> list[ToolSummary]:
+    async def version(self) -> int:
+        """Another number whenever the tools are others, whoever changed them."""
+        return await self._store.catalog_version()
+
+    async def look_again(self) -> None:
+        """Take note of what other processes changed, and of edits to definitions on this machine."""
         await self._see_other_processes()
         await self._freshen(self.sources.names, local_only=True)
+
+    async def tools(self, where: ToolFilter) -> list[ToolSummary]:
+        await self.look_again()
         return await self._store.tools(where)
 
     async def whole_tools(self, where: ToolFilter) -> list[Tool]:
@@ -110,8 +119,7 @@ class Catalog:
 
     async def search(self, query: str, limit: int = 10) -> list[ToolSummary]:
         """The tools that fit the words best, best first."""
-        await self._see_other_processes()
-        await self._freshen(self.sources.names, local_only=True)
+        await self.look_again()
         return await self._store.search(query, limit)
 
     async def states(self) -> dict[str, SourceState]:
@@ -180,6 +188,15 @@ class Catalog:
         meant = suggest(name, known) or locals_.get(suggest(name.rpartition(".")[2], locals_) or "")
         hint = f"did you mean {meant!r}?" if meant else f"try `spindle search {name.rpartition('.')[2]}`"
         return NotFoundError(f"there is no tool {name!r}", hint=hint, tool=name, details=meant)
+
+    @contextlib.asynccontextmanager
+    async def session(self, name: str, principal: Principal) -> AsyncGenerator[tuple[Session, Credential]]:
+        """The session of a source under a principal's credential, for what is not a call of a tool."""
+        config = self.sources.config(name)
+        credential = await self._credentials.for_call(name, config, principal)
+        source = self.sources.get(name)
+        async with self.connections.session(name, source, config, credential) as session:
+            yield session, credential
 
     # --- syncing
 

@@ -92,6 +92,10 @@ class SourceSet:
             made = self._made[name] = cls(name, config, self._settings.root, self._note)
         return made
 
+    def relays(self, name: str) -> bool:
+        """Whether its sessions pass on what is not a tool."""
+        return bool(getattr(self._class(name), "relays", False))
+
     def secrets(self, name: str) -> set[str]:
         """Values taken from the environment for this source."""
         return secret_values(self._tables.get(name, {}), self._environ)

@@ -83,12 +83,14 @@ class Cli:
             return None
         return line.decode("utf-8", "replace").strip()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a command's work. What tools print goes to stderr meanwhile."""
+    def run(self, work: Coroutine[Any, Any, T], *, fast_loop: bool = False) -> T:
+        """Run a command's work. What tools print goes to stderr meanwhile. `fast_loop`: on an event loop
+        that takes longer to load and less for every request."""
         import asyncio
 
         self.output.take_stdout()
-        return asyncio.run(self._until_signalled(work))
+        with asyncio.Runner(loop_factory=_fast_loop() if fast_loop else None) as runner:
+            return runner.run(self._until_signalled(work))
 
     async def _until_signalled(self, work: Coroutine[Any, Any, T]) -> T:
         """Being told to end, or losing the terminal, closes the sessions as Ctrl-C does."""
@@ -108,6 +110,14 @@ class Cli:
         except (ValueError, RuntimeError):
             pass  # not in the main thread, where signals are somebody else's business
         return await work
+
+
+def _fast_loop() -> Callable[[], Any] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 def command(

@@ -131,6 +131,11 @@ class Output:
                 encoding = self._given_stdout.encoding
                 self._stdout = open(self._taken_fd, "w", encoding=encoding, errors="backslashreplace")  # noqa: SIM115
 
+    def hand_over_stdout(self) -> int:
+        """A descriptor of the real stdout, for whoever writes to it instead of us."""
+        self.flush()
+        return os.dup(self._taken_fd if self._taken_fd is not None else 1)
+
     def give_back(self) -> None:
         self._clear_status()
         if self._given_stdout is not None:

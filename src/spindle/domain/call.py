@@ -29,6 +29,47 @@ INLINE_LIMIT = 256 * 1024
 """Binary content above this many bytes goes to the file store."""
 
 
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+def is_as_severe(level: str, least: str | None) -> bool:
+    """Whether a message of this level is one for who wants to see that and above."""
+    known = level in LOG_LEVELS and least in LOG_LEVELS
+    return known and LOG_LEVELS.index(level) >= LOG_LEVELS.index(least or "")
+
+
+class Peer(Protocol):
+    """The program that made a call, where it can be spoken to while the call runs."""
+
+    @property
+    def owner(self) -> object:
+        """The same for all calls of one program, and for no other's."""
+        ...
+
+    @property
+    def capabilities(self) -> JsonObject:
+        """What it can be asked, as clients of MCP declare it; be it while the call runs, or by a result
+        with which it makes the call again."""
+        ...
+
+    @property
+    def log_level(self) -> str | None:
+        """The least severe level of messages that it wants to see, as MCP names them; None: none."""
+        ...
+
+    def log(self, level: str, data: Any, logger: str | None) -> None:
+        """Show it a message, if it wants to see one of this level. Does not wait."""
+        ...
+
+    def can_answer(self, method: str) -> bool:
+        """Whether it can be asked this while the call runs."""
+        ...
+
+    async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
+        """Its answer to a request of MCP that servers make: for a person's input, or a model's."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What a person answered, or why they would not. `state` is what the one who asked left for later."""
@@ -68,6 +109,9 @@ class Call:
     host: Host | None = field(default=None, repr=False, compare=False)
     reply: Reply | None = field(default=None, repr=False)
     """What a person answered when this call was made before and its source asked for input."""
+    peer: Peer | None = field(default=None, repr=False, compare=False)
+    answers: JsonObject | None = field(default=None, repr=False)
+    """What the peer answered to `Result.asked`, when it makes this call again."""
 
 
 BlockType = Literal["text", "image", "audio", "resource", "link"]
@@ -112,6 +156,9 @@ class Result:
     has_structured: bool = False
     """True when the tool gave structured data, which may itself be null."""
     cached: bool = False
+    asked: JsonObject | None = field(default=None, repr=False)
+    """What the source wants to know before it goes on, as MCP has it: only for a call that has a peer, which
+    is asked, or told to make the call again with the answers."""
 
     @property
     def text(self) -> str:

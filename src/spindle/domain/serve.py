@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import ByteSize, Field, field_validator, model_validator
@@ -31,6 +31,22 @@ class ServeConfig(Section):
     max_body_size: ByteSize = Field(default=ByteSize(4 * 1024 * 1024), gt=0)
     shutdown_timeout: float = Field(
         default=10.0, ge=0, description="seconds that running calls may take to end when the server stops"
+    )
+
+    instruction: str | None = Field(
+        default=None,
+        description="what the tools are for, told to MCP clients: the text, or a file that holds it",
+    )
+    names: Literal["safe", "full"] = Field(
+        default="safe", description="tools' names as every model API takes them, or as in the catalog"
+    )
+    mode: Literal["all", "search", "auto"] = Field(
+        default="all", description="offer all tools, or three by which to search, describe and call them"
+    )
+    max_tools: int = Field(default=100, ge=1, description='tools above which "auto" means "search"')
+    page_size: int = Field(default=1000, ge=1, description="tools in one page of a list")
+    ask_timeout: float = Field(
+        default=300.0, gt=0, description="seconds that a client may take to answer what a call asks"
     )
 
     @property

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from spindle.domain.call import Call, Result
 from spindle.domain.identity import Credential
+from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool, ToolSpec
 
 if TYPE_CHECKING:
@@ -37,6 +38,37 @@ class Session(Protocol):
     async def wait_closed(self) -> str:
         """Returns when the link is lost, with the reason. Never returns for what cannot be lost."""
         ...
+
+
+Notice = Callable[[str, JsonObject], None]
+"""Takes a notification that a server sent of its own accord: its method and parameters."""
+
+
+@runtime_checkable
+class Relay(Protocol):
+    """What a session has besides where its source speaks MCP: resources, prompts and completions, which
+    are passed on as they are."""
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """Of `resources`, `prompts`, `completions` and `subscribe`, those that the server has."""
+        ...
+
+    async def relay(self, method: str, params: JsonObject, credential: Credential) -> JsonObject:
+        """Make a request other than a call of a tool, and return the result as it came."""
+        ...
+
+    async def watch(self, uri: str, credential: Credential) -> None:
+        """Until cancelled or the link is lost, have the server tell of changes of a resource."""
+        ...
+
+
+class RelaySource(Protocol):
+    """A source whose sessions are relays says so by `relays = True`."""
+
+    relays: ClassVar[bool]
+    notices: list[Notice]
+    """Who hears what its servers tell of: other lists than that of tools, and watched resources."""
 
 
 class Source(Protocol):

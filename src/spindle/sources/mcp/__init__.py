@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
+    from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
-    from spindle.ports.source import Note, Session
+    from spindle.ports.source import Note, Notice, Session
     from spindle.sources.mcp.config import McpConfig
 
 
 class McpSource:
+    relays = True
+
     def __init__(self, name: str, config: McpConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config
@@ -22,6 +25,7 @@ class McpSource:
         self._note = note
         self._is_older = False
         """Whether the last session that could be opened spoke a version with a handshake."""
+        self.notices: list[Notice] = []
 
     @staticmethod
     def config_model() -> type[SourceConfig]:
@@ -41,11 +45,15 @@ class McpSource:
         if config.url is not None:
             from spindle.sources.mcp.open_http import open_http
 
-            opening = open_http(self.name, config, credential, on_change)
+            opening = open_http(self.name, config, credential, on_change, self._tell)
         else:
             from spindle.sources.mcp.open_stdio import open_stdio
 
-            opening = open_stdio(self.name, config, self._root, credential, on_change, self._note)
+            opening = open_stdio(self.name, config, self._root, credential, on_change, self._note, self._tell)
         async with opening as session:
             self._is_older = not session.is_modern
             yield session
+
+    def _tell(self, method: str, params: JsonObject) -> None:
+        for notice in self.notices:
+            notice(method, params)

@@ -1,4 +1,4 @@
-"""Following changes of a server's tool list. Older servers tell everybody who is connected; those of
+"""Following changes of a server's lists. Older servers tell everybody who is connected; those of
 2026-07-28 tell only whoever listens."""
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from collections.abc import Callable
 from mcp.client.session import ClientSession
 from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from spindle.ports.source import Notice
 from spindle.sources.mcp.dispatcher import LinkLostError
 from spindle.sources.mcp.exchange import Exchange, current_exchange
 
@@ -22,24 +24,41 @@ FIRST_WAIT = 1.0
 LONGEST_WAIT = 60.0
 
 
-async def follow_changes(client: ClientSession, on_change: Callable[[], None]) -> None:
+async def follow_changes(client: ClientSession, on_change: Callable[[], None], tell: Notice) -> None:
     """Listen for as long as the session lives, again and again where the server ends it."""
     capabilities = client.server_capabilities
     if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or capabilities is None:
         return
-    if capabilities.tools is None or not capabilities.tools.list_changed:
+    tools = bool(capabilities.tools and capabilities.tools.list_changed)
+    prompts = bool(capabilities.prompts and capabilities.prompts.list_changed)
+    resources = bool(capabilities.resources and capabilities.resources.list_changed)
+    if not (tools or prompts or resources):
         return
+
+    def heard(event: ServerEvent | None) -> None:
+        if event is None or isinstance(event, ToolsListChanged):
+            on_change()
+        if event is None or isinstance(event, PromptsListChanged):
+            tell("notifications/prompts/list_changed", {})
+        if event is None or isinstance(event, ResourcesListChanged):
+            tell("notifications/resources/list_changed", {})
+
     wait, missed = FIRST_WAIT, False
     while True:
         exchange = Exchange()
         current_exchange.set(exchange)
         try:
-            async with listen(client, tools_list_changed=True) as subscription:
+            async with listen(
+                client,
+                tools_list_changed=tools,
+                prompts_list_changed=prompts,
+                resources_list_changed=resources,
+            ) as subscription:
                 if missed:
-                    on_change()  # something may have changed while nobody listened
-                async for _ in subscription:
+                    heard(None)  # something may have changed while nobody listened
+                async for event in subscription:
                     wait = FIRST_WAIT
-                    on_change()
+                    heard(event)
         except (SubscriptionLost, MCPError) as error:
             reason = error if isinstance(error, MCPError) else error.__cause__
             if not _may_come_back(reason, exchange):

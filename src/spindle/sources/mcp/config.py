@@ -21,6 +21,9 @@ class McpConfig(SourceConfig):
     protocol: Literal["auto", "handshake", "2026-07-28"] = "auto"
     """Which era of the protocol to speak; `auto` finds out."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
+    answers: tuple[Literal["elicitation", "sampling", "roots"], ...] = Field(
+        default=("elicitation",), description="what the server is told that it may ask of who calls its tools"
+    )
 
     @field_validator("url")
     @classmethod

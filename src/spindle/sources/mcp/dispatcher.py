@@ -39,14 +39,23 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, REQUEST_TI
 
 from spindle.domain.json_schema import is_object, to_json
 from spindle.sources.mcp.link import EDGE, Link
+from spindle.sources.mcp.peers import as_the_caller
 
 logger = logging.getLogger("spindle.mcp")
 
 MAX_QUEUED_NOTIFICATIONS = 1000
 MAX_SERVER_REQUESTS = 64
 MAX_NOISE_LINES = 3
-HEEDED = frozenset({"notifications/tools/list_changed"})
-"""The notifications that anybody acts on. Some servers log a lot; the rest is dropped unread."""
+HEEDED = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    }
+)
+"""The notifications that anybody acts on. Some servers log a lot; that is dropped unread unless somebody
+wants to see it."""
 
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 _ID = rb'"id"\s*:\s*("?)(\d+)\1'
@@ -124,6 +133,7 @@ class LinkDispatcher:
         self.noise: deque[str] = deque(maxlen=MAX_NOISE_LINES)
         """The last lines that were not JSON-RPC."""
         self.late_answers = 0
+        self.heeds_logs: Callable[[], bool] = lambda: False
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def when_lost(self, tell: Callable[[], None]) -> None:
@@ -146,7 +156,7 @@ class LinkDispatcher:
             raise ValueError(f"request id {request_id!r} is already in flight")
         loop = asyncio.get_running_loop()
         pending = self._pending[key] = _Pending(loop.create_future(), opts.get("on_progress"))
-        body = dict(params) if params is not None else {}
+        body = dict(as_the_caller(params) or {})
         if pending.on_progress is not None:
             body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
@@ -282,7 +292,9 @@ class LinkDispatcher:
         if method == "notifications/progress":
             self._progress(params or {})
             return
-        if run_notify_intercept(self._intercept, method, params) or method not in self._heeded:
+        if run_notify_intercept(self._intercept, method, params):
+            return
+        if method not in self._heeded and not (method == "notifications/message" and self.heeds_logs()):
             return
         self._notifications.append((method, params))
         self._wake.set()

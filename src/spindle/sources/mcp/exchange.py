@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from spindle.domain.call import Call
 from spindle.domain.identity import Credential
 
 
@@ -16,6 +17,8 @@ from spindle.domain.identity import Credential
 class Exchange:
     credential: Credential | None = None
     """The caller's own, where it is not the one that the session was opened with."""
+    call: Call | None = None
+    """The call that it serves, if it is one."""
     status: int | None = None
     challenge: str | None = None
     retry_after: float | None = None

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 from spindle.errors import SpindleError
 from spindle.sources.mcp.dispatcher import LinkDispatcher
 from spindle.sources.mcp.http_client import make_client
 from spindle.sources.mcp.legacy_sse import open_sse_link
+from spindle.sources.mcp.peers import CallerDispatcher
 from spindle.sources.mcp.session import McpSession, open_session, without_groups
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
+    from spindle.ports.source import Notice
     from spindle.sources.mcp.config import McpConfig
 
 # How a server that only speaks the older SSE transport refuses a POST to its event stream.
@@ -25,22 +26,22 @@ REFUSES_STREAMABLE = frozenset({400, 404, 405, 406, 415, 501})
 
 @contextlib.asynccontextmanager
 async def open_http(
-    name: str, config: McpConfig, credential: Credential, on_change: Callable[[], None]
+    name: str, config: McpConfig, credential: Credential, on_change: Callable[[], None], tell: Notice
 ) -> AsyncGenerator[McpSession]:
     async with contextlib.AsyncExitStack() as stack:
         if config.transport == "sse":
-            session = await stack.enter_async_context(_open_sse(name, config, credential, on_change))
+            session = await stack.enter_async_context(_open_sse(name, config, credential, on_change, tell))
         else:
             try:
                 with without_groups():
-                    opening = _open_streamable(name, config, credential, on_change)
+                    opening = _open_streamable(name, config, credential, on_change, tell)
                     session = await stack.enter_async_context(opening)
             except SpindleError as refusal:
                 if config.transport == "http" or refusal.status not in REFUSES_STREAMABLE:
                     raise
                 try:
                     with without_groups():
-                        opening = _open_sse(name, config, credential, on_change)
+                        opening = _open_sse(name, config, credential, on_change, tell)
                         session = await stack.enter_async_context(opening)
                 except SpindleError:
                     raise refusal from None
@@ -49,7 +50,7 @@ async def open_http(
 
 @contextlib.asynccontextmanager
 async def _open_streamable(
-    name: str, config: McpConfig, credential: Credential, on_change: Callable[[], None]
+    name: str, config: McpConfig, credential: Credential, on_change: Callable[[], None], tell: Notice
 ) -> AsyncGenerator[McpSession]:
     assert config.url is not None
     place = f"{name} ({config.url})"
@@ -58,8 +59,8 @@ async def _open_streamable(
         # The client limits the size of an event, and remembers whose answer was too large.
         streamable_http_client(config.url, http_client=client, max_sse_event_size=None) as streams,
     ):
-        dispatcher: JSONRPCDispatcher[Any] = JSONRPCDispatcher(*streams)
-        async with open_session(name, config, place, dispatcher, on_change) as session:
+        dispatcher = CallerDispatcher(*streams)
+        async with open_session(name, config, place, dispatcher, on_change, tell) as session:
             if session.is_modern:
                 # Every request stands alone, so each can carry its own caller's credential. What came
                 # before ties a session to whoever opened it.
@@ -70,7 +71,7 @@ async def _open_streamable(
 
 @contextlib.asynccontextmanager
 async def _open_sse(
-    name: str, config: McpConfig, credential: Credential, on_change: Callable[[], None]
+    name: str, config: McpConfig, credential: Credential, on_change: Callable[[], None], tell: Notice
 ) -> AsyncGenerator[McpSession]:
     assert config.url is not None
     limit = config.max_result_size
@@ -80,7 +81,7 @@ async def _open_sse(
         open_sse_link(client, name, config.url, limit) as link,
     ):
         dispatcher = LinkDispatcher(link, limit, kind="sse")
-        opening = open_session(name, config, place, dispatcher, on_change, handshake_only=True)
+        opening = open_session(name, config, place, dispatcher, on_change, tell, handshake_only=True)
         async with opening as session:
             dispatcher.when_lost(lambda: session.lose(link.epitaph()))
             yield session

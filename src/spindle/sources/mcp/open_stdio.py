@@ -15,7 +15,7 @@ from spindle.sources.mcp.process import ServerProcess
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
-    from spindle.ports.source import Note
+    from spindle.ports.source import Note, Notice
     from spindle.sources.mcp.config import McpConfig
     from spindle.sources.mcp.session import McpSession
 
@@ -28,14 +28,19 @@ async def open_stdio(
     credential: Credential,
     on_change: Callable[[], None],
     note: Note,
+    tell: Notice,
 ) -> AsyncGenerator[McpSession]:
     async with contextlib.AsyncExitStack() as stack:
         try:
-            session = await _start(stack, name, config, root, credential, on_change, handshake_only=False)
+            session = await _start(
+                stack, name, config, root, credential, on_change, tell, handshake_only=False
+            )
         except _ProbeEndedServerError:
             # Some older servers end when asked anything before the handshake. They get it at once.
             await stack.aclose()
-            session = await _start(stack, name, config, root, credential, on_change, handshake_only=True)
+            session = await _start(
+                stack, name, config, root, credential, on_change, tell, handshake_only=True
+            )
             note(f'{name}: speaks only the older handshake; `protocol = "handshake"` saves a start')
         yield session
 
@@ -51,6 +56,7 @@ async def _start(
     root: Path,
     credential: Credential,
     on_change: Callable[[], None],
+    tell: Notice,
     *,
     handshake_only: bool,
 ) -> McpSession:
@@ -66,7 +72,7 @@ async def _start(
 
     dispatcher = LinkDispatcher(process, config.max_result_size)
     place = f"{name} ({' '.join(config.command[:3])})"
-    opening = open_session(name, config, place, dispatcher, on_change, handshake_only=handshake_only)
+    opening = open_session(name, config, place, dispatcher, on_change, tell, handshake_only=handshake_only)
     try:
         with without_groups():
             session = await stack.enter_async_context(opening)

@@ -12,6 +12,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     HEADER_MISMATCH,
+    LOG_LEVEL_META_KEY,
     METHOD_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
     CallToolRequest,
@@ -19,13 +20,17 @@ from mcp_types import (
     CallToolResult,
     Implementation,
     InputRequiredResult,
-    InputResponses,
     PaginatedRequestParams,
+    PromptListChangedNotification,
+    Request,
+    ResourceListChangedNotification,
+    ResourceUpdatedNotification,
     ToolListChangedNotification,
 )
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from spindle.domain.call import Result, is_as_severe
 from spindle.domain.json_schema import is_object
 from spindle.errors import (
     ClientError,
@@ -37,18 +42,22 @@ from spindle.errors import (
 )
 from spindle.sources.mcp.changes import follow_changes
 from spindle.sources.mcp.convert import to_error, to_result, to_spec, too_large
-from spindle.sources.mcp.dispatcher import LinkLostError
+from spindle.sources.mcp.dispatcher import LinkDispatcher, LinkLostError
 from spindle.sources.mcp.exchange import Exchange, current_exchange
+from spindle.sources.mcp.peers import Peers, callbacks, dumped
 from spindle.sources.mcp.questions import AskableSession, to_question, to_responses
+from spindle.sources.mcp.relay import offers_of, send, watch
 from spindle.version import __version__
 
 if TYPE_CHECKING:
     from mcp.client.session import IncomingMessage
     from mcp.shared.dispatcher import Dispatcher
 
-    from spindle.domain.call import Call, Result
+    from spindle.domain.call import Call
     from spindle.domain.identity import Credential
+    from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool, ToolSpec
+    from spindle.ports.source import Notice
     from spindle.sources.mcp.config import McpConfig
 
 logger = logging.getLogger("spindle.mcp")
@@ -57,15 +66,20 @@ MAX_PAGES = 1000
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
 REFUSES_EVERYTHING = frozenset({401, 403, 407, 429, 503})
 
+TOLD = (PromptListChangedNotification, ResourceListChangedNotification, ResourceUpdatedNotification)
+
 CallAnswer = CallToolResult | InputRequiredResult
 _call_answer: TypeAdapter[CallAnswer] = TypeAdapter(CallAnswer)
 
 
 class McpSession:
-    def __init__(self, name: str, session: ClientSession, place: str) -> None:
+    def __init__(self, name: str, session: ClientSession, place: str, peers: Peers, tell: Notice) -> None:
         self._name = name
         self._session = session
         self._place = place
+        self._peers = peers
+        self._tell = tell
+        self._log_level: str | None = None
         self.per_call_credentials = False
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -98,40 +112,68 @@ class McpSession:
         raise ServerError(f"{self._name!r} has more than {MAX_PAGES} pages of tools")
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
-        responses, state = to_responses(call.reply) if call.reply is not None else (None, None)
+        with self._peers.serving(call):
+            if call.peer is not None and call.peer.log_level is not None:
+                await self._lower_log_level(call.peer.log_level)
+            return await self._invoke(tool, call)
+
+    async def _invoke(self, tool: Tool, call: Call) -> Result:
+        given = _given(call)
         try:
-            result = await self._call(tool, call, responses, state)
+            result = await self._call(tool, call, given)
         except ClientError as error:
             if not (is_object(error.details) and error.details.get("code") == HEADER_MISMATCH):
                 raise
             # The server wants arguments repeated as headers; which ones, only a fresh list tells.
             await self._discover(call.credential)
-            result = await self._call(tool, call, responses, state)
+            result = await self._call(tool, call, given)
         wait = FIRST_WAIT
         while isinstance(result, InputRequiredResult):
+            if result.input_requests and call.peer is not None:
+                return Result(asked=dumped(result))
             if result.input_requests:
                 raise to_question(tool, result)
             # It asks nobody, and only wants to be asked again: until the call's own timeout.
             await asyncio.sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT)
-            result = await self._call(tool, call, None, result.request_state)
+            result = await self._call(tool, call, {"requestState": result.request_state})
         return to_result(result)
 
-    async def _call(
-        self, tool: Tool, call: Call, responses: InputResponses | None, state: str | None
-    ) -> CallAnswer:
-        params = CallToolRequestParams(
-            name=tool.spec.remote_name,
-            arguments=call.arguments,
-            input_responses=responses,
-            request_state=state,
-        )
-        request = CallToolRequest(params=params)
+    async def _call(self, tool: Tool, call: Call, given: JsonObject) -> CallAnswer:
+        params = CallToolRequestParams(name=tool.spec.remote_name, arguments=call.arguments)
+        if call.peer is not None and call.peer.log_level is not None and self.is_modern:
+            params.meta = {LOG_LEVEL_META_KEY: call.peer.log_level}
+        request: Request[Any, Any] = CallToolRequest(params=params)
+        if given:
+            # As they came: whether the answers are good is for the server to say.
+            request = Request[dict[str, Any], str](
+                method="tools/call", params={**(dumped(params) or {}), **given}
+            )
         # Not session.call_tool(): it checks results with a slower validator and may list tools unasked.
         return await self._exchange(
             lambda: self._session.send_request(request, _call_answer, progress_callback=call.on_progress),
             call.credential,
+            call,
         )
+
+    async def _lower_log_level(self, level: str) -> None:
+        """Older servers keep one level a session: that of whoever wants to see the most."""
+        capabilities = self._session.server_capabilities
+        if self.is_modern or capabilities is None or capabilities.logging is None:
+            return
+        if self._log_level is None or (is_as_severe(self._log_level, level) and level != self._log_level):
+            self._log_level = level
+            await self.relay("logging/setLevel", {"level": level}, None)
+
+    @property
+    def offers(self) -> frozenset[str]:
+        return offers_of(self._session)
+
+    async def relay(self, method: str, params: JsonObject, credential: Credential | None) -> JsonObject:
+        return await self._exchange(lambda: send(self._session, method, params), credential)
+
+    async def watch(self, uri: str, credential: Credential | None) -> None:
+        await self._exchange(lambda: watch(self._session, uri, self._tell), credential)
 
     async def wait_closed(self) -> str:
         return await asyncio.shield(self._lost)
@@ -144,9 +186,11 @@ class McpSession:
     def is_modern(self) -> bool:
         return self._session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    async def _exchange(self, send: Callable[[], Any], credential: Credential | None = None) -> Any:
+    async def _exchange(
+        self, send: Callable[[], Any], credential: Credential | None = None, call: Call | None = None
+    ) -> Any:
         """Send one request, and turn whatever goes wrong into one of our errors."""
-        exchange = Exchange(credential)
+        exchange = Exchange(credential, call)
         token = current_exchange.set(exchange)
         try:
             return await send()
@@ -167,6 +211,18 @@ class McpSession:
             # The server restarted and knows nothing of this session: nothing was done, and a new one helps.
             return ConnectionFailedError(f"{self._name!r} no longer knows the session", sent=False)
         return describe_failure(self._name, error, exchange)
+
+
+def _given(call: Call) -> JsonObject:
+    """What goes with a call that is made again because the server asked for something."""
+    if call.answers is not None:
+        return call.answers
+    if call.reply is None:
+        return {}
+    responses, state = to_responses(call.reply)
+    found = {key: dumped(response) for key, response in (responses or {}).items()}
+    given = {"inputResponses": found or None, "requestState": state}
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def describe_failure(name: str, error: MCPError, exchange: Exchange) -> SpindleError:
@@ -212,6 +268,7 @@ async def open_session(
     place: str,
     dispatcher: Dispatcher[Any],
     on_change: Callable[[], None],
+    tell: Notice,
     *,
     handshake_only: bool = False,
 ) -> AsyncGenerator[McpSession]:
@@ -221,16 +278,22 @@ async def open_session(
         # Only takes note: reading may be held back while this runs, so it must not wait for the server.
         if isinstance(message, ToolListChangedNotification):
             on_change()
+        elif isinstance(message, TOLD):
+            tell(message.method, dumped(message.params) or {})
         elif isinstance(message, Exception):
             logger.debug("%s: %r", name, message)
 
+    peers = Peers(name)
+    if isinstance(dispatcher, LinkDispatcher):
+        dispatcher.heeds_logs = peers.wants_logs
     client = AskableSession(
         dispatcher=dispatcher,
         client_info=Implementation(name="spindle", version=__version__),
         message_handler=on_message,
+        **callbacks(peers, config.answers),
     )
     async with client:
-        session = McpSession(name, client, place)
+        session = McpSession(name, client, place, peers, tell)
         exchange = Exchange()
         token = current_exchange.set(exchange)
         try:
@@ -242,7 +305,7 @@ async def open_session(
             raise ServerError(f"{name!r} does not speak MCP as we know it: {error}") from None
         finally:
             current_exchange.reset(token)
-        follower = asyncio.create_task(follow_changes(client, on_change))
+        follower = asyncio.create_task(follow_changes(client, on_change, tell))
         try:
             yield session
         finally:

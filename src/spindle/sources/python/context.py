@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def mcp_level(level: int) -> str:
+    """The name that MCP has for a level of Python's."""
+    levels = ((logging.CRITICAL, "critical"), (logging.ERROR, "error"), (logging.WARNING, "warning"))
+    for least, name in (*levels, (logging.INFO, "info")):
+        if level >= least:
+            return name
+    return "debug"
+
+
 @dataclass
 class Context:
     """What a tool may know about the call it serves, and do through it. Ask for it with a parameter of
@@ -97,7 +106,11 @@ class Context:
         self._loop.call_soon_threadsafe(self._report, done, total, message)
 
     def log(self, message: str, level: int = logging.INFO) -> None:
+        """Write to the log, and show it to the program that made the call, where that wants to see it."""
         logging.getLogger(f"spindle.tools.{self.tool}").log(level, message)
+        peer = self._call.peer
+        if peer is not None and peer.log_level is not None:
+            self._loop.call_soon_threadsafe(peer.log, mcp_level(level), message, self.tool)
 
     def _host(self) -> Host:
         if self._is_abandoned or self._call.host is None:

@@ -1,0 +1,176 @@
+"""A call through a gateway over HTTP to a stdio server that costs nearly nothing: Spindle beside mcp-proxy,
+the FastMCP proxy and mcpo, with 1, 16 and 64 clients. Rounds are interleaved, every answer is checked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from http_client import Connection, mcp_call, rest_call
+from table import Row
+
+HERE = Path(__file__).parent
+ECHO = [sys.executable, "-I", "-S", str(HERE / "servers" / "echo.py")]
+SCRIPTS = Path(sys.executable).parent
+CLIENTS = (1, 16, 64)
+PATIENCE = 60.0
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | {
+    "FASTMCP_LOG_ENABLED": "false",
+    "FASTMCP_CHECK_FOR_UPDATES": "off",
+}
+
+
+@dataclass
+class Gateway:
+    name: str
+    command: list[str]
+    url: str
+    call: Callable[[Connection, int], Any]
+    is_mcp: bool = True
+    process: subprocess.Popen[bytes] | None = None
+    cold_start: float = 0.0
+    idle_mb: float = 0.0
+    found: dict[int, list[tuple[float, float]]] = field(
+        default_factory=dict[int, "list[tuple[float, float]]"]
+    )
+
+    async def start(self) -> None:
+        """Until its first answer."""
+        began = time.perf_counter()
+        self.process = subprocess.Popen(
+            self.command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while True:
+            try:
+                connection = await self.connect()
+                await self.call(connection, 0)
+                break
+            except (OSError, SystemExit, asyncio.IncompleteReadError):
+                if time.perf_counter() - began > PATIENCE or self.process.poll() is not None:
+                    raise SystemExit(f"{self.name} does not start: {' '.join(self.command)}") from None
+                await asyncio.sleep(0.02)
+        self.cold_start = time.perf_counter() - began
+        await connection.close()
+        self.idle_mb = psutil.Process(self.process.pid).memory_info().rss / 2**20
+
+    async def connect(self) -> Connection:
+        connection = Connection(self.url)
+        await connection.open()
+        if self.is_mcp:
+            await connection.handshake()
+        return connection
+
+    async def round(self, clients: int, calls: int) -> None:
+        """Of each client, `calls` calls one after the other; all clients at once."""
+        connections = [await self.connect() for _ in range(clients)]
+        latencies: list[float] = []
+
+        async def work(connection: Connection) -> None:
+            for number in range(calls):
+                began = time.perf_counter()
+                await self.call(connection, number + 1)
+                latencies.append(time.perf_counter() - began)
+
+        await self.call(connections[0], 0)
+        began = time.perf_counter()
+        await asyncio.gather(*(work(connection) for connection in connections))
+        rate = len(latencies) / (time.perf_counter() - began)
+        self.found.setdefault(clients, []).append((statistics.median(latencies) * 1000, rate))
+        for connection in connections:
+            await connection.close()
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def gateways(folder: str) -> list[Gateway]:
+    command = json.dumps(ECHO)
+    Path(folder, "spindle.toml").write_text(f"[sources.echo]\ncommand = {command}\nmax_concurrency = 64\n")
+    ports = [free_port() for _ in range(4)]
+    others = SCRIPTS.parent / "proxy" / "bin"
+    spindle, proxy, mcpo = SCRIPTS / "spindle", others / "mcp-proxy", others / "mcpo"
+    at = [f"http://127.0.0.1:{port}" for port in ports]
+    serve = [str(spindle), "-w", folder, "serve", "--http", "--port", str(ports[0])]
+    return [
+        Gateway("spindle serve", serve, f"{at[0]}/mcp", mcp_call("echo_echo")),
+        Gateway(
+            "mcp-proxy",
+            [str(proxy), "--port", str(ports[1]), "--", *ECHO],
+            f"{at[1]}/mcp",
+            mcp_call("echo"),
+        ),
+        Gateway(
+            "FastMCP proxy",
+            [sys.executable, str(HERE / "fastmcp_proxy.py"), str(ports[2]), *ECHO],
+            f"{at[2]}/mcp",
+            mcp_call("echo"),
+        ),
+        Gateway(
+            "mcpo (REST)",
+            [str(mcpo), "--port", str(ports[3]), "--", *ECHO],
+            f"{at[3]}/echo",
+            rest_call("/echo"),
+            is_mcp=False,
+        ),
+    ]
+
+
+async def _measure(quick: bool) -> list[Row]:
+    rounds = 2 if quick else 8
+    with tempfile.TemporaryDirectory() as folder:
+        contenders = gateways(folder)
+        try:
+            for gateway in contenders:
+                await gateway.start()
+            for _ in range(rounds):
+                for clients in CLIENTS:
+                    for gateway in contenders:
+                        await gateway.round(clients, max(200 // clients, 5))
+        finally:
+            for gateway in contenders:
+                gateway.stop()
+    ours = contenders[0]
+    rows: list[Row] = []
+    for clients in CLIENTS:
+        for position, (what, unit) in enumerate((("median of a call", "ms"), ("calls a second", "calls/s"))):
+            for gateway in contenders:
+                value = statistics.median(item[position] for item in gateway.found[clients])
+                pairs = zip(ours.found[clients], gateway.found[clients], strict=True)
+                ratio = statistics.median(mine[position] / theirs[position] for mine, theirs in pairs)
+                name = f"{what}, {clients} clients: {gateway.name}"
+                # Ours over theirs: below one is better for times, above one for rates.
+                rows.append(Row("serving", name, value, unit, ratio if gateway is not ours else None))
+    for gateway in contenders:
+        goals = (2.0, 80.0) if gateway is ours else (None, None)
+        rows.append(Row("serving", f"cold start: {gateway.name}", gateway.cold_start, "s", goal=goals[0]))
+        rows.append(Row("serving", f"idle memory: {gateway.name}", gateway.idle_mb, "MB", goal=goals[1]))
+    return rows
+
+
+def serving(quick: bool) -> list[Row]:
+    return asyncio.run(_measure(quick))

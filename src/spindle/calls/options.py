@@ -1,0 +1,35 @@
+"""How a call is to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spindle.domain.identity import LOCAL, Principal
+
+if TYPE_CHECKING:
+    from spindle.calls.limits import Limit
+    from spindle.domain.call import Peer, Progress
+    from spindle.domain.json_schema import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """How to make a call. Apart from the arguments, so that no tool's parameter can clash with it."""
+
+    principal: Principal = LOCAL
+    timeout: float | None = None
+    on_progress: Progress | None = None
+    limits: Sequence[Limit] = ()
+    """Limits to keep besides the source's, such as an agent's."""
+    use_cache: bool = True
+    raise_tool_errors: bool = False
+    """Raise ToolError instead of returning a result with `is_error`."""
+    peer: Peer | None = None
+    """Who makes the call, where it can be spoken to meanwhile."""
+    answers: JsonObject | None = None
+    """What the peer answered to `Result.asked`."""
+
+
+DEFAULT_OPTIONS = CallOptions()

@@ -1,0 +1,271 @@
+"""A call that needs a person, or that has something to say while it runs: how the client is told.
+
+Clients of the handshake era are asked while the call waits. Those of 2026-07-28 get a result that says
+what is wanted, and make the call again with the answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
+from mcp_types import (
+    LOG_LEVEL_META_KEY,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    REQUEST_TIMEOUT,
+    ElicitRequestURLParams,
+)
+
+from spindle.domain.call import is_as_severe
+from spindle.domain.json_schema import JsonObject, is_object, to_json
+from spindle.errors import SpindleError
+from spindle.mcp_server.convert import error_result
+from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
+
+if TYPE_CHECKING:
+    from mcp_types import ClientCapabilities
+
+    from spindle.app import Spindle
+    from spindle.mcp_server.suspended import Suspended
+    from spindle.runs.outcomes import OpenPause, Outcome
+
+logger = logging.getLogger("spindle.serve")
+
+ANSWER = "answer"
+"""The name of the one request that a question of ours makes."""
+PAUSE_PREFIX = "spindle-pause:"
+"""Begins the state that a client of 2026-07-28 sends back to a run that waits for it."""
+DEFAULT_LEVEL = "info"
+QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
+"""The capabilities of clients that can be asked something."""
+
+
+class ClientPeer:
+    """The client that made a call, for as long as the call runs."""
+
+    def __init__(self, ctx: RequestContext, ask_timeout: float) -> None:
+        self._ctx = ctx
+        self._ask_timeout = ask_timeout
+        self._connection = inbound(ctx).connection
+        self._channel = inbound(ctx).channel
+        self._sending: set[asyncio.Task[None]] = set()
+        self.suspended: Suspended | None = None
+        """Where the client cannot be asked while it waits."""
+
+    def came_back(self, ctx: RequestContext) -> None:
+        """The client made the request again, and hears from now on of this one."""
+        self._ctx = ctx
+        self._channel = inbound(ctx).channel
+
+    @property
+    def owner(self) -> object:
+        return self._connection
+
+    @property
+    def capabilities(self) -> JsonObject:
+        declared = self._ctx.session.client_capabilities
+        return declared.model_dump(by_alias=True, mode="json", exclude_none=True) if declared else {}
+
+    @property
+    def log_level(self) -> str | None:
+        if is_modern(self._ctx):
+            meta = cast("Mapping[str, Any]", self._ctx.meta or {})
+            return meta.get(LOG_LEVEL_META_KEY)
+        return self._connection.state.get(LOG_LEVEL, DEFAULT_LEVEL)
+
+    @property
+    def wants_progress(self) -> bool:
+        params = self._ctx.params or {}
+        return "progressToken" in (params.get("_meta") or {})
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        await self._channel.progress(progress, total, message)
+
+    def log(self, level: str, data: Any, logger: str | None) -> None:
+        if not is_as_severe(level, self.log_level):
+            return
+        params: JsonObject = {"level": level, "data": data} | ({"logger": logger} if logger else {})
+        task = asyncio.create_task(self._notify("notifications/message", params))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _notify(self, method: str, params: JsonObject) -> None:
+        try:
+            await self._channel.notify(method, params)
+        except Exception as error:  # noqa: BLE001 - a client that is gone hears no messages
+            logger.debug("a message was not sent: %r", error)
+
+    async def settle(self) -> None:
+        """What was said before the answer is sent before it."""
+        if self._sending:
+            await asyncio.gather(*self._sending)
+
+    def can_answer(self, method: str) -> bool:
+        session = self._ctx.session
+        reachable = session.can_send_request or self.suspended is not None
+        return reachable and is_capable(session.client_capabilities, method)
+
+    async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
+        if self.suspended is not None:
+            return await self.suspended.ask(method, params, self._ask_timeout)
+        try:
+            async with asyncio.timeout(self._ask_timeout):
+                return await self._channel.send_raw_request(method, params)
+        except TimeoutError:
+            raise MCPError(
+                code=REQUEST_TIMEOUT, message=f"no answer within {self._ask_timeout:g} s"
+            ) from None
+
+
+def is_capable(capabilities: ClientCapabilities | None, method: str, params: Any = None) -> bool:
+    """Whether the client declared that it answers this request."""
+    if capabilities is None:
+        return False
+    match method:
+        case "elicitation/create":
+            found = capabilities.elicitation
+            if found is None:
+                return False
+            wants_url = is_object(params) and params.get("mode") == "url"
+            # Before there were modes, the capability was an empty object and meant forms.
+            return found.url is not None if wants_url else found.form is not None or found.url is None
+        case "sampling/createMessage":
+            return capabilities.sampling is not None
+        case "roots/list":
+            return capabilities.roots is not None
+        case _:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Make the call again, with these answers for its source."""
+
+    answers: JsonObject
+
+
+async def passed_on(ctx: RequestContext, peer: ClientPeer, asked: JsonObject) -> JsonObject | Again:
+    """What a source of 2026-07-28 asks, handed to the client: as a result to one of its own era, who comes
+    back with the answers; an older one is asked now."""
+    requests: dict[str, JsonObject] = asked.get("inputRequests") or {}
+    missing = _missing(ctx, requests)
+    if is_modern(ctx):
+        if missing:
+            raise MCPError(
+                code=MISSING_REQUIRED_CLIENT_CAPABILITY,
+                message="the tool asks for further input, for which the client lacks a capability",
+                data={"requiredCapabilities": {_CAPABILITIES[method]: {} for method in missing}},
+            )
+        return asked
+    if missing or not ctx.session.can_send_request:
+        wanted = ", ".join(sorted({request["method"] for request in requests.values()}))
+        return error_result(f"the tool asks for further input ({wanted}), which this client cannot give")
+    answers = {
+        key: await peer.ask(request["method"], request.get("params")) for key, request in requests.items()
+    }
+    state = asked.get("requestState")
+    return Again({"inputResponses": answers} | ({"requestState": state} if state is not None else {}))
+
+
+async def paused(
+    app: Spindle, ctx: RequestContext, peer: ClientPeer, pause: OpenPause
+) -> JsonObject | Outcome:
+    """What to do about a run that waits for a person: what the client is told, or how the run went on with
+    what it answered."""
+    request = _question(pause)
+    can_ask = request is not None and not _missing(ctx, {ANSWER: request})
+    if can_ask and request is not None and is_modern(ctx):
+        # The run is in the store: whoever comes back with its token goes on with it, also after a restart.
+        return {
+            "resultType": "input_required",
+            "inputRequests": {ANSWER: request},
+            "requestState": f"{PAUSE_PREFIX}{pause.token}",
+        }
+    if pause.kind == "consent":
+        # The client makes its call again; this run must not go on by itself when the consent is given.
+        with contextlib.suppress(SpindleError):  # that it was refused is how it ends
+            await app.resume(
+                pause.token, refused="the client makes the call again", principal=pause.principal
+            )
+        if can_ask and ctx.protocol_version >= "2025-11-25":
+            params = ElicitRequestURLParams(
+                message=pause.message, url=str(pause.details["url"]), elicitation_id=pause.token
+            )
+            raise UrlElicitationRequiredError([params], pause.message)
+        link = f"Open this link to give consent, then call the tool again: {pause.details['url']}"
+        return error_result(f"{pause.message}\n{link}", _about(pause))
+    if not can_ask or request is None or not ctx.session.can_send_request:
+        way = f"`spindle resume {pause.token}` answers it, and goes on with the call"
+        return error_result(f"{pause.message}\nA person has to answer first. hint: {way}", _about(pause))
+    answer = await peer.ask(request["method"], request.get("params"))
+    return await go_on(app, pause, answer, peer)
+
+
+async def go_on(app: Spindle, pause: OpenPause, answer: Any, peer: ClientPeer) -> Outcome:
+    """Answer a pause with what the client says that the person did."""
+    action = answer.get("action") if is_object(answer) else None
+    progress = peer.progress if peer.wants_progress else None
+    if action != "accept":
+        reason = "the person declined" if action == "decline" else "the person gave no answer"
+        return await app.resume(pause.token, refused=reason, principal=pause.principal, on_progress=progress)
+    content: JsonObject = answer.get("content") or {}
+    given: Any = None
+    if pause.kind == "approval":
+        given = {"approved": content.get("approved") is True}
+    elif pause.kind == "input":
+        given = content if _is_form(pause.details.get("schema")) else content.get(ANSWER)
+    return await app.resume(pause.token, given, principal=pause.principal, on_progress=progress)
+
+
+def _missing(ctx: RequestContext, requests: Mapping[str, JsonObject]) -> list[str]:
+    """The requests that the client did not declare to answer."""
+    capabilities = ctx.session.client_capabilities
+    asked = requests.values()
+    return [
+        item["method"] for item in asked if not is_capable(capabilities, item["method"], item.get("params"))
+    ]
+
+
+_CAPABILITIES = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+
+
+def _question(pause: OpenPause) -> JsonObject | None:
+    """The pause as an elicitation."""
+    params: JsonObject = {"mode": "form", "message": pause.message}
+    match pause.kind:
+        case "consent":
+            url = str(pause.details["url"])
+            params = {"mode": "url", "message": pause.message, "url": url, "elicitationId": pause.token}
+        case "approval":
+            about = {key: pause.details[key] for key in ("tool", "arguments") if key in pause.details}
+            shown = f"\n{to_json(about).decode()}" if about else ""
+            params["message"] = f"{pause.message}{shown}"
+            approved = {"type": "boolean", "title": "Allow it"}
+            params["requestedSchema"] = {
+                "type": "object", "properties": {"approved": approved}, "required": ["approved"]
+            }  # fmt: skip
+        case "input":
+            schema = pause.details.get("schema")
+            if not _is_form(schema):
+                if is_object(schema) and schema.get("type") not in ("string", "number", "integer", "boolean"):
+                    return None  # forms have plain values only
+                schema = {"type": "object", "properties": {ANSWER: schema}, "required": [ANSWER]}
+            params["requestedSchema"] = schema
+    return {"method": "elicitation/create", "params": params}
+
+
+def _is_form(schema: Any) -> bool:
+    return is_object(schema) and schema.get("type") == "object"
+
+
+def _about(pause: OpenPause) -> JsonObject:
+    return {"io.spindle/pause": pause.to_dict()}

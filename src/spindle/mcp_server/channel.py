@@ -1,0 +1,87 @@
+"""One request of a client while it is served, as the SDK's handlers see it; the same over any transport."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+from mcp.server.runner import modern_error_data
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import NoBackChannelError
+from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
+from mcp.shared.message import ServerMessageMetadata
+from mcp.shared.transport_context import TransportContext
+from mcp_types import RequestId
+
+from spindle.domain.json_schema import JsonObject
+
+logger = logging.getLogger("spindle.serve")
+
+Send = Callable[[JsonObject], Awaitable[None]]
+"""Sends one JSON-RPC message to the client, as part of what answers the request."""
+Ask = Callable[[str, Mapping[str, Any] | None, Send], Awaitable[JsonObject]]
+"""Makes a request of the client, sent in the given way, and waits for its answer."""
+
+
+class Channel:
+    """Satisfies the SDK's `DispatchContext`."""
+
+    def __init__(
+        self,
+        kind: str,
+        request_id: RequestId | None,
+        params: Mapping[str, Any] | None,
+        send: Send,
+        ask: Ask | None = None,
+    ) -> None:
+        self.request_id = request_id
+        self.transport = TransportContext(kind=kind, can_send_request=ask is not None)
+        self.can_send_request = ask is not None
+        self.message_metadata = ServerMessageMetadata(can_send_request=ask is not None)
+        self.cancel_requested = anyio.Event()
+        self._token = progress_token_from_params(params)
+        self._send = send
+        self._ask = ask
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> JsonObject:
+        if self._ask is None:
+            raise NoBackChannelError(method)
+        return await self._ask(method, params, self._send)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        message: JsonObject = {"jsonrpc": "2.0", "method": method}
+        await self._send(message | ({"params": dict(params)} if params is not None else {}))
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        if self._token is None:
+            return
+        params: JsonObject = {"progressToken": self._token, "progress": progress}
+        if total is not None:
+            params["total"] = total
+        if message is not None:
+            params["message"] = message
+        await self.notify("notifications/progress", params)
+
+
+def result_message(request_id: RequestId | None, result: JsonObject) -> JsonObject:
+    return {"jsonrpc": "2.0", "id": request_id, "result": result}
+
+
+def error_message(request_id: RequestId | None, code: int, message: str, data: Any = None) -> JsonObject:
+    error: JsonObject = {"code": code, "message": message}
+    return {"jsonrpc": "2.0", "id": request_id, "error": error | ({} if data is None else {"data": data})}
+
+
+async def answer_message(request_id: RequestId | None, work: Awaitable[JsonObject]) -> JsonObject:
+    """The answer to a request, whatever becomes of it. What went wrong inside stays in our log."""
+    try:
+        return result_message(request_id, await work)
+    except Exception as error:  # noqa: BLE001 - the edge: the client gets an answer
+        found = modern_error_data(error)
+        return error_message(request_id, found.code, found.message, found.data)

@@ -1,0 +1,139 @@
+"""From our nouns to the protocol's JSON: tools, results, errors. The same for both eras: what an
+older one does not know, the SDK leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any
+
+from spindle.domain.call import Block, Result
+from spindle.domain.json_schema import JsonObject, is_object
+from spindle.domain.tool import Tool
+from spindle.errors import SpindleError
+
+FileLink = Callable[[str], str]
+"""Makes an address, that the client can read, of the path of a file in the file store."""
+
+
+def to_wire_tool(tool: Tool, name: str) -> JsonObject:
+    spec = tool.spec
+    wire: JsonObject = {"name": name, "inputSchema": object_schema(tool.input_schema)}
+    if spec.title:
+        wire["title"] = spec.title
+    if spec.description:
+        wire["description"] = spec.description
+    if tool.output_schema is not None:
+        wire["outputSchema"] = tool.output_schema
+    hints = spec.hints
+    annotations = {
+        "readOnlyHint": hints.read_only,
+        "destructiveHint": hints.destructive,
+        "idempotentHint": hints.idempotent,
+        "openWorldHint": hints.open_world,
+    }
+    said = {key: value for key, value in annotations.items() if value is not None}
+    if said:
+        wire["annotations"] = said
+    meta = spec.metadata.get("_meta")
+    if is_object(meta) and meta:
+        wire["_meta"] = meta
+    return wire
+
+
+def object_schema(schema: JsonObject) -> JsonObject:
+    """The protocol wants `type: object` to be written, which a schema may also imply."""
+    return schema if schema.get("type") == "object" else {"type": "object", **schema}
+
+
+def to_wire_result(result: Result, file_link: FileLink) -> JsonObject:
+    wire: JsonObject = {"content": [to_wire_block(block, file_link) for block in result.content]}
+    if result.has_structured:
+        wire["structuredContent"] = result.structured
+    if result.is_error:
+        wire["isError"] = True
+    return wire
+
+
+def to_wire_block(block: Block, file_link: FileLink) -> JsonObject:
+    wire = _block(block, file_link)
+    if block.annotations:
+        wire["annotations"] = block.annotations
+    return wire
+
+
+def _block(block: Block, file_link: FileLink) -> JsonObject:
+    if block.path is not None:
+        return _link(
+            uri=file_link(block.path),
+            name=block.name or PurePath(block.path).name,
+            description=f"the {block.type} was too large to send along; read this resource for it",
+            mime_type=block.mime_type,
+            size=block.size,
+        )
+    match block.type:
+        case "text":
+            return {"type": "text", "text": block.text or ""}
+        case "image" | "audio":
+            default = "image/png" if block.type == "image" else "audio/wav"
+            return {"type": block.type, "data": block.data or "", "mimeType": block.mime_type or default}
+        case "link":
+            return _link(
+                block.uri or "", block.name or block.uri or "", block.text, block.mime_type, block.size
+            )
+        case "resource":
+            held: JsonObject = {"uri": block.uri or "spindle:result"}
+            if block.mime_type:
+                held["mimeType"] = block.mime_type
+            if block.data is not None:
+                held["blob"] = block.data
+            else:
+                held["text"] = block.text or ""
+            return {"type": "resource", "resource": held}
+
+
+def _link(
+    uri: str, name: str, description: str | None, mime_type: str | None, size: int | None
+) -> JsonObject:
+    fields: JsonObject = {
+        "type": "resource_link",
+        "uri": uri,
+        "name": name,
+        "description": description,
+        "mimeType": mime_type,
+        "size": size,
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def for_handshake_tool(wire: JsonObject) -> JsonObject:
+    """Until 2026-07-28 only objects could be promised."""
+    schema = wire.get("outputSchema")
+    if schema is None or schema.get("type") == "object":
+        return wire
+    return {key: value for key, value in wire.items() if key != "outputSchema"}
+
+
+def for_handshake_result(wire: JsonObject) -> JsonObject:
+    if "structuredContent" not in wire or is_object(wire["structuredContent"]):
+        return wire
+    return {key: value for key, value in wire.items() if key != "structuredContent"}
+
+
+def to_wire_error(error: SpindleError) -> JsonObject:
+    """An error as a result: what a model reads in order to do better, and in `_meta` what a program does."""
+    text = error.message if error.hint is None else f"{error.message}\nhint: {error.hint}"
+    fields = error.to_dict()
+    fields.pop("message", None)
+    fields.pop("details", None)
+    return error_result(text, {"io.spindle/error": fields})
+
+
+def error_result(text: str, meta: JsonObject | None = None) -> JsonObject:
+    wire: JsonObject = {"content": [{"type": "text", "text": text}], "isError": True}
+    return wire | ({"_meta": meta} if meta else {})
+
+
+def text_result(text: str, structured: Any = None) -> JsonObject:
+    wire: JsonObject = {"content": [{"type": "text", "text": text}]}
+    return wire if structured is None else wire | {"structuredContent": structured}

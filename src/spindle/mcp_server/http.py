@@ -1,0 +1,351 @@
+"""Streamable HTTP, both eras, as an ASGI app. What the SDK checks is checked here in the same order, and
+its kernel answers the requests; only the way there is ours: no queue and no task stands between."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.connection import Connection
+from mcp.server.runner import ServerRunner, serve_one
+from mcp.shared.dispatcher import as_request_id, coerce_request_id
+from mcp.shared.inbound import (
+    ERROR_CODE_HTTP_STATUS,
+    InboundLadderRejection,
+    InboundModernRoute,
+    classify_inbound_request,
+    find_duplicated_routing_header,
+    unsupported_protocol_version_rejection,
+    validate_mcp_param_headers,
+)
+from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
+from mcp_types import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+from spindle.domain.json_schema import JsonObject, from_json, is_object
+from spindle.mcp_server.channel import Channel, answer_message, error_message
+from spindle.mcp_server.exchange import EventStream, Exchange, Headers, respond
+from spindle.mcp_server.inbound import Inbound
+from spindle.mcp_server.sessions import Session, Sessions
+
+if TYPE_CHECKING:
+    from mcp_types import RequestId
+    from starlette.types import Receive, Scope, Send
+
+    from spindle.domain.identity import Principal
+    from spindle.mcp_server.server import CatalogServer
+
+PATH = "/mcp"
+REQUEST_CANCELLED = -32800
+MAX_RUNNING = 1000
+"""Requests of one session at a time."""
+
+NO_MESSAGE = "the body must be one JSON-RPC request or notification"
+_ALLOWED = ((b"allow", b"GET, POST, DELETE"),)
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not a mistake of ours
+    def __init__(self, status: int, code: int, message: str, request_id: RequestId | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = error_message(request_id, code, message)
+
+
+class McpApp:
+    def __init__(self, catalog: CatalogServer) -> None:
+        self._catalog = catalog
+        self.sessions = Sessions(catalog)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        if scope["path"].rstrip("/") != PATH:
+            await respond(send, 404, error_message(None, INVALID_REQUEST, f"the server is at {PATH}"))
+            return
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in scope["headers"]
+        }
+        principal = self._catalog.access.principal(scope)
+        request = _Request(scope, headers, principal, receive, send)
+        try:
+            version = headers.get("mcp-protocol-version")
+            if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+                await self._modern(request)
+            elif scope["method"] == "POST":
+                await self._post(request)
+            elif scope["method"] == "GET":
+                await self._get(request)
+            elif scope["method"] == "DELETE":
+                await self.sessions.end(self._session(request))
+                await respond(send, 200)
+            else:
+                await respond(send, 405, None, _ALLOWED)
+        except Refused as refused:
+            await respond(send, refused.status, refused.body)
+
+    # --- 2026-07-28: every request stands alone
+
+    async def _modern(self, request: _Request) -> None:
+        if request.scope["method"] != "POST":
+            await respond(request.send, 405, None, ((b"allow", b"POST"),))
+            return
+        request.check_types()
+        message = await request.message(self._catalog.config.max_body_size)
+        if "id" not in message:
+            self._acknowledge(message, request)
+            await respond(request.send, 202)
+            return
+        request_id, method, params = _parts(message)
+        if method == "subscriptions/listen" and not request.takes_stream:
+            raise Refused(406, INVALID_REQUEST, "listening needs Accept: text/event-stream", request_id)
+        pairs = [
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.scope["headers"]
+        ]
+        duplicated = find_duplicated_routing_header(pairs)
+        if duplicated is not None:
+            raise Refused(400, HEADER_MISMATCH, f"{duplicated} header appears more than once", request_id)
+        route = classify_inbound_request(message, headers=request.headers)
+        if isinstance(route, InboundModernRoute) and method == "tools/call":
+            route = await self._check_parameter_headers(request, params or {}) or route
+        if isinstance(route, InboundLadderRejection):
+            body = error_message(request_id, route.code, route.message, route.data)
+            await respond(request.send, ERROR_CODE_HTTP_STATUS.get(route.code, 400), body)
+            return
+        exchange = request.exchange(cancels=True)
+        connection = Connection.from_envelope(
+            route.protocol_version, route.client_info, route.client_capabilities
+        )
+        channel = Channel("streamable-http", request_id, params, exchange.event)
+        channel.message_metadata.request_context = Inbound(
+            connection, request.principal, channel, request.scope
+        )
+        work = serve_one(
+            self._catalog.server, channel, method, params, connection=connection, lifespan_state={}
+        )
+        answer = await exchange.run(answer_message(request_id, work))
+        if answer is not None:
+            await exchange.answer(answer, _status(answer))
+
+    def _acknowledge(self, message: JsonObject, request: _Request) -> None:
+        """Notifications have nothing to act on where every request stands alone, but are no mistake."""
+        if message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
+            raise Refused(400, INVALID_REQUEST, NO_MESSAGE)
+        unsupported = unsupported_protocol_version_rejection(request.headers["mcp-protocol-version"])
+        if unsupported is not None:
+            refused = Refused(400, unsupported.code, unsupported.message)
+            refused.body = error_message(None, unsupported.code, unsupported.message, unsupported.data)
+            raise refused
+
+    async def _check_parameter_headers(
+        self, request: _Request, params: JsonObject
+    ) -> InboundLadderRejection | None:
+        name = params.get("name")
+        arguments: Any = params.get("arguments") or {}
+        if not isinstance(name, str) or not is_object(arguments):
+            return None
+        if not arguments and not any(header.startswith("mcp-param-") for header in request.headers):
+            return None
+        schema = await self._catalog.listing.header_schema(request.principal, name)
+        return validate_mcp_param_headers(schema, arguments, request.headers) if schema is not None else None
+
+    # --- the handshake era: requests belong to a session
+
+    async def _post(self, request: _Request) -> None:
+        request.check_types()
+        message = await request.message(self._catalog.config.max_body_size)
+        if message.get("method") == "initialize" and "id" in message:
+            await self._initialize(request, message)
+            return
+        session = self._session(request)
+        if "method" not in message and ("result" in message or "error" in message):
+            session.questions.answered(message)
+            await respond(request.send, 202, None, session.headers)
+        elif "id" not in message:
+            await self._notified(request, session, message)
+            await respond(request.send, 202, None, session.headers)
+        else:
+            await self._answer(request, session, message)
+
+    async def _initialize(self, request: _Request, message: JsonObject) -> None:
+        known = request.headers.get("mcp-session-id")
+        session = self._session(request) if known is not None else self.sessions.make(request.principal)
+        if session is None:
+            raise Refused(503, INTERNAL_ERROR, "too many sessions are open; try again later")
+        request_id, method, params = _parts(message)
+        exchange = Exchange(
+            request.receive,
+            request.send,
+            streams=request.takes_stream,
+            cancels=False,
+            headers=session.headers,
+        )
+        channel = self._channel(request, session, exchange, request_id, params)
+        answer = await answer_message(request_id, session.runner.on_request(channel, method, params))
+        if "result" in answer:
+            self.sessions.opened(session)
+            await exchange.answer(answer)
+        else:
+            await respond(request.send, 200, answer)
+
+    async def _answer(self, request: _Request, session: Session, message: JsonObject) -> None:
+        request_id, method, params = _parts(message)
+        key = coerce_request_id(request_id)
+        if key in session.running:
+            raise Refused(400, INVALID_REQUEST, "this id is already in use", request_id)
+        if len(session.running) >= MAX_RUNNING:
+            raise Refused(429, INTERNAL_ERROR, "too many requests at once", request_id)
+        exchange = Exchange(
+            request.receive,
+            request.send,
+            streams=request.takes_stream,
+            cancels=False,
+            headers=session.headers,
+        )
+        channel = self._channel(request, session, exchange, request_id, params)
+        task = asyncio.current_task()
+        assert task is not None
+        session.running[key] = task, channel
+        try:
+            work = answer_message(request_id, session.runner.on_request(channel, method, params))
+            answer = await exchange.run(work)
+        except asyncio.CancelledError:
+            if not channel.cancel_requested.is_set():
+                raise
+            task.uncancel()
+            # Only an answer ends a request of this era, also of one that nobody wants any more.
+            answer = error_message(request_id, REQUEST_CANCELLED, "Request cancelled")
+        finally:
+            del session.running[key]
+            session.touch()
+        if answer is not None:
+            await exchange.answer(answer)
+
+    def _channel(
+        self,
+        request: _Request,
+        session: Session,
+        exchange: Exchange,
+        request_id: RequestId,
+        params: JsonObject | None,
+    ) -> Channel:
+        ask = session.questions.ask if request.takes_stream else None
+        channel = Channel("streamable-http", request_id, params, exchange.event, ask)
+        channel.message_metadata.request_context = Inbound(
+            session.connection, session.principal, channel, request.scope
+        )
+        return channel
+
+    async def _notified(self, request: _Request, session: Session, message: JsonObject) -> None:
+        method, params = message.get("method"), message.get("params")
+        if message.get("jsonrpc") != "2.0" or not isinstance(method, str):
+            raise Refused(400, INVALID_REQUEST, NO_MESSAGE)
+        if params is not None and not is_object(params):
+            raise Refused(400, INVALID_REQUEST, "params must be an object")
+        if method == "notifications/cancelled":
+            cancelled = cancelled_request_id_from_params(params)
+            if cancelled is not None:
+                session.cancel(cancelled)
+            return
+        channel = Channel("streamable-http", None, params, session.put)
+        channel.message_metadata.request_context = Inbound(
+            session.connection, session.principal, channel, request.scope
+        )
+        runner: ServerRunner[Any] = session.runner
+        await runner.on_notify(channel, method, params)
+
+    async def _get(self, request: _Request) -> None:
+        if not request.takes_stream:
+            raise Refused(406, INVALID_REQUEST, "Not Acceptable: send Accept: text/event-stream")
+        session = self._session(request)
+        if session.stream is not None:
+            raise Refused(409, INVALID_REQUEST, "Conflict: the session has a stream already")
+        session.stream = stream = EventStream()
+        try:
+            await stream.serve(request.receive, request.send, session.headers)
+        finally:
+            session.stream = None
+            session.touch()
+
+    def _session(self, request: _Request) -> Session:
+        known = request.headers.get("mcp-session-id")
+        if known is None:
+            raise Refused(400, INVALID_REQUEST, "Bad Request: Missing session ID")
+        session = self.sessions.get(known, request.principal)
+        if session is None:
+            raise Refused(404, INVALID_REQUEST, "Session not found")
+        return session
+
+
+class _Request:
+    __slots__ = ("headers", "principal", "receive", "scope", "send", "takes_json", "takes_stream")
+
+    def __init__(
+        self, scope: Scope, headers: dict[str, str], principal: Principal, receive: Receive, send: Send
+    ) -> None:
+        self.scope = scope
+        self.headers = headers
+        self.principal = principal
+        self.receive = receive
+        self.send = send
+        accepted = {part.split(";")[0].strip().lower() for part in headers.get("accept", "").split(",")}
+        anything = "*/*" in accepted
+        self.takes_json = anything or bool(accepted & {"application/json", "application/*"})
+        self.takes_stream = anything or bool(accepted & {"text/event-stream", "text/*"})
+
+    def exchange(self, headers: Headers = (), *, cancels: bool = False) -> Exchange:
+        return Exchange(self.receive, self.send, streams=self.takes_stream, cancels=cancels, headers=headers)
+
+    def check_types(self) -> None:
+        if self.headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
+            raise Refused(415, INVALID_REQUEST, "Unsupported Media Type: send Content-Type: application/json")
+        if not self.takes_json:
+            message = "Not Acceptable: send Accept: application/json, text/event-stream"
+            raise Refused(406, INVALID_REQUEST, message)
+
+    async def message(self, limit: int) -> JsonObject:
+        body = await self._body(limit)
+        try:
+            message = from_json(body)
+        except (ValueError, RecursionError):
+            raise Refused(400, PARSE_ERROR, "Parse error") from None
+        if not is_object(message):
+            raise Refused(400, INVALID_REQUEST, NO_MESSAGE)
+        return message
+
+    async def _body(self, limit: int) -> bytes:
+        length = self.headers.get("content-length", "")
+        if length.isdigit() and int(length) > limit:
+            raise _too_large(limit)
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            event = await self.receive()
+            if event["type"] == "http.disconnect":
+                raise Refused(400, INVALID_REQUEST, "the body is not complete")
+            part: bytes = event.get("body", b"")
+            size += len(part)
+            if size > limit:
+                raise _too_large(limit)
+            parts.append(part)
+            if not event.get("more_body", False):
+                return b"".join(parts)
+
+
+def _too_large(limit: int) -> Refused:
+    return Refused(413, INVALID_REQUEST, f"a body may have {limit} bytes; see serve.max_body_size")
+
+
+def _parts(message: JsonObject) -> tuple[RequestId, str, JsonObject | None]:
+    """The parts of a request, which must be one."""
+    request_id = as_request_id(message.get("id"))
+    method, params = message.get("method"), message.get("params")
+    if message.get("jsonrpc") != "2.0" or request_id is None or not isinstance(method, str):
+        raise Refused(400, INVALID_REQUEST, NO_MESSAGE)
+    if params is not None and not is_object(params):
+        raise Refused(400, INVALID_REQUEST, "params must be an object", request_id)
+    return request_id, method, params
+
+
+def _status(answer: JsonObject) -> int:
+    error = answer.get("error")
+    return ERROR_CODE_HTTP_STATUS.get(error["code"], 200) if error is not None else 200

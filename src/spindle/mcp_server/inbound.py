@@ -1,0 +1,40 @@
+"""Where a request came in: what every transport knows of it, and hands to the handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from mcp.server.context import ServerRequestContext
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+if TYPE_CHECKING:
+    from mcp.server.connection import Connection
+    from mcp.shared.dispatcher import DispatchContext
+    from mcp.shared.transport_context import TransportContext
+
+    from spindle.domain.identity import Principal
+
+RequestContext: TypeAlias = ServerRequestContext[Any, Any]
+
+LOG_LEVEL = "spindle.log_level"
+"""The key under which a connection of the handshake era remembers the level that its client set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    connection: Connection
+    principal: Principal
+    channel: DispatchContext[TransportContext]
+    """Where to speak to the client about this request."""
+    scope: Mapping[str, Any] | None = None
+    """Of the HTTP request; None over stdio."""
+
+
+def inbound(ctx: RequestContext) -> Inbound:
+    return cast(Inbound, ctx.request)
+
+
+def is_modern(ctx: RequestContext) -> bool:
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS

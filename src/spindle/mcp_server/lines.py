@@ -1,0 +1,206 @@
+"""JSON-RPC by lines with one client: the era is the one that the client opens with."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.connection import Connection, NotifyOnlyOutbound
+from mcp.server.runner import ServerRunner, serve_one
+from mcp.shared.dispatcher import CallOptions, as_request_id, coerce_request_id
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
+from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    RequestId,
+)
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+
+from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
+from spindle.mcp_server.channel import Channel, answer_message, error_message
+from spindle.mcp_server.inbound import Inbound
+from spindle.mcp_server.questions import Questions
+
+if TYPE_CHECKING:
+    from spindle.domain.identity import Principal
+    from spindle.mcp_server.server import CatalogServer
+
+logger = logging.getLogger("spindle.serve")
+
+MAX_RUNNING = 1000
+
+Write = Callable[[bytes], Awaitable[None]]
+
+
+class LineServer:
+    def __init__(self, catalog: CatalogServer, write: Write, principal: Principal) -> None:
+        self._catalog = catalog
+        self._write = write
+        self._principal = principal
+        self._questions = Questions()
+        self._running: dict[RequestId, tuple[asyncio.Task[None], Channel]] = {}
+        self._others: set[asyncio.Task[None]] = set()
+        self._is_modern: bool | None = None
+        self._connection = Connection.for_loop(self)
+        self._runner = ServerRunner(catalog.server, self._connection, {}, init_options=catalog.init_options)
+        catalog.changes.connections.add(self._connection)
+
+    # --- what the client sends
+
+    def line(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            message = from_json(line)
+        except (ValueError, RecursionError):
+            self._spawn(self._send(error_message(None, PARSE_ERROR, "Parse error")))
+            return
+        if not is_object(message) or message.get("jsonrpc") != "2.0":
+            self._refuse(message, "a line must be one JSON-RPC message")
+        elif isinstance(message.get("method"), str):
+            self._take(message)
+        elif "result" in message or "error" in message:
+            self._questions.answered(message)
+        else:
+            self._refuse(message, "a message has a method, a result or an error")
+
+    def too_long(self, head: bytes, tail: bytes) -> None:
+        limit = self._catalog.config.max_body_size
+        message = f"a message may have {limit} bytes; see serve.max_body_size"
+        self._spawn(self._send(error_message(None, INVALID_REQUEST, message)))
+
+    def _take(self, message: JsonObject) -> None:
+        method: str = message["method"]
+        params = message.get("params")
+        if params is not None and not is_object(params):
+            self._refuse(message, "params must be an object")
+        elif "id" not in message:
+            self._notification(method, params)
+        elif (request_id := as_request_id(message["id"])) is None:
+            self._refuse(message, "an id is text or an integer")
+        else:
+            self._request(request_id, method, params)
+
+    def _refuse(self, message: Any, reason: str) -> None:
+        request_id = as_request_id(message.get("id")) if is_object(message) else None
+        self._spawn(self._send(error_message(request_id, INVALID_REQUEST, f"Invalid Request: {reason}")))
+
+    def _request(self, request_id: RequestId, method: str, params: JsonObject | None) -> None:
+        key = coerce_request_id(request_id)
+        if key in self._running:
+            self._refuse({"id": request_id}, "this id is already in use")
+            return
+        if len(self._running) >= MAX_RUNNING:
+            refusal = error_message(request_id, INTERNAL_ERROR, "too many requests at once")
+            self._spawn(self._send(refusal))
+            return
+        if self._is_modern is None:
+            self._is_modern = method != "initialize" and _has_envelope(params)
+        ask = None if self._is_modern else self._questions.ask
+        channel = Channel("stdio", request_id, params, self._send, ask)
+        task = asyncio.create_task(self._serve(channel, method, params))
+        self._running[key] = task, channel
+        task.add_done_callback(lambda _: self._running.pop(key, None))
+
+    async def _serve(self, channel: Channel, method: str, params: JsonObject | None) -> None:
+        work = self._answer_modern if self._is_modern else self._answer
+        await self._send(await answer_message(channel.request_id, work(channel, method, params)))
+
+    async def _answer(self, channel: Channel, method: str, params: JsonObject | None) -> JsonObject:
+        if method != "initialize" and _has_envelope(params):
+            raise MCPError(
+                INVALID_REQUEST, "this connection began with the handshake; it takes no request of 2026-07-28"
+            )
+        channel.message_metadata.request_context = Inbound(self._connection, self._principal, channel)
+        return await self._runner.on_request(channel, method, params)
+
+    async def _answer_modern(self, channel: Channel, method: str, params: JsonObject | None) -> JsonObject:
+        if method == "initialize":
+            supported = {"supported": list(MODERN_PROTOCOL_VERSIONS)}
+            requested = (params or {}).get("protocolVersion")
+            data = {**supported, "requested": requested} if isinstance(requested, str) else supported
+            raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, "this connection speaks 2026-07-28", data)
+        route = classify_inbound_request({"method": method, "params": params})
+        if isinstance(route, InboundLadderRejection):
+            raise MCPError(route.code, route.message, route.data)
+        connection = Connection.from_envelope(
+            route.protocol_version, route.client_info, route.client_capabilities,
+            outbound=NotifyOnlyOutbound(self),
+        )  # fmt: skip
+        channel.message_metadata.request_context = Inbound(connection, self._principal, channel)
+        return await serve_one(
+            self._catalog.server, channel, method, params, connection=connection, lifespan_state={}
+        )
+
+    def _notification(self, method: str, params: JsonObject | None) -> None:
+        if method == "notifications/cancelled":
+            request_id = cancelled_request_id_from_params(params)
+            running = self._running.get(coerce_request_id(request_id)) if request_id is not None else None
+            if running is not None:
+                # As the protocol has it, a cancelled request gets no answer.
+                running[1].cancel_requested.set()
+                running[0].cancel()
+            return
+        connection = self._connection
+        if self._is_modern:
+            connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None)
+        channel = Channel("stdio", None, params, self._send)
+        channel.message_metadata.request_context = Inbound(connection, self._principal, channel)
+        runner = (
+            self._runner
+            if connection is self._connection
+            else ServerRunner(self._catalog.server, connection, {})
+        )
+        self._spawn(runner.on_notify(channel, method, params))
+
+    # --- what is sent to the client outside of any request: the SDK's `Outbound`
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> JsonObject:
+        return await self._questions.ask(method, params, self._send)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        await Channel("stdio", None, None, self._send).notify(method, params)
+
+    async def _send(self, message: JsonObject) -> None:
+        try:
+            await self._write(to_json(message) + b"\n")
+        except OSError as error:
+            logger.debug("not sent: %s", error)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
+
+    # --- the end
+
+    async def finish(self, seconds: float) -> None:
+        """Let what runs end by itself, but not for long. Streams that would never end are not waited for."""
+        self._catalog.changes.close_streams()
+        running = {task for task, _ in self._running.values()} | self._others
+        if running:
+            _, late = await asyncio.wait(running, timeout=seconds)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=1)
+
+    def close(self) -> None:
+        self._catalog.changes.left(self._connection)
+        self._questions.close()
+
+
+def _has_envelope(params: Mapping[str, Any] | None) -> bool:
+    meta = (params or {}).get("_meta")
+    return is_object(meta) and PROTOCOL_VERSION_META_KEY in meta

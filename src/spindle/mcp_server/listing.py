@@ -1,0 +1,140 @@
+"""The catalog's tools as they are listed: under their served names, in pages, as one principal sees them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mcp.shared.inbound import x_mcp_header_map
+
+from spindle.domain.json_schema import JsonObject
+from spindle.domain.tool import Tool, ToolSummary
+from spindle.mcp_server.convert import to_wire_tool
+from spindle.mcp_server.names import NameStyle, served_names
+from spindle.ports.store import ToolFilter
+
+if TYPE_CHECKING:
+    from spindle.catalog.catalog import Catalog
+    from spindle.domain.identity import Principal
+    from spindle.mcp_server.access import Access
+
+
+class BadCursorError(ValueError):
+    """A cursor that we did not make."""
+
+
+@dataclass(slots=True)
+class _Snapshot:
+    """The tools at one version of the catalog. Their definitions are read when somebody lists them."""
+
+    version: int
+    summaries: Mapping[str, ToolSummary]
+    """By full name, without those that wait to be accepted."""
+    served: Mapping[str, str]
+    full: Mapping[str, str]
+    wire: Mapping[str, JsonObject] | None = field(default=None)
+    """By full name, as the protocol writes them."""
+
+    header_schemas: dict[str, JsonObject | None] = field(default_factory=dict[str, "JsonObject | None"])
+    """By full name, the schema of a tool of whose arguments some are to be repeated as headers."""
+
+    def find(self, name: str) -> ToolSummary | None:
+        return self.summaries.get(self.full.get(name, name))
+
+
+class Listing:
+    def __init__(self, catalog: Catalog, access: Access, style: NameStyle) -> None:
+        self._catalog = catalog
+        self._access = access
+        self._style: NameStyle = style
+        self._snapshot: _Snapshot | None = None
+
+    async def visible(self, principal: Principal) -> list[ToolSummary]:
+        snapshot = await self._newest()
+        return [item for item in snapshot.summaries.values() if self._access.visible(principal, item)]
+
+    async def page(
+        self, principal: Principal, cursor: str | None, size: int
+    ) -> tuple[list[JsonObject], str | None]:
+        """The tools that come after the cursor, and the cursor of the next page. A cursor names the last
+        tool of its page, so that tools that come and go meanwhile neither repeat nor hide others."""
+        names = sorted(item.name for item in await self.visible(principal))
+        snapshot = await self._current()
+        start = 0 if cursor is None else bisect_right(names, read_cursor(cursor))
+        chosen = names[start : start + size]
+        wire = await self._definitions(snapshot)
+        found = [wire[name] for name in chosen if name in wire]
+        more = start + size < len(names)
+        return found, make_cursor(chosen[-1]) if more and chosen else None
+
+    async def resolve(self, principal: Principal, name: str) -> ToolSummary | None:
+        """The tool that is served under this name, or has it in the catalog; None where the principal
+        sees none."""
+        found = (await self._current()).find(name) or (await self._newest()).find(name)
+        if found is None or not self._access.visible(principal, found):
+            return None
+        return found
+
+    async def known_names(self, principal: Principal) -> list[str]:
+        return [await self.served_name(item.name) for item in await self.visible(principal)]
+
+    async def served_name(self, full: str) -> str:
+        return (await self._current()).served.get(full, full)
+
+    async def wire(self, full: str) -> JsonObject | None:
+        snapshot = await self._current()
+        if snapshot.wire is not None:
+            return snapshot.wire.get(full)
+        return to_wire_tool(await self._catalog.find(full), snapshot.served.get(full, full))
+
+    async def header_schema(self, principal: Principal, name: str) -> JsonObject | None:
+        """The schema of this tool's arguments where a client of 2026-07-28 repeats some as headers."""
+        tool = await self.resolve(principal, name)
+        if tool is None:
+            return None
+        known = (await self._current()).header_schemas
+        if tool.name not in known:
+            schema = (await self._catalog.find(tool.name)).input_schema
+            known[tool.name] = schema if x_mcp_header_map(schema) else None
+        return known[tool.name]
+
+    async def _newest(self) -> _Snapshot:
+        """Also what was edited in the workspace's own folders since anybody looked."""
+        await self._catalog.look_again()
+        return await self._current()
+
+    async def _current(self) -> _Snapshot:
+        snapshot = self._snapshot
+        version = await self._catalog.version()
+        if snapshot is None or snapshot.version != version:
+            summaries = {item.name: item for item in await self._catalog.tools(ToolFilter())}
+            served = served_names(summaries, self._style)
+            full = {short: name for name, short in served.items()}
+            snapshot = self._snapshot = _Snapshot(version, summaries, served, full)
+        return snapshot
+
+    async def _definitions(self, snapshot: _Snapshot) -> Mapping[str, JsonObject]:
+        if snapshot.wire is None:
+            tools: list[Tool] = await self._catalog.whole_tools(ToolFilter())
+            snapshot.wire = {
+                tool.name: to_wire_tool(tool, snapshot.served[tool.name])
+                for tool in tools
+                if tool.name in snapshot.served
+            }
+        return snapshot.wire
+
+
+def make_cursor(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def read_cursor(cursor: str) -> str:
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode("utf-8", "surrogatepass")
+    except (binascii.Error, UnicodeError, ValueError):
+        raise BadCursorError(cursor) from None

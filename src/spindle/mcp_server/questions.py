@@ -1,0 +1,55 @@
+"""Requests that we make of a client, and its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
+
+from spindle.domain.json_schema import JsonObject, is_object
+from spindle.mcp_server.channel import Send
+
+
+class Questions:
+    """Those that wait for an answer, of one session of the handshake era."""
+
+    def __init__(self) -> None:
+        self._ids = itertools.count(1)
+        self._waiting: dict[str, asyncio.Future[JsonObject]] = {}
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None, send: Send) -> JsonObject:
+        question = f"spindle-{next(self._ids)}"
+        answer = self._waiting[question] = asyncio.get_running_loop().create_future()
+        message: JsonObject = {"jsonrpc": "2.0", "id": question, "method": method}
+        try:
+            await send(message | ({"params": dict(params)} if params is not None else {}))
+            return await answer
+        finally:
+            del self._waiting[question]
+
+    def answered(self, message: JsonObject) -> bool:
+        """Take a client's answer. False where nobody waits for it."""
+        waiting = self._waiting.get(str(message.get("id")))
+        if waiting is None or waiting.done():
+            return False
+        error, result = message.get("error"), message.get("result")
+        if is_object(error):
+            code, text = error.get("code"), error.get("message")
+            known = code if isinstance(code, int) else INTERNAL_ERROR
+            waiting.set_exception(
+                MCPError(known, str(text or "the client gave no reason"), error.get("data"))
+            )
+        elif is_object(result):
+            waiting.set_result(result)
+        else:
+            waiting.set_exception(MCPError(INTERNAL_ERROR, "the client's answer is neither result nor error"))
+        return True
+
+    def close(self) -> None:
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(MCPError(CONNECTION_CLOSED, "the client is gone"))

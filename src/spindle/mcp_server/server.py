@@ -1,0 +1,336 @@
+"""The catalog behind `mcp`'s low-level server: one handler for each request of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, RequestParams
+
+from spindle.calls.caller import CallOptions
+from spindle.calls.validate import Validation
+from spindle.domain.call import Result
+from spindle.domain.json_schema import JsonObject, canonical, is_object
+from spindle.domain.tool import ToolSummary
+from spindle.errors import Interruption, NotFoundError, ServerError, SpindleError
+from spindle.mcp_server import search_mode
+from spindle.mcp_server.access import Access, OpenAccess
+from spindle.mcp_server.asking import (
+    ANSWER,
+    PAUSE_PREFIX,
+    QUESTIONS,
+    Again,
+    ClientPeer,
+    go_on,
+    passed_on,
+    paused,
+)
+from spindle.mcp_server.changes import Changes
+from spindle.mcp_server.convert import (
+    for_handshake_result,
+    for_handshake_tool,
+    to_wire_error,
+    to_wire_result,
+    to_wire_tool,
+)
+from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
+from spindle.mcp_server.listing import BadCursorError, Listing
+from spindle.mcp_server.passing import Passing
+from spindle.mcp_server.refusals import refusal
+from spindle.mcp_server.search_mode import SearchMode
+from spindle.mcp_server.suspended import PREFIX, Suspended, Waiting
+from spindle.runs.outcomes import Finished, Outcome, Paused
+from spindle.version import __version__
+
+if TYPE_CHECKING:
+    from mcp.server.models import InitializationOptions
+
+    from spindle.app import Spindle
+    from spindle.domain.identity import Principal
+    from spindle.domain.serve import ServeConfig
+
+logger = logging.getLogger("spindle.serve")
+
+FIRST_SYNC_TIMEOUT = 20.0
+"""Seconds that a list waits, at most, for sources that were never asked for their tools."""
+CACHEABLE = frozenset(
+    {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
+)
+MAX_ROUNDS = 10
+"""How often one call may ask its client something."""
+
+Handler = Callable[[RequestContext, "Principal", JsonObject], Awaitable[JsonObject]]
+
+
+class CatalogServer:
+    """Serves an open workspace. The transports bring requests in through `server`."""
+
+    def __init__(
+        self,
+        app: Spindle,
+        config: ServeConfig,
+        access: Access | None = None,
+        *,
+        instruction: str | None = None,
+    ) -> None:
+        self.app = app
+        self.config = config
+        self.access = access or OpenAccess()
+        self.listing = Listing(app.catalog, self.access, config.names)
+        self.passing = Passing(app, self.access, logger.warning)
+        self._search = SearchMode(app, self.listing, self.access)
+        self._validation = Validation()
+        self.server: Server[Any] = Server("spindle", version=__version__, instructions=instruction)
+        # Spans are made where calls are, and cost every request here.
+        self.server.middleware.clear()
+        self.changes = Changes(app, self.passing, self.server)
+        self._waiting = Waiting()
+        self._first_sync: asyncio.Task[Any] | None = None
+        self._register()
+
+    def _register(self) -> None:
+        handlers: dict[str, Handler] = {
+            "tools/list": self._list_tools,
+            "tools/call": self._call_tool,
+            "resources/list": self._list_resources,
+            "resources/templates/list": self._list_templates,
+            "resources/read": self._read_resource,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+            "logging/setLevel": self._set_level,
+        }
+        if self.passing.has_sources:
+            handlers["prompts/list"] = self._list_prompts
+            handlers["prompts/get"] = self._get_prompt
+            handlers["completion/complete"] = self._complete
+        for method, handler in handlers.items():
+            self.server.add_request_handler(method, RequestParams, _raw(handler))
+
+    @property
+    def init_options(self) -> InitializationOptions:
+        told = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        return self.server.create_initialization_options(told)
+
+    async def start(self) -> None:
+        """Begin to ask sources that were never asked, and to hear of changes."""
+        self.changes.start()
+        unsynced = self.app.catalog.unsynced()
+        if unsynced:
+            sync = self.app.catalog.sync(unsynced)
+            self._first_sync = asyncio.create_task(sync, name="first sync")
+
+    async def close(self) -> None:
+        """End what runs in the background. Calls that run are the transports' to end."""
+        if self._first_sync is not None:
+            self._first_sync.cancel()
+            await asyncio.gather(self._first_sync, return_exceptions=True)
+        await self._waiting.close()
+        await self.changes.close()
+
+    # --- tools
+
+    async def _list_tools(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
+        await self._synced()
+        if await self._offers_search(principal):
+            return {"tools": [to_wire_tool(tool, name) for name, tool in search_mode.TOOLS.items()]}
+        try:
+            tools, cursor = await self.listing.page(principal, params.get("cursor"), self.config.page_size)
+        except BadCursorError:
+            raise MCPError(code=INVALID_PARAMS, message="Invalid cursor") from None
+        if not is_modern(ctx):
+            tools = [for_handshake_tool(tool) for tool in tools]
+        return {"tools": tools} | ({"nextCursor": cursor} if cursor else {})
+
+    async def _offers_search(self, principal: Principal) -> bool:
+        if self.config.mode == "auto":
+            return len(await self.listing.visible(principal)) > self.config.max_tools
+        return self.config.mode == "search"
+
+    async def _synced(self) -> None:
+        """Many clients list the tools once: what is about to be known is waited for, within reason."""
+        if self._first_sync is not None and not self._first_sync.done():
+            await asyncio.wait({self._first_sync}, timeout=FIRST_SYNC_TIMEOUT)
+
+    async def _call_tool(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
+        name = str(params["name"])
+        arguments: JsonObject = params.get("arguments") or {}
+        found = await self.listing.resolve(principal, name)
+        if found is None and self._first_sync is not None and not self._first_sync.done():
+            await self._synced()
+            found = await self.listing.resolve(principal, name)
+        try:
+            if found is None and name in search_mode.TOOLS and self.config.mode != "all":
+                self._validation.check_arguments(search_mode.TOOLS[name], arguments)
+                if name == search_mode.SEARCH:
+                    return await self._search.search(principal, arguments)
+                if name == search_mode.DESCRIBE:
+                    return await self._search.describe(principal, arguments)
+                found = await self._search.find(principal, str(arguments["name"]))
+                arguments = arguments.get("arguments", {})
+            if found is None:
+                raise await self._unknown(principal, name)
+            wire = await self._call(ctx, principal, found, arguments, params)
+        except SpindleError as error:
+            if "requestState" in params and is_object(error.details) and "code" in error.details:
+                # The source refused what the client sent back to it, which no model can do better.
+                raise
+            wire = to_wire_error(error)
+        return wire if is_modern(ctx) else for_handshake_result(wire)
+
+    async def _call(
+        self,
+        ctx: RequestContext,
+        principal: Principal,
+        tool: ToolSummary,
+        arguments: Mapping[str, Any],
+        params: JsonObject,
+    ) -> JsonObject:
+        state, answers = params.get("requestState"), params.get("inputResponses")
+        key = tool.name, canonical(arguments) if is_modern(ctx) else b""
+        if isinstance(state, str) and state.startswith(PREFIX):
+            suspended = self._waiting.find(state, principal, key)
+            suspended.peer.came_back(ctx)
+            return await self._waiting.go_on(suspended, answers)
+        peer = ClientPeer(ctx, self.config.ask_timeout)
+        work = self._run(ctx, principal, tool, arguments, peer, state, answers)
+        if not is_modern(ctx) or not QUESTIONS & peer.capabilities.keys():
+            return await work
+        peer.suspended = Suspended(principal, key, peer)
+        return await self._waiting.run(peer.suspended, work)
+
+    async def _run(
+        self,
+        ctx: RequestContext,
+        principal: Principal,
+        tool: ToolSummary,
+        arguments: Mapping[str, Any],
+        peer: ClientPeer,
+        state: str | None,
+        answers: Any,
+    ) -> JsonObject:
+        try:
+            if isinstance(state, str) and state.startswith(PAUSE_PREFIX):
+                outcome = await self._came_back(principal, state.removeprefix(PAUSE_PREFIX), answers, peer)
+            else:
+                given = {"inputResponses": answers, "requestState": state}
+                sent = {name: value for name, value in given.items() if value is not None}
+                outcome = await self._start(principal, tool, arguments, peer, sent or None)
+            for _ in range(MAX_ROUNDS):
+                if isinstance(outcome, Paused):
+                    done = await paused(self.app, ctx, peer, outcome.pauses[0])
+                elif isinstance(outcome, Finished) and outcome.result.asked is not None:
+                    done = await passed_on(ctx, peer, outcome.result.asked)
+                elif isinstance(outcome, Finished):
+                    return self._wire(principal, tool, outcome.result)
+                else:
+                    raise ServerError(f"another process goes on with this call of {tool.name}")
+                if isinstance(done, Again):
+                    outcome = await self._start(principal, tool, arguments, peer, done.answers)
+                elif isinstance(done, dict):
+                    return done
+                else:
+                    outcome = done
+            raise ServerError(f"{tool.name} asked more than {MAX_ROUNDS} times for further input")
+        finally:
+            await peer.settle()
+
+    async def _start(
+        self,
+        principal: Principal,
+        tool: ToolSummary,
+        arguments: Mapping[str, Any],
+        peer: ClientPeer,
+        answers: JsonObject | None,
+    ) -> Outcome:
+        progress = peer.progress if peer.wants_progress else None
+        options = CallOptions(
+            principal=principal, on_progress=progress, use_cache=answers is None, peer=peer, answers=answers
+        )
+        return await self.app.run(tool.name, arguments, options)
+
+    async def _came_back(self, principal: Principal, token: str, answers: Any, peer: ClientPeer) -> Outcome:
+        """A client of 2026-07-28 brings the answer to a pause."""
+        open_pauses = await self.app.pauses(principal=principal)
+        pause = next((item for item in open_pauses if item.token == token), None)
+        if pause is None:
+            raise NotFoundError(
+                "the call no longer waits for this answer", hint="make it again from the start"
+            )
+        return await go_on(self.app, pause, answers.get(ANSWER) if is_object(answers) else None, peer)
+
+    def _wire(self, principal: Principal, tool: ToolSummary, result: Result) -> JsonObject:
+        for block in result.content:
+            if block.uri is not None:
+                self.passing.linked(block.uri, tool.source)
+        return to_wire_result(result, lambda path: self.passing.file_link(principal, path))
+
+    async def _unknown(self, principal: Principal, name: str) -> MCPError:
+        try:
+            await self._search.find(principal, name)
+        except NotFoundError as error:
+            hint = f"; {error.hint}" if error.hint and "mean" in error.hint else ""
+            return MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {name}{hint}")
+        return MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {name}")
+
+    # --- what sources have besides
+
+    async def _list_prompts(self, _: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
+        return {"prompts": await self.passing.prompts(principal)}
+
+    async def _get_prompt(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
+        return await self.passing.prompt(principal, params)
+
+    async def _list_resources(
+        self, _: RequestContext, principal: Principal, params: JsonObject
+    ) -> JsonObject:
+        return {"resources": await self.passing.resources(principal)}
+
+    async def _list_templates(
+        self, _: RequestContext, principal: Principal, params: JsonObject
+    ) -> JsonObject:
+        return {"resourceTemplates": await self.passing.templates(principal)}
+
+    async def _read_resource(self, _: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
+        return await self.passing.read(principal, params)
+
+    async def _complete(self, _: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
+        return await self.passing.complete(principal, params)
+
+    async def _subscribe(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
+        await self.changes.subscribe(inbound(ctx).connection, principal, str(params["uri"]))
+        return {}
+
+    async def _unsubscribe(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
+        self.changes.unsubscribe(inbound(ctx).connection, str(params["uri"]))
+        return {}
+
+    async def _set_level(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
+        inbound(ctx).connection.state[LOG_LEVEL] = params["level"]
+        return {}
+
+
+def _raw(handler: Handler) -> Callable[[RequestContext, Any], Awaitable[JsonObject]]:
+    """A handler that takes the parameters as they came. The SDK has checked them against the version's
+    own schema before."""
+
+    async def handle(ctx: RequestContext, _typed: Any) -> JsonObject:
+        try:
+            result = await handler(ctx, inbound(ctx).principal, dict(ctx.params or {}))
+        except (SpindleError, Interruption) as error:
+            raise refusal(ctx, error) from error
+        return _completed(ctx.method, result) if is_modern(ctx) else result
+
+    return handle
+
+
+def _completed(method: str, result: JsonObject) -> JsonObject:
+    """What 2026-07-28 wants every result to say."""
+    if result.get("resultType", "complete") != "complete":
+        return result
+    # Clients may keep nothing unasked: the catalog changes when it likes, and each sees its own.
+    caching = {"ttlMs": 0, "cacheScope": "private"} if method in CACHEABLE else {}
+    return {"resultType": "complete", **caching, **result}

@@ -1,0 +1,129 @@
+"""Resources, prompts and completions of sources, through the served catalog."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import mcp_types as t
+import pytest
+from mcp import Client, MCPError
+from mcp.shared.exceptions import MCPDeprecationWarning
+
+import spindle
+from mcp_server.conftest import OpenFixture, fixture_source
+from servers.running import PATIENCE
+from servers.serving import ERAS, served, text_of
+from spindle.mcp_server.passing import fits_template, own_address
+from spindle.settings import Settings
+
+EACH_ERA = pytest.mark.parametrize("era", list(ERAS))
+EACH_SOURCE = pytest.mark.parametrize("source", ["handshake", "2026-07-28"])
+
+
+@EACH_ERA
+@EACH_SOURCE
+async def test_prompts_are_offered_under_their_sources_name(
+    open_fixture: OpenFixture, era: str, source: str
+) -> None:
+    async with (
+        open_fixture(prefix=True, protocol=source) as app,
+        served(app) as url,
+        Client(url, mode=ERAS[era]) as client,
+    ):
+        names = {prompt.name for prompt in (await client.list_prompts()).prompts}
+        given = {"arg1": "a", "arg2": "b"}
+        prompt = await client.get_prompt("fixture.test_prompt_with_arguments", given)
+        ref = t.PromptReference(name="fixture.test_prompt_with_arguments")
+        completed = await client.complete(ref, {"name": "arg1", "value": "par"})
+        with pytest.raises(MCPError, match=r"did you mean 'fixture\.test_simple_prompt'"):
+            await client.get_prompt("test_simple_prompt")
+    assert "fixture.test_simple_prompt" in names
+    assert isinstance(prompt.messages[0].content, t.TextContent)
+    assert prompt.messages[0].content.text == "Prompt with arguments: arg1='a', arg2='b'"
+    assert completed.completion.values == ["paris", "park", "party"]
+
+
+@EACH_ERA
+@EACH_SOURCE
+async def test_resources_keep_their_addresses(open_fixture: OpenFixture, era: str, source: str) -> None:
+    async with (
+        open_fixture(protocol=source) as app,
+        served(app) as url,
+        Client(url, mode=ERAS[era]) as client,
+    ):
+        # Not listed before: the way to a resource is found when it is asked for.
+        (read,) = (await client.read_resource("test://template/7/data")).contents
+        listed = {str(item.uri) for item in (await client.list_resources()).resources}
+        templates = (await client.list_resource_templates()).resource_templates
+        with pytest.raises(MCPError) as missing:
+            await client.read_resource("test://nowhere")
+    assert isinstance(read, t.TextResourceContents)
+    assert '"id":"7"' in read.text
+    assert "test://static-text" in listed
+    assert [item.uri_template for item in templates] == ["test://template/{id}/data"]
+    assert missing.value.code == (-32602 if era == "modern" else -32002)
+    assert missing.value.data == {"uri": "test://nowhere"}
+
+
+async def test_of_two_sources_with_one_address_both_can_be_read(tmp_path: Path) -> None:
+    sources = {name: fixture_source(prefix=True) for name in ("one", "two")}
+    settings = Settings(tmp_path, {"sources": sources, "store": ":memory:"})
+    async with spindle.open(settings=settings) as app, served(app) as url, Client(url) as client:
+        listed = [str(item.uri) for item in (await client.list_resources()).resources]
+        assert len(listed) == len(set(listed)) == 8
+        address = own_address("two", "test://static-text")
+        assert address in listed
+        (read,) = (await client.read_resource(address)).contents
+        assert str(read.uri) == address
+        names = {prompt.name for prompt in (await client.list_prompts()).prompts}
+        assert {"one.test_simple_prompt", "two.test_simple_prompt"} <= names
+
+
+async def test_a_source_that_fails_does_not_hide_the_others(tmp_path: Path) -> None:
+    sources = {"good": fixture_source(), "bad": {"command": ["/no/such/program"]}}
+    settings = Settings(tmp_path, {"sources": sources, "store": ":memory:"})
+    async with spindle.open(settings=settings) as app, served(app) as url, Client(url) as client:
+        assert (await client.list_resources()).resources
+        assert (await client.list_prompts()).prompts
+
+
+@EACH_ERA
+@EACH_SOURCE
+async def test_a_watched_resource_that_changes_is_told(
+    open_fixture: OpenFixture, era: str, source: str
+) -> None:
+    updated = asyncio.Event()
+    uri = "test://watched-resource"
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, t.ResourceUpdatedNotification) and str(message.params.uri) == uri:
+            updated.set()
+
+    async with (
+        open_fixture(protocol=source) as app,
+        served(app) as url,
+        Client(url, mode=ERAS[era], message_handler=hear) as client,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        if era == "modern":
+            await stack.enter_async_context(client.listen(resource_subscriptions=[uri]))
+        else:
+            with pytest.warns(MCPDeprecationWarning):
+                await client.session.subscribe_resource(uri)
+        async with asyncio.timeout(PATIENCE):
+            while not updated.is_set():
+                # The source may still be about to take note of who watches.
+                assert text_of(await client.call_tool("test_touch_resource", {})) == "Touched."
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.2):
+                        await updated.wait()
+
+
+def test_an_address_fits_a_template_that_it_may_have_come_from() -> None:
+    assert fits_template("test://template/7/data", "test://template/{id}/data")
+    assert fits_template("db://a/b/c", "db://{+path}")
+    assert not fits_template("test://template/7", "test://template/{id}/data")
+    assert not fits_template("testXtemplate", "test.template")

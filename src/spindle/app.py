@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spindle import settings as settings_module
 from spindle.auth.credentials import CredentialProvider, Credentials
 from spindle.calls.caller import DEFAULT_OPTIONS, Caller, CallOptions, Clock
-from spindle.calls.permissions import Permission, allow_all
+from spindle.calls.permissions import Permission, Visible, allow_all, show_all
 from spindle.catalog.catalog import Catalog
 from spindle.catalog.sources import SourceSet
 from spindle.domain.call import CallRecord, Result
@@ -35,13 +35,20 @@ class Spindle:
     """An open workspace. Made by `spindle.open`."""
 
     def __init__(
-        self, settings: Settings, store: Store, private: SqliteStore, catalog: Catalog, caller: Caller
+        self,
+        settings: Settings,
+        store: Store,
+        private: SqliteStore,
+        catalog: Catalog,
+        caller: Caller,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
         self.catalog = catalog
         self._private = private
         self._caller = caller
+        self._environ = environ
 
     async def call(
         self,
@@ -80,6 +87,18 @@ class Spindle:
     ) -> list[CallRecord]:
         return await self.store.calls(limit=limit, tool=tool, outcome=outcome)
 
+    async def reload(self, check: Callable[[Settings], None] | None = None) -> None:
+        """Read the settings again and put them in force. Raises ConfigurationError, and keeps those in force,
+        when they are wrong or `check` refuses them. Sources that are new or changed are asked for their
+        tools in the background; listeners of the catalog hear of it."""
+        loaded = self.settings.reread(self._environ)
+        sources = self.catalog.sources.replaced(loaded)
+        if check is not None:
+            check(loaded)
+        # From here on nothing can be refused.
+        self.settings = loaded
+        await self.catalog.replace_sources(sources)
+
     async def close(self) -> None:
         await self.catalog.close()
         # Calls that were running end with their sessions, and are recorded like any other.
@@ -96,6 +115,7 @@ async def build(
     store: Store | None = None,
     credentials: CredentialProvider | None = None,
     permission: Permission = allow_all,
+    visible: Visible = show_all,
     note: Note = logger.warning,
     environ: Mapping[str, str] | None = None,
     clock: Clock = Clock(),  # noqa: B008 - frozen
@@ -116,10 +136,12 @@ async def build(
         chosen = Credentials(credentials)
         catalog = Catalog(sources, known, chosen, note)
         files = FolderFileStore(loaded.state_folder / "files")
-        caller = Caller(catalog, opened, files, chosen, note, permission=permission, clock=clock)
+        caller = Caller(
+            catalog, opened, files, chosen, note, permission=permission, visible=visible, clock=clock
+        )
         await catalog.open()
     except BaseException:
         await private.close()
         await opened.close()
         raise
-    return Spindle(loaded, opened, private, catalog, caller)
+    return Spindle(loaded, opened, private, catalog, caller, environ)

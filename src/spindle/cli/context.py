@@ -12,6 +12,7 @@ from spindle.cli.options import shared_options
 from spindle.cli.output import Output
 
 if TYPE_CHECKING:
+    from spindle.calls.permissions import Visible
     from spindle.opening import Opening
     from spindle.ports.source import Note
     from spindle.settings import Settings
@@ -41,10 +42,13 @@ class Cli:
             )
         return found
 
-    def open(self, note: Note | None = None) -> Opening:
+    def open(self, note: Note | None = None, visible: Visible | None = None) -> Opening:
         from spindle import opening
+        from spindle.calls.permissions import show_all
 
-        return opening.open(settings=self.settings(), note=note or self.output.note)
+        return opening.open(
+            settings=self.settings(), note=note or self.output.note, visible=visible or show_all
+        )
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a command's work. What tools print goes to stderr meanwhile."""

@@ -21,6 +21,7 @@ from spindle.errors import (
     PermissionDeniedError,
     ServerError,
     SpindleError,
+    StoreError,
     suggest,
 )
 from spindle.ports.store import SourceState, ToolFilter, ToolStore
@@ -154,8 +155,13 @@ class Catalog:
                 self._source_changed(name)
 
     async def _forget(self, name: str) -> None:
-        report = SyncReport(name, removed=[item.name for item in await self._store.stored_tools(name)])
-        await self._store.forget_source(name)
+        report = SyncReport(name)
+        try:
+            report.removed += [item.name for item in await self._store.stored_tools(name)]
+            await self._store.forget_source(name)
+        except StoreError as error:
+            # It is forgotten when a workspace is next opened.
+            self._note(f"{name}: its tools could not be forgotten: {error.message}")
         self._marks.pop(name, None)
         self._failed.pop(name, None)
         closing = asyncio.create_task(self.connections.close_source(name), name=f"end of {name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from spindle.ports.source import Note
     from spindle.serving.access import Access
     from spindle.settings import Settings
+
+logger = logging.getLogger("spindle")
 
 EVERY = 1.0
 """Seconds between two looks at the files."""
@@ -41,6 +44,7 @@ class Live:
         self._note = note
         self._now = now
         self._mark = app.settings.mark
+        self._late: list[str] = []
         self._looked_at = now()
         self._looking = asyncio.Lock()
         access.on_request = self.look
@@ -73,10 +77,13 @@ class Live:
             hint = f" ({error.hint})" if error.hint else ""
             self._note(f"the settings changed, but the old ones stay in force: {error.message}{hint}")
             return
+        except Exception as error:
+            logger.error("reading the settings again failed", exc_info=error)
+            self._note(f"the settings changed, but the old ones stay in force: {error!r}")
+            return
         self._note("the settings changed, and are in force")
         now = self._access.config
-        late = [f"serve.{name}" for name in _AT_START if getattr(before, name) != getattr(now, name)]
-        late += ["store"] if self._app.settings.store != store else []
+        late = [*self._late, *(["store"] if self._app.settings.store != store else [])]
         if late:
             self._note(f"{' and '.join(late)} will be as changed after the next start")
         if before != now:
@@ -85,7 +92,11 @@ class Live:
             await warn(self._app, now, self._note)
 
     def _adopt(self, settings: Settings) -> None:
-        self._access.adopt(settings.serve().model_copy(update=self._given))
+        wanted = settings.serve().model_copy(update=self._given)
+        # Where we listen stays as it is, and who is let in depends on it.
+        now = {name: getattr(self._access.config, name) for name in _AT_START}
+        self._late = [f"serve.{name}" for name, value in now.items() if getattr(wanted, name) != value]
+        self._access.adopt(wanted.model_copy(update=now))
 
 
 async def warn(app: Spindle, config: ServeConfig, note: Note) -> None:

@@ -78,10 +78,12 @@ class Settings:
 
     def current_mark(self) -> str:
         """Another text whenever the files changed. Cheap: they are looked at, not read."""
-        return _mark_of(self.files, self.root / TOOLS_FOLDER)
+        return _mark_of(self.files, self.root / TOOLS_FOLDER) if self.files else self.mark
 
     def reread(self, environ: Mapping[str, str] | None = None) -> Settings:
         """The settings as the same files give them now."""
+        if not self.files:
+            raise ConfigurationError("these settings were made in Python, so there is no file to read again")
         return _load(self.root if self.is_workspace else None, environ)
 
     def origin(self, source: str) -> str:

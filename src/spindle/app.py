@@ -14,7 +14,7 @@ from spindle.auth.credentials import CredentialProvider, Credentials
 from spindle.auth.encryption import Sealer
 from spindle.auth.keys import Keys
 from spindle.calls.caller import DEFAULT_OPTIONS, Caller, CallOptions, Clock
-from spindle.calls.permissions import Permission, allow_all
+from spindle.calls.permissions import Permission, Visible, allow_all, show_all
 from spindle.catalog.catalog import Catalog
 from spindle.catalog.sources import SourceSet
 from spindle.domain.call import CallRecord, Result
@@ -52,6 +52,7 @@ class Spindle:
         caller: Caller,
         auth: Access,
         runner: Runner,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -61,6 +62,7 @@ class Spindle:
         self._private = private
         self._caller = caller
         self.runner = runner
+        self._environ = environ
 
     async def call(
         self,
@@ -130,6 +132,18 @@ class Spindle:
     ) -> list[CallRecord]:
         return await self.store.calls(limit=limit, tool=tool, outcome=outcome)
 
+    async def reload(self, check: Callable[[Settings], None] | None = None) -> None:
+        """Read the settings again and put them in force. Raises ConfigurationError, and keeps those in force,
+        when they are wrong or `check` refuses them. Sources that are new or changed are asked for their
+        tools in the background; listeners of the catalog hear of it."""
+        loaded = self.settings.reread(self._environ)
+        sources = self.catalog.sources.replaced(loaded)
+        if check is not None:
+            check(loaded)
+        # From here on nothing can be refused.
+        self.settings = loaded
+        await self.catalog.replace_sources(sources)
+
     async def close(self) -> None:
         await self.runner.close()
         await self.catalog.close()
@@ -149,6 +163,7 @@ async def build(
     run_store: RunStore | None = None,
     credentials: CredentialProvider | None = None,
     permission: Permission = allow_all,
+    visible: Visible = show_all,
     note: Note = logger.warning,
     environ: Mapping[str, str] | None = None,
     clock: Clock = Clock(),  # noqa: B008 - frozen
@@ -172,14 +187,16 @@ async def build(
         chosen = Credentials(credentials, auth)
         catalog = Catalog(sources, known, chosen, note)
         files = FolderFileStore(loaded.state_folder / "files")
-        caller = Caller(catalog, opened, files, chosen, note, permission=permission, clock=clock)
+        caller = Caller(
+            catalog, opened, files, chosen, note, permission=permission, visible=visible, clock=clock
+        )
         runner = Runner(caller, run_store or opened, sealer, note, clock)
         await catalog.open()
     except BaseException:
         await private.close()
         await opened.close()
         raise
-    return Spindle(loaded, opened, private, catalog, caller, auth, runner)
+    return Spindle(loaded, opened, private, catalog, caller, auth, runner, environ)
 
 
 def _oauth(settings: Settings, store: Store, sealer: Sealer, clock: Clock) -> OAuth:

@@ -94,6 +94,9 @@ class BlockingSpindle:
     def sync(self, *sources: str, accept: Sequence[str] | bool = ()) -> list[SyncReport]:
         return self._run(self._app.sync(*sources, accept=accept))
 
+    def reload(self) -> None:
+        self._run(self._app.reload())
+
     def history(
         self, *, limit: int = 50, tool: str | None = None, outcome: str | None = None
     ) -> list[CallRecord]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spindle.app import Spindle, build, logger
 from spindle.blocking import BlockingSpindle
 from spindle.calls.caller import Clock
-from spindle.calls.permissions import Permission, allow_all
+from spindle.calls.permissions import Permission, Visible, allow_all, show_all
 
 if TYPE_CHECKING:
     from spindle.auth.credentials import CredentialProvider
@@ -57,6 +57,7 @@ def open(
     run_store: RunStore | None = None,
     credentials: CredentialProvider | None = None,
     permission: Permission = allow_all,
+    visible: Visible = show_all,
     note: Note = logger.warning,
     environ: Mapping[str, str] | None = None,
     clock: Clock = Clock(),  # noqa: B008 - frozen
@@ -64,8 +65,8 @@ def open(
     """Open the workspace at `path`, or the nearest one. Contacts no source.
 
     `tools` are Python functions to add under their plain names. `credentials` gives each principal's
-    own credential for a source, `permission` decides who may call what, `run_store` keeps runs elsewhere,
-    and `note` takes sentences about what went oddly but not wrong.
+    own credential for a source, `permission` decides who may call what, `visible` for whom a tool is there
+    at all, `run_store` keeps runs elsewhere, and `note` takes sentences about what went oddly but not wrong.
     """
     return Opening(
         lambda: build(
@@ -76,6 +77,7 @@ def open(
             run_store=run_store,
             credentials=credentials,
             permission=permission,
+            visible=visible,
             note=note,
             environ=environ,
             clock=clock,

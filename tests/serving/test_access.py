@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 from starlette.datastructures import Headers
+from starlette.responses import Response
 
 from servers.rest import RestWorkspace
 from spindle.domain.serve import ServeConfig
@@ -25,8 +27,13 @@ def access(**settings: Any) -> Access:
 
 def status(rules: Access, **headers: str) -> int:
     given = {"host": "localhost", **{key.replace("_", "-"): value for key, value in headers.items()}}
-    refused = rules.refusal(Headers(given))
-    return refused[0]["status"] if refused else 200
+    return answered(rules, Headers(given).raw)
+
+
+def answered(rules: Access, raw: list[tuple[bytes, bytes]]) -> int:
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": raw, "client": ("127.0.0.1", 1)}
+    admitted = asyncio.run(rules.admit(scope))
+    return admitted.status_code if isinstance(admitted, Response) else 200
 
 
 @pytest.mark.parametrize(
@@ -91,9 +98,11 @@ def test_the_token_must_be_shown_as_it_is(shown: str, expected: int) -> None:
 
 def test_two_tokens_in_one_request_are_none() -> None:
     pairs = [(b"host", b"localhost")] + [(b"authorization", f"Bearer {TOKEN}".encode())] * 2
-    refused = access(auth_token=TOKEN).refusal(Headers(raw=pairs))
-    assert refused is not None
-    assert refused[0]["status"] == 401
+    assert answered(access(auth_token=TOKEN), pairs) == 401
+
+
+def test_two_names_in_one_request_are_none() -> None:
+    assert answered(access(), [(b"host", b"localhost")] * 2) == 421
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from spindle.calls.journal import Journal, current_journal
 from spindle.calls.limits import Limit, hold, in_order, rate_limiter
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.calls.patience import PatientPeer
-from spindle.calls.permissions import Permission, allow_all, require
+from spindle.calls.permissions import Permission, Visible, allow_all, require, show_all
 from spindle.calls.record import (
     configured_secrets,
     fit_to_store,
@@ -70,6 +70,7 @@ class Clock:
 class _Guards:
     """What stands between a source and its callers."""
 
+    config: SourceConfig
     breaker: Breaker
     limit: Limit
     rate: AsyncLimiter | None
@@ -113,6 +114,7 @@ class Caller:
         note: Note,
         *,
         permission: Permission = allow_all,
+        visible: Visible = show_all,
         clock: Clock = Clock(),  # noqa: B008 - frozen
     ) -> None:
         self._catalog = catalog
@@ -121,6 +123,7 @@ class Caller:
         self._credentials = credentials
         self._note = note
         self._permission = permission
+        self._visible = visible
         self._clock = clock
         self._validation = Validation()
         self._cache = ResultCache(store, clock.now)
@@ -165,9 +168,12 @@ class Caller:
         parent, token = _current_call.get(), _current_call.set(running.key)
         outcome, problem = "ok", None
         try:
-            tool = running.tool = await self._catalog.find(name, options.principal)
+            sees = partial(self._visible, options.principal)
+            tool = running.tool = await self._catalog.find(name, options.principal, sees)
             config = self._catalog.sources.config(tool.source)
-            guards = self._guards.get(tool.source) or self._make_guards(tool.source, config)
+            guards = self._guards.get(tool.source)
+            if guards is None or guards.config is not config:
+                guards = self._make_guards(tool.source, config)
             running.secrets = guards.secrets
             require(self._permission, options.principal, tool)
             self._validation.check_arguments(tool, given)
@@ -326,6 +332,7 @@ class Caller:
 
     def _make_guards(self, source: str, config: SourceConfig) -> _Guards:
         guards = self._guards[source] = _Guards(
+            config,
             Breaker(source, config.breaker.failures, config.breaker.cooldown, self._clock.monotonic),
             Limit(config.max_concurrency),
             rate_limiter(config.rate_limit) if config.rate_limit is not None else None,

@@ -1,4 +1,5 @@
-"""May this principal call this tool? A hook: everything is allowed until somebody says otherwise."""
+"""Does this tool exist for this principal, and may it be called? Hooks: everything does and may until
+somebody says otherwise."""
 
 from __future__ import annotations
 
@@ -9,6 +10,13 @@ from spindle.domain.tool import Tool
 from spindle.errors import PermissionDeniedError
 
 Permission = Callable[[Principal, Tool], bool]
+
+Visible = Callable[[Principal, str], bool]
+"""Whether the tool of this name exists for the principal. One that does not is not found."""
+
+
+def show_all(_principal: Principal, _name: str) -> bool:
+    return True
 
 
 def allow_all(_principal: Principal, _tool: Tool) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.catalog.connections import Connections
 from spindle.catalog.diff import SyncReport, merge
+from spindle.catalog.missing import Sees, not_found, sees_all
 from spindle.catalog.naming import name_tools
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSpec, ToolSummary
@@ -21,6 +22,7 @@ from spindle.errors import (
     PermissionDeniedError,
     ServerError,
     SpindleError,
+    StoreError,
     suggest,
 )
 from spindle.ports.store import SourceState, ToolFilter, ToolStore
@@ -49,6 +51,7 @@ class Catalog:
         self._failed: dict[str, str] = {}
         """By source, the signature with which it last could not be read."""
         self._listeners: list[Listener] = []
+        self._closing: set[asyncio.Task[None]] = set()
         self._dirty: set[str] = set()
         self._refreshes: dict[str, asyncio.Task[None]] = {}
         self._syncing: dict[str, asyncio.Lock] = {}
@@ -66,7 +69,7 @@ class Catalog:
         await self._see_other_processes()
 
     async def close(self) -> None:
-        tasks: list[asyncio.Task[Any]] = [*self._refreshes.values(), *self._pending.values()]
+        tasks: list[asyncio.Task[Any]] = [*self._refreshes.values(), *self._pending.values(), *self._closing]
         for task in tasks:
             task.cancel()
         await self.connections.close()
@@ -74,12 +77,15 @@ class Catalog:
 
     # --- looking
 
-    async def find(self, name: str, principal: Principal = LOCAL) -> Tool:
+    async def find(self, name: str, principal: Principal = LOCAL, sees: Sees = sees_all) -> Tool:
         """The tool of this full name, or of this last part where only one has it. A source that has to be
-        asked for its tools first is asked on behalf of the principal, whose consent that may take."""
-        tool = await self._lookup(name)
+        asked for its tools first is asked on behalf of the principal, whose consent that may take.
+        What `sees` hides is as if it were not there, also where names are suggested."""
+        tool = await self._lookup(name, sees)
         if tool is not None:
             stale = await self._freshen([tool.source], principal, local_only=True)
+        elif "." in name and not sees(name):
+            raise await not_found(self._store, name, sees)
         else:
             named = name.partition(".")[0]
             if named in self.sources.names:
@@ -90,9 +96,9 @@ class Catalog:
                 stale = await self._freshen(self.sources.names, principal)
         if stale or tool is None:
             # Also when nothing was stale: another call may have synced the source since the first look.
-            tool = await self._lookup(name)
+            tool = await self._lookup(name, sees)
         if tool is None:
-            raise await self._not_found(name)
+            raise await not_found(self._store, name, sees)
         return tool
 
     async def version(self) -> int:
@@ -140,20 +146,53 @@ class Catalog:
         source's own notice also when nothing did."""
         self._listeners.append(listener)
 
-    async def _lookup(self, name: str) -> Tool | None:
+    # --- other settings
+
+    async def replace_sources(self, sources: SourceSet) -> None:
+        """Take over other settings while in use. Sources that are gone are forgotten and their sessions
+        closed; those that are new or changed are asked for their tools, in the background."""
+        before, self.sources = self.sources, sources
+        same = sources.unchanged_from(before)
+        for name in before.names:
+            if name not in sources.names:
+                await self._forget(name)
+        for name in sources.names:
+            if name not in same:
+                self.connections.retire_source(name)
+                self._failed.pop(name, None)
+                self._source_changed(name)
+
+    async def _forget(self, name: str) -> None:
+        report = SyncReport(name)
+        try:
+            report.removed += [item.name for item in await self._store.stored_tools(name)]
+            await self._store.forget_source(name)
+        except StoreError as error:
+            # It is forgotten when a workspace is next opened.
+            self._note(f"{name}: its tools could not be forgotten: {error.message}")
+        self._marks.pop(name, None)
+        self._failed.pop(name, None)
+        closing = asyncio.create_task(self.connections.close_source(name), name=f"end of {name}")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        self.tell(report)
+
+    # --- looking up
+
+    async def _lookup(self, name: str, sees: Sees) -> Tool | None:
         await self._see_other_processes()
         tool = self._known.get(name)
         if tool is None:
             tool = await self._store.tool(name)
-            if tool is None:
-                full = await self._store.names_ending_in(name)
-                if len(full) > 1:
-                    raise NotFoundError(
-                        f"several tools are called {name!r}", hint=f"say which: {', '.join(full)}", tool=name
-                    )
-                tool = await self._store.tool(full[0]) if full else None
             if tool is not None:
                 self._known[name] = tool
+        if tool is None or not sees(tool.name):
+            full = [other for other in await self._store.names_ending_in(name) if sees(other)]
+            if len(full) > 1:
+                raise NotFoundError(
+                    f"several tools are called {name!r}", hint=f"say which: {', '.join(full)}", tool=name
+                )
+            tool = await self._store.tool(full[0]) if full else None
         return tool
 
     async def _see_other_processes(self) -> None:
@@ -167,27 +206,6 @@ class Catalog:
                 if state.synced_at is not None
             }
             self._version = version
-
-    async def _not_found(self, name: str) -> NotFoundError:
-        source = name.partition(".")[0]
-        failed = (await self._store.sources()).get(source)
-        if failed is not None and failed.error:
-            return NotFoundError(
-                f"there is no tool {name!r}; its source could not be read: {failed.error}",
-                hint=f"see `spindle doctor {failed.name}`",
-                tool=name,
-            )
-        if any(stored.name == name for stored in await self._store.stored_tools(source)):
-            return NotFoundError(
-                f"the tool {name!r} is new, and waits to be accepted because its source is pinned",
-                hint=f"`spindle sync {source} --accept {name}`, once you trust it",
-                tool=name,
-            )
-        known = await self._store.names()
-        locals_ = {full.rpartition(".")[2]: full for full in known}
-        meant = suggest(name, known) or locals_.get(suggest(name.rpartition(".")[2], locals_) or "")
-        hint = f"did you mean {meant!r}?" if meant else f"try `spindle search {name.rpartition('.')[2]}`"
-        return NotFoundError(f"there is no tool {name!r}", hint=hint, tool=name, details=meant)
 
     @contextlib.asynccontextmanager
     async def session(self, name: str, principal: Principal) -> AsyncGenerator[tuple[Session, Credential]]:
@@ -248,8 +266,9 @@ class Catalog:
                     kind = {"category": error.kind}
                     error = AuthError(error.message, hint=f"run `spindle auth login {name}`")
                 error.about(source=name)
-                await self._store.note_failure(name, self.sources.kind(name), error.message)
-                self._failed[name] = signature
+                if name in self.sources.names:
+                    await self._store.note_failure(name, self.sources.kind(name), error.message)
+                    self._failed[name] = signature
                 report = SyncReport(name, error=error.to_dict() | kind)
         report.seconds = time.perf_counter() - started
         return report
@@ -259,6 +278,7 @@ class Catalog:
     ) -> SyncReport:
         config = self.sources.config(name)
         found = name_tools(name, config, await self._discover(name, principal))
+        self.sources.table(name)  # it may have been removed meanwhile
         known = await self._store.stored_tools(name)
         state = (await self._store.sources()).get(name)
         # Adding a pinned source is to trust what it offers then, and nothing that comes later.
@@ -266,7 +286,7 @@ class Catalog:
         merged, report = merge(name, known, found, trusted=trusted, accept=accept)
         await self._store.replace_tools(SourceState(name, config.kind, signature, time.time()), merged)
         if report.differs:
-            self._tell(report)
+            self.tell(report)
         return report
 
     async def _discover(self, name: str, principal: Principal) -> list[ToolSpec]:
@@ -344,15 +364,16 @@ class Catalog:
             task.add_done_callback(lambda _: self._refreshes.pop(name, None))
 
     async def _refresh(self, name: str) -> None:
-        while name in self._dirty:
+        while name in self._dirty and name in self.sources.names:
             self._dirty.discard(name)
             report = await self._sync_one(name, self._synced_as.get(name, LOCAL))
             if report.error:
                 self._note(f"{name}: could not refresh its tools: {report.error['message']}")
             if not report.differs:
-                self._tell(report)
+                self.tell(report)
 
-    def _tell(self, report: SyncReport) -> None:
+    def tell(self, report: SyncReport) -> None:
+        """Tell those who listen for changes."""
         for listener in self._listeners:
             try:
                 listener(report)

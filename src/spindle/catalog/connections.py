@@ -240,6 +240,15 @@ class Connections:
             )
         min(idle, key=lambda item: item.last_used).stop()
 
+    def retire_source(self, name: str) -> None:
+        """New calls get new sessions; those that run keep theirs."""
+        for connection in [item for item in self._alive if item.name == name]:
+            connection.retire()
+            if connection.users == 0:
+                connection.stop()
+                if connection.opening:
+                    connection.task.cancel()
+
     async def close_source(self, name: str) -> None:
         await self._stop([connection for connection in self._alive if connection.name == name])
 

@@ -30,8 +30,27 @@ class SourceSet:
         self._validated: dict[str, SourceConfig] | None = None
         self._configs: dict[str, SourceConfig] = {}
         self._made: dict[str, Source] = {}
+        self._handed_over: set[str] = set()
+        """Those that were made in Python."""
         self._table_marks: dict[str, str] = {}
         self._classes: dict[str, type[Source] | None] = {}
+
+    def replaced(self, settings: Settings) -> SourceSet:
+        """The same for other settings, all of them valid. What did not change is kept as it is, and so is
+        what was made in Python."""
+        other = SourceSet(settings, self._note, self._environ)
+        for name in self._handed_over:
+            other.add(name, self._made[name], self._configs[name])
+        other.validate()
+        for name in other.unchanged_from(self):
+            if name in self._configs:
+                other._configs[name] = self._configs[name]
+            if name in self._made:
+                other._made[name] = self._made[name]
+        return other
+
+    def unchanged_from(self, before: SourceSet) -> set[str]:
+        return {name for name, table in self._tables.items() if before._tables.get(name) == table}
 
     @property
     def names(self) -> list[str]:
@@ -61,13 +80,14 @@ class SourceSet:
         if name in self._tables:
             raise ConfigurationError(f"there is already a source {name!r}", hint="choose another name")
         self._tables[name] = {"kind": config.kind}
+        self._handed_over.add(name)
         self._made[name] = source
         self._configs[name] = config
 
     def validate(self) -> None:
         """Check all settings before anything is started."""
         if self._validated is None:
-            written = {name: table for name, table in self._tables.items() if name not in self._made}
+            written = {name: table for name, table in self._tables.items() if name not in self._handed_over}
             models = config_models({str(table["kind"]) for table in written.values()})
             self._validated = self._settings.validate(models, self._environ)
 

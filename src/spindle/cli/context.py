@@ -13,6 +13,7 @@ from spindle.cli.options import shared_options
 from spindle.cli.output import Output
 
 if TYPE_CHECKING:
+    from spindle.calls.permissions import Visible
     from spindle.domain.call import Progress
     from spindle.opening import Opening
     from spindle.ports.source import Note
@@ -43,10 +44,13 @@ class Cli:
             )
         return found
 
-    def open(self, note: Note | None = None) -> Opening:
+    def open(self, note: Note | None = None, visible: Visible | None = None) -> Opening:
         from spindle import opening
+        from spindle.calls.permissions import show_all
 
-        return opening.open(settings=self.settings(), note=note or self.output.note)
+        return opening.open(
+            settings=self.settings(), note=note or self.output.note, visible=visible or show_all
+        )
 
     def progress_of(self, what: str) -> Progress:
         """A listener that shows how far a call is."""

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 @click.option("--sse", is_flag=True, help="With --utcp: calls that answer with a stream of events.")
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file, not stdout.")
 @click.option("--url", metavar="BASE", help="Where `spindle serve --rest` is reached by those who read it.")
+@click.option(
+    "--group", metavar="NAME", help="What this group of [serve] sees; the default group if left out."
+)
 @filters
 def export(
     cli: Cli,
@@ -29,6 +32,7 @@ def export(
     sse: bool,
     out: Path | None,
     url: str | None,
+    group: str | None,
     source: str | None,
     kind: str | None,
     tag: str | None,
@@ -46,7 +50,9 @@ def export(
     if sse and form != "utcp":
         raise UsageMistakeError("--sse goes with --utcp", "an OpenAPI document names the stream by itself")
     where = ToolFilter(source, kind, tag, as_glob(pattern))
-    cli.run(_export(cli, form, out, _config(cli, url), where, sse=sse))
+    config = _config(cli, url)
+    _require_group(group, config)
+    cli.run(_export(cli, form, out, config, where, group or config.default_agent_group, sse=sse))
 
 
 def _config(cli: Cli, url: str | None) -> ServeConfig:
@@ -65,18 +71,34 @@ def _config(cli: Cli, url: str | None) -> ServeConfig:
         raise UsageMistakeError(f"--url {message}") from None
 
 
+def _require_group(group: str | None, config: ServeConfig) -> None:
+    from spindle.cli.errors import UsageMistakeError
+    from spindle.errors import suggest
+
+    if group is not None and group not in {*config.groups, config.default_agent_group}:
+        meant = suggest(group, config.groups)
+        hint = f"did you mean {meant}?" if meant else "groups are in [serve.groups.NAME]"
+        raise UsageMistakeError(f"there is no group {group!r}", hint)
+
+
 async def _export(
-    cli: Cli, form: str, out: Path | None, config: ServeConfig, where: object, *, sse: bool
+    cli: Cli, form: str, out: Path | None, config: ServeConfig, where: object, group: str, *, sse: bool
 ) -> None:
     from spindle.cli.output import plural
     from spindle.cli.tools import note_unsynced
+    from spindle.domain.identity import Principal
     from spindle.ports.store import ToolFilter
+    from spindle.serving.exposure import Exposed
 
     assert isinstance(where, ToolFilter)
     async with cli.open() as app:
         require_source(app, where.source)
-        tools = await app.catalog.whole_tools(where)
-        if not tools:
+        exposed, reader = Exposed(config), Principal(groups=frozenset({group}))
+        found = await app.catalog.whole_tools(where)
+        tools = [tool for tool in found if exposed.shows(reader, tool.name)]
+        if found and not tools:
+            cli.output.note("[serve] exposes none of these tools, so the document is empty")
+        elif not tools:
             require_kind(where.kind)
             cli.output.note("no tool passes the filters, so the document is empty")
         made = _document(form, tools, config, sse=sse)

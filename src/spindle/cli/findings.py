@@ -24,6 +24,7 @@ from spindle.stores.sqlite import SqliteStore
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.domain.identity import Credential, Principal
+    from spindle.domain.serve import ServeConfig
     from spindle.domain.source import SourceConfig
     from spindle.settings import Settings
 
@@ -67,12 +68,15 @@ async def examine(
         for name in wanted:
             app.catalog.sources.table(name)
         valid = _examine_configuration(app, tell)
+        serve = _examine_serve(settings, tell)
         ready = [name for name in wanted if _examine_needs(app, name, tell)]
         if valid:
             ready = [name for name in ready if await _examine_login(app, logins, name, tell)]
             status(f"trying {', '.join(ready)} …")
             limit = asyncio.Semaphore(AT_ONCE)
             await asyncio.gather(*(_examine_source(app, name, limit, tell) for name in ready))
+            if serve is not None:
+                await _examine_lists(app, serve, tell)
 
 
 def _examine_settings(workspace: str | None, tell: Tell) -> Settings | None:
@@ -130,6 +134,33 @@ def _examine_configuration(app: Spindle, tell: Tell) -> bool:
         return False
     tell(Finding("ok", "settings", "all sources are configured correctly"))
     return True
+
+
+def _examine_serve(settings: Settings, tell: Tell) -> ServeConfig | None:
+    """What would stop `spindle serve`."""
+    if not settings.raw.get("serve"):
+        return None
+    from spindle.serving.access import Access
+
+    try:
+        config = settings.serve()
+        Access.of(config)
+    except ConfigurationError as error:
+        mistakes: list[str] = error.details or [error.message]
+        for mistake in mistakes:
+            tell(Finding("problem", "serve", mistake, error.hint))
+        return None
+    who = "those who show a token" if config.wants_token else "everybody on this machine"
+    tell(Finding("ok", "serve", f"open to {who}"))
+    return config
+
+
+async def _examine_lists(app: Spindle, config: ServeConfig, tell: Tell) -> None:
+    from spindle.serving.exposure import doubts
+
+    names = [tool.name for tool in await app.tools()]
+    for sentence in doubts(config, names, app.catalog.unsynced()):
+        tell(Finding("note", "serve", sentence))
 
 
 def _examine_needs(app: Spindle, name: str, tell: Tell) -> bool:

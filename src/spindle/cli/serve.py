@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,9 @@ import click
 from spindle.cli.context import Cli, command
 
 if TYPE_CHECKING:
+    from spindle.app import Spindle
     from spindle.domain.serve import ServeConfig
+    from spindle.serving.access import Access
 
 
 @command("serve")
@@ -35,32 +38,36 @@ def serve(cli: Cli, stdio: bool, http: bool, rest: bool, host: str | None, port:
     config = cli.settings().serve().model_copy(update=given)
     if stdio:
         return cli.run(_serve_stdio(cli, config))
-    return cli.run(_serve_rest(cli, config) if rest else _serve_http(cli, config), fast_loop=True)
+    serving = _serve_rest(cli, config, given) if rest else _serve_http(cli, config, given)
+    return cli.run(serving, fast_loop=True)
 
 
 async def _serve_stdio(cli: Cli, config: ServeConfig) -> int:
     from spindle.mcp_server.running import run_stdio
+    from spindle.serving.access import Access
 
-    async with cli.open() as app:
-        await _until_stopped(run_stdio(app, config, cli.output.hand_over_stdout()))
+    access = Access.of(config)
+    async with cli.open(visible=access.shows) as app, _live(cli, app, access, {}):
+        await _until_stopped(run_stdio(app, config, cli.output.hand_over_stdout(), access))
     return 0
 
 
-async def _serve_http(cli: Cli, config: ServeConfig) -> int:
+async def _serve_http(cli: Cli, config: ServeConfig, given: Mapping[str, Any]) -> int:
     from spindle.mcp_server.running import run_http
     from spindle.serving.access import Access
     from spindle.serving.listening import address_of, listen
 
     access = Access.of(config)
-    async with cli.open() as app:
+    async with cli.open(visible=access.shows) as app:
         with listen(config.host, config.port) as listening:
             access.require_for(listening.getsockname()[0])
             cli.output.aside(f"serving MCP on {address_of(listening, config.host)}/mcp")
-            await _until_stopped(run_http(app, config, access, listening))
+            async with _live(cli, app, access, given):
+                await _until_stopped(run_http(app, config, access, listening))
     return 0
 
 
-async def _serve_rest(cli: Cli, config: ServeConfig) -> int:
+async def _serve_rest(cli: Cli, config: ServeConfig, given: Mapping[str, Any]) -> int:
     from spindle.cli.output import plural
     from spindle.cli.tools import note_unsynced
     from spindle.rest.app import make_app
@@ -69,7 +76,7 @@ async def _serve_rest(cli: Cli, config: ServeConfig) -> int:
     from spindle.serving.listening import serve as serve_http
 
     access = Access.of(config)
-    async with cli.open() as app:
+    async with cli.open(visible=access.shows) as app:
         tools = await app.tools()
         with listen(config.host, config.port) as listening:
             access.require_for(listening.getsockname()[0])
@@ -80,9 +87,25 @@ async def _serve_rest(cli: Cli, config: ServeConfig) -> int:
             def stopping() -> None:
                 cli.output.status("waiting for running calls to end …")
 
-            served = make_app(app, config, access)
-            await _until_stopped(serve_http(served, listening, config.shutdown_timeout, stopping))
+            async with _live(cli, app, access, given):
+                serving = serve_http(make_app(app, access), listening, config.shutdown_timeout, stopping)
+                await _until_stopped(serving)
     return 0
+
+
+@contextlib.asynccontextmanager
+async def _live(cli: Cli, app: Spindle, access: Access, given: Mapping[str, Any]) -> AsyncGenerator[None]:
+    """Other settings take effect meanwhile."""
+    from spindle.serving.live import Live, warn
+
+    await warn(app, access.config, cli.output.note)
+    looking = asyncio.create_task(
+        Live(app, access, given, cli.output.note).run(), name="looking for other settings"
+    )
+    try:
+        yield
+    finally:
+        looking.cancel()
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:

@@ -2,17 +2,103 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+import re
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import ByteSize, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ByteSize, Field, field_validator, model_validator
 
-from spindle.domain.source import Section
+from spindle.domain.source import Rate, Section
 
 DEFAULT_PORT = 8321
+SIGNATURES = ("ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512")
+"""Those whose keys an issuer can publish. One made with a shared secret proves nothing here."""
+
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+# What stands between quotes in a header of ours.
+_PLAIN = re.compile(r'[^\x00-\x20"\\\x7f-\uffff]+')
 
 
-class ServeConfig(Section):
+def _as_list(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
+"""A list, or the one that would stand in it."""
+
+
+class Exposure(Section):
+    """Which tools exist for those who are served: what `exposed_tools` names, without what
+    `excluded_tools` names. Names are exact or patterns: `*`, `?`, `[abc]`."""
+
+    exposed_tools: Names | None = Field(default=None, description="left out: all")
+    excluded_tools: Names = ()
+
+
+class TokenConfig(Section):
+    """A token that a client shows, and who the client is then."""
+
+    token: str | None = None
+    token_env: str | None = Field(default=None, description="the variable that holds the token")
+    user: str | None = Field(default=None, min_length=1, description="left out: the name of the table")
+    groups: Names = ()
+
+    @model_validator(mode="after")
+    def _one_token(self) -> Self:
+        if (self.token is None) == (self.token_env is None):
+            raise ValueError("give either `token` or `token_env`")
+        if self.token is not None and not self.token.strip():
+            raise ValueError("`token` is empty")
+        return self
+
+
+class JwtConfig(Section):
+    """Tokens that an authorisation server issues for this one, signed with a key that it publishes."""
+
+    issuer: str = Field(min_length=1, description="who must have issued a token, its `iss`, letter by letter")
+    audience: Names = Field(min_length=1, description="of which one must be in a token's `aud`")
+    jwks_url: str = Field(description="where the issuer publishes its keys")
+    required_scopes: Names = ()
+    user_claim: str = Field(default="sub", min_length=1)
+    groups_claim: str = Field(default="groups", min_length=1)
+    algorithms: Names = Field(default=SIGNATURES, min_length=1)
+    leeway: float = Field(default=30.0, ge=0, le=600, description="seconds by which clocks may differ")
+
+    @field_validator("audience")
+    @classmethod
+    def _not_blank(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(value.strip() for value in values):
+            raise ValueError("must not be empty")
+        return values
+
+    @field_validator("jwks_url")
+    @classmethod
+    def _is_safe(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if not parts.hostname or parts.scheme not in ("http", "https"):
+            raise ValueError("must be an address such as https://login.example.com/jwks.json")
+        if parts.scheme == "http" and parts.hostname not in _LOCAL_HOSTS:
+            raise ValueError("must begin with https://: whoever changes the keys on the way can be anybody")
+        return value
+
+    @field_validator("required_scopes")
+    @classmethod
+    def _are_scopes(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            if not _PLAIN.fullmatch(value):
+                raise ValueError(f"{value!r} is not a scope: no spaces, quotes or letters beyond ASCII")
+        return values
+
+    @field_validator("algorithms")
+    @classmethod
+    def _are_signatures(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            if value not in SIGNATURES:
+                raise ValueError(f"{value!r} is none of {', '.join(SIGNATURES)}")
+        return values
+
+
+class ServeConfig(Exposure):
     host: str = Field(default="127.0.0.1", min_length=1, description="the address to listen on")
     port: int = Field(default=DEFAULT_PORT, ge=0, le=65535, description="0: any that is free")
     url: str | None = Field(
@@ -22,12 +108,23 @@ class ServeConfig(Section):
     auth_token_env: str | None = Field(
         default=None, description="the variable of the environment that holds the token"
     )
+    tokens: dict[str, TokenConfig] = Field(
+        default_factory=dict[str, TokenConfig], description="further tokens, each with a user and groups"
+    )
+    jwt: JwtConfig | None = None
+    default_agent_group: str = Field(
+        default="guest", min_length=1, description="the group of those who are in none that is configured"
+    )
+    groups: dict[str, Exposure] = Field(
+        default_factory=dict[str, Exposure], description="what each group sees of what is exposed at all"
+    )
     allowed_hosts: tuple[str, ...] = Field(
         default=(), description="further names under which clients may address the server"
     )
     allowed_origins: tuple[str, ...] = Field(
         default=(), description="origins of web pages that may call, besides the server's own"
     )
+    rate_limit: Rate = Field(default=None, description='requests of one client, such as "100/minute"')
     max_body_size: ByteSize = Field(default=ByteSize(4 * 1024 * 1024), gt=0)
     shutdown_timeout: float = Field(
         default=10.0, ge=0, description="seconds that running calls may take to end when the server stops"
@@ -51,7 +148,7 @@ class ServeConfig(Section):
 
     @property
     def wants_token(self) -> bool:
-        return self.auth_token is not None or self.auth_token_env is not None
+        return bool(self.auth_token or self.auth_token_env or self.tokens or self.jwt)
 
     @field_validator("url")
     @classmethod

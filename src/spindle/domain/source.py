@@ -117,6 +117,10 @@ def _rate_from_text(value: Any) -> Any:
     return {"calls": float(match[1]), "seconds": _PERIODS[match[2]]}
 
 
+Rate = Annotated[RateLimit | None, BeforeValidator(_rate_from_text)]
+"""A table, or text such as "100/minute"."""
+
+
 def _words_from_text(value: Any) -> Any:
     if not isinstance(value, str):
         return value
@@ -157,7 +161,7 @@ class SourceConfig(Section):
     max_concurrency: int = Field(default=10, ge=1)
     max_sessions: int = Field(default=32, ge=1, description="sessions open at once, one a credential")
     max_result_size: ByteSize = Field(default=ByteSize(16 * 1024 * 1024), gt=0)
-    rate_limit: Annotated[RateLimit | None, BeforeValidator(_rate_from_text)] = None
+    rate_limit: Rate = None
     retry: RetryConfig = RetryConfig()
     breaker: BreakerConfig = BreakerConfig()
     cache: CacheConfig | None = None

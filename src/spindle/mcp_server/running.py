@@ -14,17 +14,16 @@ if TYPE_CHECKING:
 
     from spindle.app import Spindle
     from spindle.domain.serve import ServeConfig
-    from spindle.mcp_server.access import Access as Rules
     from spindle.serving.access import Access
 
 MAX_INSTRUCTION = 64 * 1024
 
 
-async def run_stdio(app: Spindle, config: ServeConfig, stdout: int) -> None:
+async def run_stdio(app: Spindle, config: ServeConfig, stdout: int, access: Access) -> None:
     """Serve one client. `stdout` is a descriptor that nobody else writes to."""
     from spindle.mcp_server.stdio import serve_stdio, take_stdin
 
-    catalog = CatalogServer(app, config, instruction=instruction(config, app.settings.root))
+    catalog = CatalogServer(app, config, access, instruction=instruction(config, app.settings.root))
     await catalog.start()
     try:
         await serve_stdio(catalog, take_stdin(), stdout)
@@ -32,19 +31,13 @@ async def run_stdio(app: Spindle, config: ServeConfig, stdout: int) -> None:
         await catalog.close()
 
 
-async def run_http(
-    app: Spindle,
-    config: ServeConfig,
-    access: Access,
-    listening: socket.socket,
-    rules: Rules | None = None,
-) -> None:
-    """Serve all who are let in by `access`; `rules` say what each of them sees."""
+async def run_http(app: Spindle, config: ServeConfig, access: Access, listening: socket.socket) -> None:
+    """Serve all who are let in by `access`, each with what exists for them."""
     from spindle.mcp_server.http import McpApp
     from spindle.serving.access import Guard
     from spindle.serving.listening import serve
 
-    catalog = CatalogServer(app, config, rules, instruction=instruction(config, app.settings.root))
+    catalog = CatalogServer(app, config, access, instruction=instruction(config, app.settings.root))
     served = McpApp(catalog)
     sweeping = asyncio.create_task(served.sessions.sweep(), name="ending idle sessions")
 

@@ -20,15 +20,15 @@ from spindle.ports.store import ToolFilter
 from spindle.rest import openapi, utcp
 from spindle.rest.events import EventStream, Steps
 from spindle.rest.forms import answer, wanted
-from spindle.serving.access import PRINCIPAL, Access, Guard
+from spindle.serving.access import Access, Guard
 from spindle.serving.problems import of_error, of_result, problem, respond
+from spindle.serving.resource import base_url
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive
 
     from spindle.app import Spindle
     from spindle.domain.call import Result
-    from spindle.domain.serve import ServeConfig
     from spindle.domain.tool import Tool
 
 logger = logging.getLogger("spindle")
@@ -46,9 +46,10 @@ class _RefusedError(Exception):
         self.body = body
 
 
-def make_app(spindle: Spindle, config: ServeConfig, access: Access) -> ASGIApp:
-    """The whole API for an open workspace, behind its guard."""
-    api = _Api(spindle, config, wants_token=access.token is not None)
+def make_app(spindle: Spindle, access: Access) -> ASGIApp:
+    """The whole API for an open workspace, behind its guard. The workspace was opened with
+    `visible=access.shows`, so that calls keep to the same rules as lists."""
+    api = _Api(spindle, access)
     routes = [
         Route("/openapi.json", api.guarded(api.openapi), methods=["GET"]),
         Route("/utcp", api.guarded(api.utcp), methods=["GET"]),
@@ -59,10 +60,9 @@ def make_app(spindle: Spindle, config: ServeConfig, access: Access) -> ASGIApp:
 
 
 class _Api:
-    def __init__(self, spindle: Spindle, config: ServeConfig, *, wants_token: bool) -> None:
+    def __init__(self, spindle: Spindle, access: Access) -> None:
         self._spindle = spindle
-        self._config = config
-        self._wants_token = wants_token
+        self._access = access
 
     @staticmethod
     def guarded(
@@ -89,8 +89,8 @@ class _Api:
 
     async def openapi(self, request: Request) -> Response:
         tools = await self._tools(request, ())
-        url = self._url(request)
-        made = await asyncio.to_thread(openapi.document, tools, url, wants_token=self._wants_token)
+        url, token = self._url(request), self._access.wants_token
+        made = await asyncio.to_thread(openapi.document, tools, url, wants_token=token)
         return _document(made)
 
     async def utcp(self, request: Request) -> Response:
@@ -100,7 +100,7 @@ class _Api:
             raise _RefusedError(
                 problem(400, "invalid_arguments", f"there is no template {named!r}", "http or sse")
             )
-        url, token = self._url(request), self._wants_token
+        url, token = self._url(request), self._access.wants_token
         made = await asyncio.to_thread(utcp.manual, tools, url, wants_token=token, template=named)
         return _document(made)
 
@@ -115,13 +115,17 @@ class _Api:
                     problem(400, "invalid_arguments", f"there is no parameter {name!r}", hint)
                 )
         source, kind, tag, pattern = (given.get(name) for name in _FILTERS)
-        if source is not None and source not in self._spindle.catalog.sources.names:
-            raise NotFoundError(f"there is no source {source!r}", source=source)
-        return await self._spindle.catalog.whole_tools(ToolFilter(source, kind, tag, pattern))
+        found = await self._spindle.catalog.whole_tools(ToolFilter(source, kind, tag, pattern))
+        principal = self._access.principal(request.scope)
+        seen = [tool for tool in found if self._access.visible(principal, tool)]
+        if source is not None:
+            is_known = source in self._spindle.catalog.sources.names
+            if not is_known or (found and not seen):
+                raise NotFoundError(f"there is no source {source!r}", source=source)
+        return seen
 
     def _url(self, request: Request) -> str:
-        # The guard has checked by which name we were addressed.
-        return self._config.url or f"http://{request.headers['host']}"
+        return base_url(self._access.config, request.headers)
 
     # --- calls
 
@@ -130,7 +134,7 @@ class _Api:
         arguments = await self._arguments(request)
         form = wanted(request.headers.get("accept", ""))
         steps = Steps() if form == "events" else None
-        options = CallOptions(principal=request.scope[PRINCIPAL], on_progress=steps)
+        options = CallOptions(principal=self._access.principal(request.scope), on_progress=steps)
         call = asyncio.create_task(self._spindle.call(name, arguments, options), name=f"call of {name}")
         # Who goes away before the answer has given the call up.
         left = asyncio.create_task(_left(request.receive), name=f"client of {name}")
@@ -173,7 +177,7 @@ class _Api:
         return arguments
 
     async def _body(self, request: Request) -> bytes:
-        limit = self._config.max_body_size
+        limit = self._access.config.max_body_size
         body = bytearray()
         try:
             async with asyncio.timeout(BODY_TIMEOUT):

@@ -1,134 +1,130 @@
-"""Who may come in: the token, the name by which the server is addressed, and the page that asks."""
+"""Who may come in, on whose behalf they act, and what exists for them. One object, for all that serves."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 
-from spindle.domain.identity import LOCAL, Principal
-from spindle.errors import ConfigurationError, suggest
-from spindle.serving.problems import problem, respond
+from spindle.auth.clients import Clients
+from spindle.domain.identity import Principal
+from spindle.errors import AuthError, ConfigurationError, PermissionDeniedError, SpindleError
+from spindle.serving.addressing import Addressing, is_loopback
+from spindle.serving.exposure import Exposed
+from spindle.serving.problems import of_error, problem, respond
+from spindle.serving.rates import Rates, network
+from spindle.serving.resource import METADATA, challenge, metadata, metadata_url
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from spindle.domain.json_schema import JsonObject
     from spindle.domain.serve import ServeConfig
+    from spindle.domain.tool import Tool, ToolSummary
 
 PRINCIPAL = "spindle.principal"
 """The key under which a request's scope says on whose behalf it acts."""
-CLIENT = Principal("client")
-"""Who shows the server's one token."""
-_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="spindle"'}
-
-
-def wanted_token(config: ServeConfig, environ: Mapping[str, str] | None = None) -> str | None:
-    """The token that clients must show. A variable that is named and not set is an error: a server
-    must never be open by accident."""
-    if config.auth_token_env is None:
-        return config.auth_token
-    environ = os.environ if environ is None else environ
-    token = environ.get(config.auth_token_env, "").strip()
-    if not token:
-        meant = suggest(config.auth_token_env, environ)
-        raise ConfigurationError(
-            f"serve.auth_token_env names the variable {config.auth_token_env}, which is not set",
-            hint=f"did you mean {meant}?" if meant else f"export {config.auth_token_env}=…",
-        )
-    return token
-
-
-def is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """The rules of one server. `host` is where it listens."""
+class _Rules:
+    """Everything that the settings say about it, at one time."""
 
-    host: str
-    token: str | None = None
-    names: frozenset[str] = frozenset()
-    origins: frozenset[str] = frozenset()
+    config: ServeConfig
+    clients: Clients
+    addressing: Addressing
+    exposed: Exposed
+    rates: Rates | None
+
+
+class Access:
+    """The rules of one server. They can be replaced while it runs, as a whole or not at all."""
+
+    def __init__(self, config: ServeConfig, environ: Mapping[str, str] | None = None) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._listening_on = {config.host}
+        self._rules = self._made(config, None)
+        self.on_request: Callable[[], Awaitable[None]] | None = None
+        """Asked before each request, so that what it meets is what the settings say now."""
 
     @classmethod
     def of(cls, config: ServeConfig, environ: Mapping[str, str] | None = None) -> Access:
-        token = wanted_token(config, environ)
-        names = {name.lower() for name in (config.host, *config.allowed_hosts)}
-        if config.url is not None:
-            names.add((urlsplit(config.url).hostname or "").lower())
-        origins = frozenset(origin.rstrip("/").lower() for origin in config.allowed_origins)
-        made = cls(config.host, token, frozenset(names), origins)
-        made.require_for(config.host)
-        return made
+        return cls(config, environ)
+
+    def adopt(self, config: ServeConfig) -> bool:
+        """Put other settings in force; whether anything differs. Raises ConfigurationError, and keeps
+        those in force, for what would stop a start."""
+        if config == self._rules.config:
+            return False
+        self._rules = self._made(config, self._rules)
+        return True
+
+    def _made(self, config: ServeConfig, before: _Rules | None) -> _Rules:
+        clients = Clients.of(config, self._environ, before.clients.issuer if before else None)
+        for host in self._listening_on:
+            _refuse_open(clients, host)
+        rates = None
+        if config.rate_limit is not None:
+            kept = before.rates if before else None
+            same = kept is not None and kept.limit == config.rate_limit
+            rates = kept if same else Rates(config.rate_limit)
+        return _Rules(config, clients, Addressing.of(config), Exposed(config), rates)
+
+    @property
+    def config(self) -> ServeConfig:
+        return self._rules.config
+
+    @property
+    def wants_token(self) -> bool:
+        return self._rules.clients.wants_token
 
     def require_for(self, host: str) -> None:
         """Refuse to be open to others than this machine without a token. Also asked with the address
         that a name turned out to lead to."""
-        if self.token is None and not is_loopback(host):
-            raise ConfigurationError(
-                f"{host} can be reached by others, and no token is wanted of them",
-                hint="set serve.auth_token_env (and that variable), or listen on 127.0.0.1",
-            )
+        _refuse_open(self._rules.clients, host)
+        self._listening_on.add(host)
 
-    def refusal(self, headers: Headers) -> tuple[JsonObject, Mapping[str, str]] | None:
-        """Why a request is not let in, if it is not."""
-        host = headers.get("host", "")
-        if not self._knows(host):
-            # A page that makes its own name point at us would otherwise pass for one of ours.
-            hint = "add the name to serve.allowed_hosts"
-            return problem(421, "permission", f"this server is not called {host[:200]!r}", hint), {}
-        origin = headers.get("origin")
-        if origin is not None and not self._trusts(origin, host):
-            message = f"pages of {origin[:200]!r} may not call this server"
-            return problem(403, "permission", message, "add it to serve.allowed_origins"), {}
-        if self.token is not None and not self._is_shown(headers, self.token):
-            body = problem(401, "auth", "a valid bearer token is needed", "send Authorization: Bearer …")
-            return body, _CHALLENGE
-        return None
+    # --- what exists for whom
 
-    @property
-    def principal(self) -> Principal:
-        return LOCAL if self.token is None else CLIENT
+    def principal(self, scope: Mapping[str, Any] | None) -> Principal:
+        """On whose behalf a request acts. `scope` is that of the HTTP request, which the guard let in;
+        None: over a pipe, by whoever started us."""
+        found = scope.get(PRINCIPAL) if scope is not None else None
+        return found if isinstance(found, Principal) else self._rules.clients.owner
 
-    def _knows(self, host: str) -> bool:
+    def visible(self, principal: Principal, tool: ToolSummary | Tool) -> bool:
+        """Whether a tool exists for this principal: else it can be neither listed, found nor called."""
+        return self.shows(principal, tool.name)
+
+    def shows(self, principal: Principal, name: str) -> bool:
+        return self._rules.exposed.shows(principal, name)
+
+    def offers(self, principal: Principal, source: str) -> bool:
+        """Whether the resources and prompts of this source exist for this principal."""
+        return self._rules.exposed.offers(principal, source)
+
+    # --- who may come in
+
+    async def admit(self, scope: Scope) -> Principal | Response:
+        """Who asks, or the answer that ends the matter."""
+        rules, headers = self._rules, Headers(scope=scope)
+        refused = _misled(rules, headers) or _too_large(rules, headers)
+        if refused is not None:
+            return refused
+        client = scope.get("client")
+        address = f"address {network(str(client[0])) if client else ''}"
+        if rules.clients.issuer is not None and _asks_for_metadata(scope):
+            return _too_often(rules, address) or metadata(rules.config, scope, headers)
         try:
-            name = (urlsplit(f"//{host}").hostname or "").lower()
-        except ValueError:
-            return False
-        if not name:
-            return False
-        if name in self.names:
-            return True
-        if is_loopback(self.host):
-            return is_loopback(name)
-        # No name leads to an address that is written out but that address itself.
-        return _is_address(name)
-
-    def _trusts(self, origin: str, host: str) -> bool:
-        own = {f"http://{host}".lower(), f"https://{host}".lower()}
-        return origin.lower() in own | self.origins
-
-    @staticmethod
-    def _is_shown(headers: Headers, token: str) -> bool:
-        given = headers.getlist("authorization")
-        scheme, _, shown = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-        # Digests have one length, so that the time of comparing tells nothing.
-        same = hmac.compare_digest(_digest(shown.strip()), _digest(token))
-        return same and scheme.lower() == "bearer"
+            principal = await rules.clients.identify(_shown(headers))
+        except SpindleError as error:
+            # Guessing is limited too.
+            return _too_often(rules, address) or _not_identified(rules, scope, headers, error)
+        key = f"user {principal.id}" if rules.clients.wants_token else address
+        return _too_often(rules, key) or principal
 
 
 class Guard:
@@ -140,24 +136,80 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            refused = self._access.refusal(Headers(scope=scope))
-            if refused is not None:
-                await respond(*refused)(scope, receive, send)
+            if self._access.on_request is not None:
+                await self._access.on_request()
+            admitted = await self._access.admit(scope)
+            if isinstance(admitted, Response):
+                await admitted(scope, receive, send)
                 return
-            scope[PRINCIPAL] = self._access.principal
+            scope[PRINCIPAL] = admitted
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
         await self._app(scope, receive, send)
 
 
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+def _refuse_open(clients: Clients, host: str) -> None:
+    if not clients.wants_token and not is_loopback(host):
+        raise ConfigurationError(
+            f"{host} can be reached by others, and no token is wanted of them",
+            hint="set serve.auth_token_env (and that variable), or listen on 127.0.0.1",
+        )
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+def _misled(rules: _Rules, headers: Headers) -> Response | None:
+    host = headers.get("host", "")
+    # Two names in one request: we and a proxy before us might each believe another.
+    if len(headers.getlist("host")) != 1 or not rules.addressing.knows(host):
+        hint = "add the name to serve.allowed_hosts"
+        return respond(problem(421, "permission", f"this server is not called {host[:200]!r}", hint))
+    for origin in headers.getlist("origin"):
+        if not rules.addressing.trusts(origin, host):
+            message = f"pages of {origin[:200]!r} may not call this server"
+            return respond(problem(403, "permission", message, "add it to serve.allowed_origins"))
+    return None
+
+
+def _too_large(rules: _Rules, headers: Headers) -> Response | None:
+    """What a request announces; what it really sends is counted by whoever reads it."""
+    limit, announced = rules.config.max_body_size, headers.get("content-length", "0")
+    if not announced.isdecimal() or int(announced[:20]) <= limit:
+        return None
+    hint = "send less, or raise serve.max_body_size"
+    body = problem(413, "invalid_arguments", f"the body is larger than {limit} bytes", hint)
+    return respond(body, {"connection": "close"})
+
+
+def _too_often(rules: _Rules, client: str) -> Response | None:
+    wait = rules.rates.take(client) if rules.rates is not None else None
+    if wait is None:
+        return None
+    limit = rules.config.rate_limit
+    assert limit is not None
+    message = f"more than {limit.calls:g} requests in {limit.seconds:g} s"
+    body = problem(429, "rate_limited", message, "wait, or ask for a higher serve.rate_limit")
+    return respond({**body, "retryable": True, "retry_after": round(wait, 3)})
+
+
+def _shown(headers: Headers) -> str | None:
+    """The token, if one is shown, in the one way that is meant."""
+    given = headers.getlist("authorization")
+    scheme, _, shown = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    return shown.strip() or None if scheme.lower() == "bearer" else None
+
+
+def _asks_for_metadata(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return scope["method"] in ("GET", "HEAD") and (path == METADATA or path.startswith(f"{METADATA}/"))
+
+
+def _not_identified(rules: _Rules, scope: Scope, headers: Headers, error: SpindleError) -> Response:
+    if not isinstance(error, (AuthError, PermissionDeniedError)):
+        return respond({**of_error(error), "status": 503})
+    url = metadata_url(rules.config, scope, headers) if rules.clients.issuer is not None else None
+    scopes = rules.config.jwt.required_scopes if rules.config.jwt is not None else ()
+    lacks_scope = isinstance(error, PermissionDeniedError)
+    code = "insufficient_scope" if lacks_scope else "invalid_token" if _shown(headers) else None
+    said = challenge(url, code, error.message if code else None, scopes)
+    status, category = (403, "permission") if lacks_scope else (401, "auth")
+    return respond(problem(status, category, error.message, error.hint), {"WWW-Authenticate": said})

@@ -10,7 +10,7 @@ import os
 import re
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +43,10 @@ class Settings:
     raw: RawTable
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     is_workspace: bool = True
+    files: tuple[Path, ...] = ()
+    """Those that were read, and those that would be if they were there."""
+    mark: str = ""
+    """What `current_mark` was when they were read."""
     read_at: float = field(default_factory=time.time)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
@@ -92,6 +96,16 @@ class Settings:
             table = expand_table(cast(RawTable, table), self.environ, "auth")
         return read(table, self.root, str(self.root / FILE_NAME))
 
+    def current_mark(self) -> str:
+        """Another text whenever the files changed. Cheap: they are looked at, not read."""
+        return _mark_of(self.files, self.root / TOOLS_FOLDER) if self.files else self.mark
+
+    def reread(self, environ: Mapping[str, str] | None = None) -> Settings:
+        """The settings as the same files give them now."""
+        if not self.files:
+            raise ConfigurationError("these settings were made in Python, so there is no file to read again")
+        return _load(self.root if self.is_workspace else None, environ)
+
     def origin(self, source: str) -> str:
         return self.origins.get(source, FILE_NAME)
 
@@ -114,9 +128,15 @@ class Settings:
 def load(path: Path | str | None = None, environ: Mapping[str, str] | None = None) -> Settings:
     """Read the settings of the workspace at `path` (a folder or its spindle.toml), or of the
     nearest one at or above the current folder; the user's own settings alone where there is none."""
+    return _load(workspace_root(path), environ)
+
+
+def _load(root: Path | None, environ: Mapping[str, str] | None) -> Settings:
     environ = os.environ if environ is None else environ
-    root = workspace_root(path)
     files = [user_folder() / FILE_NAME] + ([root / FILE_NAME] if root else [])
+    folder = root or Path.cwd()
+    # Before reading: what changes meanwhile is then seen as a change.
+    mark = _mark_of(files, folder / TOOLS_FOLDER)
     raw: RawTable = {}
     sources: dict[str, RawTable] = {}
     origins: dict[str, str] = {}
@@ -134,10 +154,22 @@ def load(path: Path | str | None = None, environ: Mapping[str, str] | None = Non
     _check_top_level(raw, files[-1])
     raw["sources"] = sources
     _apply_environment(raw, environ)
-    settings = Settings(root or Path.cwd(), raw, origins, is_workspace=root is not None, environ=environ)
+    settings = Settings(folder, raw, origins, root is not None, tuple(files), mark, environ=environ)
     if "auth" in raw:
         _ = settings.auth  # a mistake in it is told at once
     return settings
+
+
+def _mark_of(files: Sequence[Path], tools: Path) -> str:
+    marks: list[str] = []
+    for file in files:
+        try:
+            stat = file.stat()
+        except OSError:
+            marks.append("-")
+        else:
+            marks.append(f"{stat.st_mtime_ns}.{stat.st_size}.{stat.st_ino}")
+    return f"{' '.join(marks)} {tools.is_dir()}"
 
 
 def workspace_root(path: Path | str | None) -> Path | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Step = int | str
 
 # Below these, what was given may be a secret and is not repeated in a message.
-_SECRET_TABLES = frozenset({"auth", "auth_token", "env", "headers"})
+_SECRET_TABLES = frozenset({"auth", "auth_token", "env", "headers", "tokens"})
 
 
 def validate_sources(

@@ -1,0 +1,65 @@
+"""By which name a server is addressed, and which web pages may ask it."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from spindle.domain.serve import ServeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Addressing:
+    """`host` is where the server listens."""
+
+    host: str
+    names: frozenset[str]
+    origins: frozenset[str]
+
+    @classmethod
+    def of(cls, config: ServeConfig) -> Addressing:
+        names = {name.lower() for name in (config.host, *config.allowed_hosts)}
+        if config.url is not None:
+            names.add((urlsplit(config.url).hostname or "").lower())
+        origins = frozenset(origin.rstrip("/").lower() for origin in config.allowed_origins)
+        return cls(config.host, frozenset(names), origins)
+
+    def knows(self, host: str) -> bool:
+        """Whether a Host header names this server. A page that makes its own name point at us would
+        otherwise pass for one of ours."""
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").lower()
+        except ValueError:
+            return False
+        if not name:
+            return False
+        if name in self.names:
+            return True
+        if is_loopback(self.host):
+            return is_loopback(name)
+        # No name leads to an address that is written out but that address itself.
+        return _is_address(name)
+
+    def trusts(self, origin: str, host: str) -> bool:
+        own = {f"http://{host}".lower(), f"https://{host}".lower()}
+        return origin.lower() in own | self.origins
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,64 @@
+"""This server as an OAuth protected resource: what tells clients where tokens come from (RFC 9728, 6750)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from spindle.domain.json_schema import to_json
+
+if TYPE_CHECKING:
+    from starlette.datastructures import Headers
+    from starlette.types import Scope
+
+    from spindle.domain.serve import ServeConfig
+
+METADATA = "/.well-known/oauth-protected-resource"
+# Resources of their own, which clients name with their path.
+_RESOURCES = frozenset({"/mcp"})
+
+
+def metadata(config: ServeConfig, scope: Scope, headers: Headers) -> Response:
+    """The document at METADATA, or at METADATA with the path of a resource after it."""
+    assert config.jwt is not None
+    path: str = scope["path"].removeprefix(METADATA).rstrip("/")
+    resource = path if path in _RESOURCES else ""
+    body = {
+        "resource": f"{base_url(config, headers)}{resource}",
+        "authorization_servers": [config.jwt.issuer],
+        "bearer_methods_supported": ["header"],
+        "resource_name": "Spindle",
+    } | ({"scopes_supported": list(config.jwt.required_scopes)} if config.jwt.required_scopes else {})
+    return Response(to_json(body), media_type="application/json")
+
+
+def metadata_url(config: ServeConfig, scope: Scope, headers: Headers) -> str:
+    path: str = scope["path"].rstrip("/")
+    return f"{base_url(config, headers)}{METADATA}{path if path in _RESOURCES else ''}"
+
+
+def base_url(config: ServeConfig, headers: Mapping[str, str]) -> str:
+    """By which address the client reaches us; the guard has checked the name."""
+    return config.url or f"http://{headers['host']}"
+
+
+def challenge(
+    resource_metadata: str | None, error: str | None, why: str | None, scopes: Sequence[str]
+) -> str:
+    """The value of WWW-Authenticate."""
+    parts = {"realm": "spindle"}
+    if error is not None:
+        parts["error"] = error
+        parts["error_description"] = why or ""
+    if scopes:
+        parts["scope"] = " ".join(scopes)
+    if resource_metadata is not None:
+        parts["resource_metadata"] = resource_metadata
+    return "Bearer " + ", ".join(f'{name}="{_plain(value)}"' for name, value in parts.items())
+
+
+def _plain(text: str) -> str:
+    """Only what may stand between quotes there."""
+    return "".join(sign if " " <= sign <= "~" and sign not in '"\\' else "?" for sign in text)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from spindle.app import Spindle
     from spindle.domain.serve import ServeConfig
+    from spindle.mcp_server.access import Access as Rules
     from spindle.serving.access import Access
 
 MAX_INSTRUCTION = 64 * 1024
@@ -31,13 +32,19 @@ async def run_stdio(app: Spindle, config: ServeConfig, stdout: int, access: Acce
         await catalog.close()
 
 
-async def run_http(app: Spindle, config: ServeConfig, access: Access, listening: socket.socket) -> None:
-    """Serve all who are let in by `access`, each with what exists for them."""
+async def run_http(
+    app: Spindle,
+    config: ServeConfig,
+    access: Access,
+    listening: socket.socket,
+    rules: Rules | None = None,
+) -> None:
+    """Serve all who are let in by `access`, each with what exists for them by the same, or by `rules`."""
     from spindle.mcp_server.http import McpApp
     from spindle.serving.access import Guard
     from spindle.serving.listening import serve
 
-    catalog = CatalogServer(app, config, access, instruction=instruction(config, app.settings.root))
+    catalog = CatalogServer(app, config, rules or access, instruction=instruction(config, app.settings.root))
     served = McpApp(catalog)
     sweeping = asyncio.create_task(served.sessions.sweep(), name="ending idle sessions")
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 BUILT_IN: Mapping[str, str] = {
     "cli": "spindle.sources.cli:CliSource",
     "mcp": "spindle.sources.mcp:McpSource",
+    "mods": "spindle.sources.mods:ModsSource",
     "openapi": "spindle.sources.openapi:OpenApiSource",
     "python": "spindle.sources.python:PythonSource",
     "websocket": "spindle.sources.websocket:WebSocketSource",

@@ -18,6 +18,7 @@ BUILT_IN: Mapping[str, str] = {
     "cli": "spindle.sources.cli:CliSource",
     "http": "spindle.sources.http_api:HttpSource",
     "mcp": "spindle.sources.mcp:McpSource",
+    "mods": "spindle.sources.mods:ModsSource",
     "openapi": "spindle.sources.openapi:OpenApiSource",
     "python": "spindle.sources.python:PythonSource",
     "utcp": "spindle.sources.utcp:UtcpSource",

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 FILE_NAME = "spindle.toml"
 STATE_FOLDER = ".spindle"
 TOOLS_FOLDER = "tools"
-TOP_LEVEL = ("auth", "serve", "sources", "store")
+MODS_FOLDER = "mods"
+TOP_LEVEL = ("auth", "mods", "serve", "sources", "store")
 
 RawTable = dict[str, Any]
 
@@ -52,6 +53,8 @@ class Settings:
         tables: dict[str, RawTable] = {}
         if (self.root / TOOLS_FOLDER).is_dir() and self.is_workspace:
             tables[TOOLS_FOLDER] = {"kind": "python", "path": TOOLS_FOLDER, "prefix": False}
+        if mods := self._mods():
+            tables[MODS_FOLDER] = mods
         for name, table in cast("dict[str, RawTable]", self.raw.get("sources", {})).items():
             if name in tables and not table.keys() & _PLACES:
                 tables[name] |= table  # settings of the workspace's own folder, such as a timeout
@@ -63,6 +66,16 @@ class Settings:
             else:
                 tables[name] = {"kind": "mcp", **table}
         return {name: table for name, table in tables.items() if _is_on(table.get("enabled", True))}
+
+    def _mods(self) -> RawTable | None:
+        has_folder = (self.root / MODS_FOLDER).is_dir() and self.is_workspace
+        settings = self.raw.get("mods")
+        if not (has_folder or settings):
+            return None
+        table: RawTable = {"kind": "mods", "prefix": False}
+        return (
+            table | ({"path": MODS_FOLDER} if has_folder else {}) | ({"mods": settings} if settings else {})
+        )
 
     @property
     def store(self) -> str:
@@ -256,6 +269,12 @@ def _check_top_level(raw: RawTable, file: Path) -> None:
             raise ConfigurationError(f"{file}: `{key}` is not a setting", hint=_did_you_mean(key))
     if not isinstance(raw.get("serve", {}), dict):
         raise ConfigurationError(f"{file}: `serve` must be a table: [serve]")
+    mods: Any = raw.get("mods", {})
+    tables = cast(RawTable, mods) if isinstance(mods, dict) else {"": None}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            where = f"mods.{name}" if name else "mods"
+            raise ConfigurationError(f"{file}: `{where}` must be a table such as [mods.{name or 'NAME'}]")
     if not isinstance(raw.get("store", ""), str):
         raise ConfigurationError(f'{file}: `store` must be text: a path, ":memory:", or "postgresql://…"')
 

@@ -25,6 +25,8 @@ IN_BENCH := PATH="$(CURDIR)/.venv-bench/bin:$$PATH"
 
 # -qq leaves only errors to be printed.
 PIP_FLAGS := -qq --disable-pip-version-check --no-input
+# All of them, so that the tests can use them and pyright can see them.
+EXTRAS := nats,redis,kafka,rabbitmq,mqtt
 say = echo "==> $(1)" >&2
 
 # $(1): folder of the virtual environment. A usable one is kept, a broken one replaced.
@@ -117,7 +119,7 @@ $(VENV_READY): pyproject.toml constraints.txt requirements/build.txt requirement
 	$(call make_venv,.venv)
 	@$(call say,installing Spindle and its development tools into .venv (about a minute))
 	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -r requirements/build.txt -r requirements/dev.txt
-	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt --no-build-isolation -e .
+	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
 	@touch $@
 
 # The peers we measure against need other libraries, which must not reach the environment of the tests.

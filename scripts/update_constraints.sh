@@ -25,7 +25,8 @@ trap 'rm -rf "$work"' EXIT
 import tomllib
 
 with open("pyproject.toml", "rb") as file:
-    print(*tomllib.load(file)["project"]["dependencies"], sep="\n")
+    project = tomllib.load(file)["project"]
+print(*project["dependencies"], *sum(project["optional-dependencies"].values(), []), sep="\n")
 PY
 
 # Names are brought to one spelling and sorted, so that a change of versions is all a diff shows.

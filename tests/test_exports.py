@@ -16,6 +16,7 @@ PUBLIC = [
     "CallRecord",
     "Context",
     "Credential",
+    "Event",
     "Hints",
     "Limit",
     "Principal",

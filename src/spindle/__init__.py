@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from spindle.domain.call import Block as Block
     from spindle.domain.call import CallRecord as CallRecord
     from spindle.domain.call import Result as Result
+    from spindle.domain.event import Event as Event
     from spindle.domain.identity import Credential as Credential
     from spindle.domain.identity import Principal as Principal
     from spindle.domain.source import SourceConfig as SourceConfig
@@ -40,6 +41,7 @@ _HOMES = {
     "CallRecord": "spindle.domain.call",
     "Context": "spindle.sources.python.decorator",
     "Credential": "spindle.domain.identity",
+    "Event": "spindle.domain.event",
     "Hints": "spindle.domain.tool",
     "Limit": "spindle.calls.limits",
     "Principal": "spindle.domain.identity",

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from spindle import settings as settings_module
 from spindle.auth.credentials import CredentialProvider, Credentials
@@ -17,12 +18,14 @@ from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.ports.store import Store, ToolFilter, ToolStore
+from spindle.sources.events.bus import Subscription, bus_of
 from spindle.stores.files import FolderFileStore
 from spindle.stores.layered import LayeredToolStore
 from spindle.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from spindle.catalog.diff import SyncReport
+    from spindle.domain.event import Event
     from spindle.ports.source import Note
     from spindle.settings import Settings
 
@@ -42,6 +45,8 @@ class Spindle:
         self.catalog = catalog
         self._private = private
         self._caller = caller
+        self._bus = bus_of(settings.root)
+        self._subscriptions: WeakSet[Subscription] = WeakSet()
 
     async def call(
         self,
@@ -75,12 +80,31 @@ class Spindle:
     ) -> list[SyncReport]:
         return await self.catalog.sync(sources or None, accept, principal)
 
+    def events(self, pattern: str = "*") -> Subscription:
+        """Events of this process from now on, whose channel or type fits the pattern:
+        `async for event in app.events("orders/*")`."""
+        subscription = self._bus.subscribe(pattern)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    async def emit(self, channel: str, data: Any = None, **attributes: Any) -> Event:
+        """Put an event on the bus of this process. `attributes` are those of `Event`: `type`, `subject`,
+        `extensions`…"""
+        from spindle.domain.event import Event
+
+        fields: dict[str, Any] = {"type": channel, "source": "/spindle", "subject": channel, **attributes}
+        event = Event(data=data, channel=channel, **fields)
+        self._bus.publish(event)
+        return event
+
     async def history(
         self, *, limit: int = 50, tool: str | None = None, outcome: str | None = None
     ) -> list[CallRecord]:
         return await self.store.calls(limit=limit, tool=tool, outcome=outcome)
 
     async def close(self) -> None:
+        for subscription in list(self._subscriptions):
+            subscription.close()
         await self.catalog.close()
         # Calls that were running end with their sessions, and are recorded like any other.
         await self._caller.settle(SETTLE_TIMEOUT)

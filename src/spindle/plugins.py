@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # that `spindle tools` does.
 BUILT_IN: Mapping[str, str] = {
     "cli": "spindle.sources.cli:CliSource",
+    "events": "spindle.sources.events:EventsSource",
     "mcp": "spindle.sources.mcp:McpSource",
     "openapi": "spindle.sources.openapi:OpenApiSource",
     "python": "spindle.sources.python:PythonSource",

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FILE_NAME = "spindle.toml"
 STATE_FOLDER = ".spindle"
 TOOLS_FOLDER = "tools"
+# The workspace's own folders, and the kinds of source that they are.
+FOLDERS = {TOOLS_FOLDER: "python", "events": "events"}
 TOP_LEVEL = ("sources", "store")
 
 RawTable = dict[str, Any]
@@ -46,9 +48,13 @@ class Settings:
     def sources(self) -> dict[str, RawTable]:
         """Every enabled source's table, the workspace's own folders included."""
         tables: dict[str, RawTable] = {}
-        if (self.root / TOOLS_FOLDER).is_dir() and self.is_workspace:
-            tables[TOOLS_FOLDER] = {"kind": "python", "path": TOOLS_FOLDER, "prefix": False}
-        for name, table in cast("dict[str, RawTable]", self.raw.get("sources", {})).items():
+        written = cast("dict[str, RawTable]", self.raw.get("sources", {}))
+        for folder, kind in FOLDERS.items():
+            # Settings of a folder that is not there yet are no mistake.
+            meant = folder in written and not written[folder].keys() & _PLACES
+            if self.is_workspace and (meant or (self.root / folder).is_dir()):
+                tables[folder] = {"kind": kind, "path": folder, "prefix": False}
+        for name, table in written.items():
             if name in tables and not table.keys() & _PLACES:
                 tables[name] |= table  # settings of the workspace's own folder, such as a timeout
             elif name in tables:

@@ -72,8 +72,8 @@ bench: $(BENCH_READY) ## run the benchmarks, in an environment of their own
 	@$(IN_BENCH) .venv-bench/bin/python benchmarks/run.py $(ARGS)
 
 .PHONY: services
-services: ## start the services the tests need
-	@echo "The tests of this version need no external service: nothing to start."
+services: ## install the message brokers that some tests start (Debian, as root)
+	@scripts/install_services.sh
 
 .PHONY: constraints
 constraints: ## choose new exact versions of all dependencies

@@ -10,13 +10,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 READY_WITHIN = 60.0
+
+
+class NotStartedError(RuntimeError):
+    pass
 
 
 @dataclass
@@ -54,6 +58,12 @@ class Broker:
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
+    def revive(self) -> None:
+        """Make sure that it runs, whatever an earlier test did to it."""
+        self.thaw()
+        if self.process is None or self.process.poll() is not None:
+            self.start()
+
     def freeze(self) -> None:
         """It keeps its connections and answers nothing."""
         assert self.process is not None
@@ -69,7 +79,7 @@ class Broker:
         deadline = time.monotonic() + READY_WITHIN
         while not _answers(self.protocol, self.port):
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{self.protocol} did not start:\n{(self.folder / 'log').read_text()}")
+                raise NotStartedError(f"{self.protocol} did not start:\n{(self.folder / 'log').read_text()}")
             # A port says nothing when it opens: asking again is the only way.
             time.sleep(0.05)
 
@@ -107,48 +117,62 @@ def _program(name: str, package: str) -> str:
 
 @contextlib.contextmanager
 def _running(
-    protocol: str, folder: Path, command: list[str], port: int, environment: dict[str, str] | None = None
+    protocol: str, folder: Path, command: Callable[[int], list[str]], **environment: str
 ) -> Iterator[Broker]:
     folder.mkdir(parents=True, exist_ok=True)
-    broker = Broker(protocol, port, command, folder, environment or {})
+    broker = None
     try:
-        broker.start()
+        for _ in range(3):
+            port = free_port()
+            here = {name: value.replace("PORT", str(port)) for name, value in environment.items()}
+            broker = Broker(protocol, port, command(port), folder, here)
+            try:
+                broker.start()
+                break
+            except NotStartedError:
+                # Somebody else took the port that was free a moment ago.
+                broker.kill()
+        else:
+            raise NotStartedError(f"{protocol} did not start:\n{(folder / 'log').read_text()}")
         yield broker
     finally:
-        broker.thaw()
-        broker.kill()
+        if broker is not None:
+            broker.thaw()
+            broker.kill()
 
 
 @contextlib.contextmanager
 def nats(folder: Path, *options: str) -> Iterator[Broker]:
     """From PyPI, so it is always there. With JetStream."""
-    port = free_port()
     program = str(Path(sys.executable).parent / "nats-server")
     store = ["-js", "-sd", str(folder / "jetstream")]
-    command = [program, "-a", "127.0.0.1", "-p", str(port), *store, *options]
-    with _running("nats", folder, command, port) as broker:
+    with _running(
+        "nats", folder, lambda port: [program, "-a", "127.0.0.1", "-p", str(port), *store, *options]
+    ) as broker:
         yield broker
 
 
 @contextlib.contextmanager
 def redis(folder: Path, *options: str) -> Iterator[Broker]:
-    port = free_port()
     program = _program("redis-server", "redis-server")
     folder.mkdir(parents=True, exist_ok=True)
-    settings = ["--bind", "127.0.0.1", "--dir", str(folder), "--appendonly", "yes", "--save", ""]
-    command = [program, "--port", str(port), *settings, "--appendfsync", "always", *options]
-    with _running("redis", folder, command, port) as broker:
+    durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+    settings = ["--bind", "127.0.0.1", "--dir", str(folder), *durable, *options]
+    with _running("redis", folder, lambda port: [program, "--port", str(port), *settings]) as broker:
         yield broker
 
 
 @contextlib.contextmanager
 def mosquitto(folder: Path, *lines: str) -> Iterator[Broker]:
-    port = free_port()
     program = _program("mosquitto", "mosquitto")
     folder.mkdir(parents=True, exist_ok=True)
     settings = lines or ("allow_anonymous true",)
-    (folder / "mosquitto.conf").write_text("\n".join([f"listener {port} 127.0.0.1", *settings, ""]))
-    with _running("mqtt", folder, [program, "-c", str(folder / "mosquitto.conf")], port) as broker:
+
+    def command(port: int) -> list[str]:
+        (folder / "mosquitto.conf").write_text("\n".join([f"listener {port} 127.0.0.1", *settings, ""]))
+        return [program, "-c", str(folder / "mosquitto.conf")]
+
+    with _running("mqtt", folder, command) as broker:
         yield broker
 
 
@@ -156,39 +180,37 @@ def mosquitto(folder: Path, *lines: str) -> Iterator[Broker]:
 def rabbitmq(folder: Path) -> Iterator[Broker]:
     """A node of its own name, so that several can run beside each other."""
     _program("rabbitmq-server", "rabbitmq-server")
-    beam = _rabbit_script("rabbitmq-server")
-    folder.mkdir(parents=True, exist_ok=True)
-    port, between, register = free_port(), free_port(), free_port()
-    (folder / "enabled_plugins").write_text("[].\n")
-    (folder / "rabbitmq.conf").write_text(
-        "vm_memory_high_watermark.absolute = 512MB\ndisk_free_limit.absolute = 1MB\n"
-    )
+    program = _rabbit_script("rabbitmq-server")
     home = folder / "home"
-    home.mkdir(exist_ok=True)
-    environment = {
-        "HOME": str(home),
-        "RABBITMQ_NODENAME": f"spindle{port}@localhost",
-        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-        "RABBITMQ_NODE_PORT": str(port),
-        "RABBITMQ_DIST_PORT": str(between),
-        "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
-        "RABBITMQ_LOG_BASE": str(folder / "logs"),
-        "RABBITMQ_LOGS": "-",
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
-        "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq"),
-        "RABBITMQ_CONF_ENV_FILE": str(folder / "none"),
-        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"-setcookie {'c' * 20}",
-        "ERL_EPMD_ADDRESS": "127.0.0.1",
-        # The register of Erlang's nodes outlives them, so we have one of our own, and end it.
-        "ERL_EPMD_PORT": str(register),
-    }
+    home.mkdir(parents=True, exist_ok=True)
+    register = str(free_port())
+    (folder / "enabled_plugins").write_text("[].\n")
+    limits = "vm_memory_high_watermark.absolute = 512MB\ndisk_free_limit.absolute = 1MB\n"
+    (folder / "rabbitmq.conf").write_text(limits)
     try:
-        with _running("amqp", folder, [beam], port, environment) as broker:
+        with _running(
+            "amqp",
+            folder,
+            lambda _: [program],
+            HOME=str(home),
+            RABBITMQ_NODENAME="spindlePORT@localhost",
+            RABBITMQ_NODE_IP_ADDRESS="127.0.0.1",
+            RABBITMQ_NODE_PORT="PORT",
+            RABBITMQ_DIST_PORT=str(free_port()),
+            RABBITMQ_MNESIA_BASE=str(folder / "mnesia"),
+            RABBITMQ_LOG_BASE=str(folder / "logs"),
+            RABBITMQ_LOGS="-",
+            RABBITMQ_ENABLED_PLUGINS_FILE=str(folder / "enabled_plugins"),
+            RABBITMQ_CONFIG_FILE=str(folder / "rabbitmq"),
+            RABBITMQ_CONF_ENV_FILE=str(folder / "none"),
+            RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=f"-setcookie {'c' * 20}",
+            ERL_EPMD_ADDRESS="127.0.0.1",
+            # The register of Erlang's nodes outlives them, so we have one of our own, and end it.
+            ERL_EPMD_PORT=register,
+        ) as broker:
             yield broker
     finally:
-        subprocess.run(
-            ["epmd", "-port", str(register), "-kill"], capture_output=True, timeout=30, check=False
-        )
+        subprocess.run(["epmd", "-port", register, "-kill"], capture_output=True, timeout=30, check=False)
 
 
 def _rabbit_script(name: str) -> str:
@@ -210,3 +232,8 @@ def kafka() -> Iterator[str]:
     first = next(iter(brokers.values()))
     yield f"{first.host}:{first.port}"
     cluster.flush(5)
+
+
+def mosquitto_password(file: Path, user: str, password: str) -> None:
+    program = _program("mosquitto_passwd", "mosquitto")
+    subprocess.run([program, "-b", "-c", str(file), user, password], check=True, capture_output=True)

@@ -14,7 +14,7 @@ _PLACE = re.compile(r"\{([^{}]+)\}")
 # What would make an address of another depth, or a pattern for many, by protocol.
 _MEANING = {"nats": ".*> \t\r\n", "mqtt": "/+#", "rabbitmq": "*#", "redis": "*?[]"}
 # What stands for any value, where one subscription can cover many addresses.
-_ANY = {"memory": "*", "nats": "*", "mqtt": "+"}
+_ANY = {"memory": "*", "http": "*", "nats": "*", "mqtt": "+"}
 
 
 def places(address: str) -> list[str]:

@@ -12,12 +12,14 @@ from typing import Any, ClassVar
 import httpx2
 
 from spindle.domain.json_schema import JsonObject
-from spindle.errors import AuthError, ConfigurationError, SpindleError
+from spindle.errors import AuthError, ConfigurationError, ConnectionFailedError, SpindleError
 from spindle.sources.events.cloudevents import decoded, encoded
 from spindle.sources.events.links.port import Inbox, Incoming, Outgoing, Target, described
 from spindle.sources.http import is_private
 
 CLOSE_TIMEOUT = 3.0
+LOOK = 2.0
+"""Seconds after which a broker that says nothing is asked whether it is still there."""
 
 # These libraries tell of every lost connection with a traceback. Who has set up logging still gets that;
 # who has not is told once, by our own error.
@@ -32,13 +34,13 @@ class BrokerLink(ABC):
     """What attributes of an event are called in headers."""
     escaped: ClassVar = False
     has_headers: ClassVar = True
-    refusals: ClassVar[tuple[type[BaseException], ...]] = ()
-    """Errors that mean that the broker does not accept the credential."""
 
     def __init__(self, target: Target) -> None:
         self.broken = False
         self.target = target
         self.broker: Any = None
+        self.gone = asyncio.Event()
+        """Set by libraries that tell when the connection is lost."""
         self._closing: asyncio.Task[None] | None = None
 
     @abstractmethod
@@ -128,7 +130,12 @@ class BrokerLink(ABC):
                 subscriber(take)
                 await subscriber.start()
                 await self.confirm()
-            yield inbox
+            watching = asyncio.create_task(self._watch(inbox), name=f"watching {target.endpoint.name}")
+            try:
+                yield inbox
+            finally:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
         except SpindleError:
             raise
         except TimeoutError:
@@ -167,6 +174,10 @@ class BrokerLink(ABC):
         """Whether the broker knows an event that is sent twice by its id, so that sending again is safe."""
         return False
 
+    def refuses(self, error: BaseException) -> bool:
+        """Whether the error means that the broker does not accept the credential."""
+        return False
+
     def incoming(self, message: Any, address: str) -> Incoming:
         given: dict[Any, Any] = message.headers or {}
         headers = {str(name): _text(value) for name, value in given.items()}
@@ -178,6 +189,28 @@ class BrokerLink(ABC):
     def channel_of(self, message: Any) -> str | None:
         """The address at which a message came, where the broker says."""
         return None
+
+    async def _watch(self, inbox: Inbox) -> None:
+        """End a subscription whose broker is gone: most libraries try for ever to find it again, and
+        whoever waits would take that for silence."""
+        seconds = self.target.publish_timeout
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.gone.wait(), LOOK)
+                break
+            if self.broker is None or not await self._answers(seconds):
+                break
+        self.broken = True
+        inbox.end(
+            ConnectionFailedError(f"lost {self.target.endpoint.shown}: it no longer answers", sent=False)
+        )
+
+    async def _answers(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                return bool(await self.broker.ping(timeout=seconds))
+        except Exception:  # noqa: BLE001 - whatever it is, it is no answer
+            return False
 
     async def _stop(self, subscriber: Any, inbox: Inbox) -> None:
         for item in inbox.left():
@@ -191,7 +224,7 @@ class BrokerLink(ABC):
     def _failure(
         self, error: BaseException, *, connecting: bool, message: Outgoing | None = None
     ) -> SpindleError:
-        if isinstance(error, self.refusals):
+        if self.refuses(error):
             return AuthError(
                 f"{self.target.endpoint.shown} refused the credential: {described(error)}",
                 hint=f"see sources.{self.target.source}.auth",

@@ -3,7 +3,8 @@ waited for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 import zmqtt
@@ -12,7 +13,21 @@ from faststream.mqtt import MQTTBroker
 from spindle.domain.call import new_id
 from spindle.domain.json_schema import JsonObject
 from spindle.sources.events.links.broker import BrokerLink
-from spindle.sources.events.links.port import Outgoing, Target
+from spindle.sources.events.links.port import Incoming, Outgoing, Target
+
+# Bad user or password, and not authorised, in both versions of the protocol.
+_REFUSALS = (4, 5, 134, 135)
+
+
+class _Typed(bytes):
+    """A body that knows its content type."""
+
+    content_type: str | None = None
+
+
+class _Codec:
+    async def encode(self, msg: Any, serializer: Any = None) -> tuple[bytes, str | None]:
+        return bytes(msg), getattr(msg, "content_type", None)
 
 
 class MqttLink(BrokerLink):
@@ -40,12 +55,21 @@ class MqttLink(BrokerLink):
             apply_types=False,
         )
 
+    async def started(self) -> None:
+        # Only of what is sent: a broker's own codec would also replace how subscribers read.
+        self.broker.config.producer.codec = _Codec()
+
+    def refuses(self, error: BaseException) -> bool:
+        return isinstance(error, zmqtt.MQTTConnectError) and error.return_code in _REFUSALS
+
     async def send(self, message: Outgoing, headers: dict[str, str], body: bytes) -> JsonObject:
         quality = max(1, _quality(message.bindings))
+        typed = _Typed(body)
+        typed.content_type = headers.pop("content-type", None)
         if self._old:
             headers = {}
         await self.broker.publish(
-            body,
+            typed,
             message.address,
             qos=zmqtt.QoS(quality),
             retain=message.bindings.get("retain") is True,
@@ -54,6 +78,19 @@ class MqttLink(BrokerLink):
             reply_to=message.reply_to or "",
         )
         return {"qos": quality}
+
+    @contextlib.asynccontextmanager
+    async def subscribe(
+        self, address: str, bindings: Mapping[str, Any]
+    ) -> AsyncGenerator[AsyncIterator[Incoming]]:
+        # On a connection of its own: the client ignores who asks for a topic that it already hears.
+        own = MqttLink(self.target)
+        await own.connect()
+        try:
+            async with super(MqttLink, own).subscribe(address, bindings) as incoming:
+                yield incoming
+        finally:
+            await own.close()
 
     async def listen(self, address: str, bindings: Mapping[str, Any], decoder: Any) -> Any:
         return self.broker.subscriber(

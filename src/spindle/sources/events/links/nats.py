@@ -31,7 +31,6 @@ class NatsLink(BrokerLink):
         super().__init__(target)
         self._streams: dict[str, tuple[float, str | None]] = {}
         self._said: list[str] = []
-        self._lost = asyncio.Event()
         self._unanswered: list[asyncio.Task[Any]] = []
 
     @property
@@ -55,7 +54,7 @@ class NatsLink(BrokerLink):
 
         async def lost() -> None:
             self.broken = True
-            self._lost.set()
+            self.gone.set()
 
         return NatsBroker(
             target.endpoint.url,
@@ -115,7 +114,7 @@ class NatsLink(BrokerLink):
     async def _flushed(self) -> None:
         """Wait for the server's answer to a ping. A connection that is lost meanwhile never gives one."""
         flushing = asyncio.create_task(self._client.flush(timeout=_FOREVER), name="flush")
-        losing = asyncio.create_task(self._lost.wait(), name="lost")
+        losing = asyncio.create_task(self.gone.wait(), name="lost")
         try:
             await asyncio.wait((flushing, losing), return_when=asyncio.FIRST_COMPLETED)
             if not flushing.done():

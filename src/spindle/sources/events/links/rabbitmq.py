@@ -20,7 +20,6 @@ from spindle.sources.openapi.documents import entries
 
 class RabbitLink(BrokerLink):
     prefix = "cloudEvents_"
-    refusals = (AuthenticationError, ProbableAuthenticationError)
 
     def make(self) -> RabbitBroker:
         from faststream.security import SASLPlaintext
@@ -35,12 +34,17 @@ class RabbitLink(BrokerLink):
             default_channel=Channel(publisher_confirms=True, on_return_raises=True),
         )
 
+    def refuses(self, error: BaseException) -> bool:
+        return isinstance(error, (AuthenticationError, ProbableAuthenticationError))
+
     async def send(self, message: Outgoing, headers: dict[str, str], body: bytes) -> JsonObject:
         content_type = headers.pop("content-type", None)
         exchange, queue = _exchange(message.bindings), _queue(message.address, message.bindings)
         answered = message.event.extensions.get("correlationid")
         if exchange is None:
             await self.broker.declare_queue(queue)
+        else:
+            await self.broker.declare_exchange(exchange)
         try:
             await self.broker.publish(
                 body,

@@ -3,11 +3,12 @@ moment, or put into a list, where the channel's binding says so: `bindings: {red
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from faststream.redis import RedisBroker, StreamSub
-from faststream.redis.parser import MessageFormat
+from faststream.redis.parser import BinaryMessageFormatV1, MessageFormat
 from redis.exceptions import AuthenticationError, AuthorizationError, NoPermissionError
 
 from spindle.domain.json_schema import JsonObject
@@ -25,12 +26,14 @@ class _Raw(MessageFormat):
 
     @classmethod
     def parse(cls, data: bytes) -> tuple[bytes, dict[str, Any]]:
+        # What another FastStream sends is wrapped, and says so.
+        if data.startswith(BinaryMessageFormatV1.IDENTITY_HEADER):
+            return BinaryMessageFormatV1.parse(data)
         return data, {}
 
 
 class RedisLink(BrokerLink):
     has_headers = False
-    refusals = (AuthenticationError, AuthorizationError, NoPermissionError)
 
     def make(self) -> RedisBroker:
         from faststream.security import SASLPlaintext
@@ -50,6 +53,9 @@ class RedisLink(BrokerLink):
             retry=_no_retries(),
             health_check_interval=max(1, int(seconds)),
         )
+
+    def refuses(self, error: BaseException) -> bool:
+        return isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError))
 
     async def started(self) -> None:
         await self._client.ping()
@@ -81,6 +87,20 @@ class RedisLink(BrokerLink):
                 since = last[0][0].decode() if last else "0-0"
                 stream = StreamSub(address, last_id=since)
                 return self.broker.subscriber(stream=stream, decoder=decoder, persistent=False)
+
+    async def leave(self, broker: Any, broken: bool) -> None:
+        pool = self._pool_of(broker)
+        try:
+            await broker.stop()
+        finally:
+            # One dead connection keeps the library from closing the others.
+            for connection in [*pool._available_connections, *pool._in_use_connections]:
+                with contextlib.suppress(Exception):
+                    await connection.disconnect(nowait=True)
+
+    @staticmethod
+    def _pool_of(broker: Any) -> Any:
+        return broker._connection.connection_pool
 
     @property
     def _client(self) -> Any:

@@ -18,6 +18,10 @@ VENV_READY    := .venv/.ready
 BENCH_READY   := .venv-bench/.ready
 NODE_READY    := .node/.runtime-ready
 SERVERS_READY := .node/.servers-ready
+EXAMPLES_READY := .node/.asyncapi-ready
+
+# Holds the examples of AsyncAPI documents that the tests read: they are unpacked, nothing is installed.
+ASYNCAPI := @asyncapi/cli@4.1.1
 
 # Put in front of a command: what was installed here is found before what the system has.
 IN_VENV  := PATH="$(CURDIR)/.node/bin:$(CURDIR)/.venv/bin:$(CURDIR)/.node/node_modules/.bin:$$PATH"
@@ -56,7 +60,7 @@ demo: $(VENV_READY) ## set up what is needed and run the demonstration
 	@$(IN_VENV) bash examples/demo.sh
 
 .PHONY: test
-test: $(VENV_READY) $(SERVERS_READY) ## run all tests and report the coverage
+test: $(VENV_READY) $(SERVERS_READY) $(EXAMPLES_READY) ## run all tests and report the coverage
 	@$(IN_VENV) .venv/bin/pytest -n $(WORKERS) --cov --cov-branch --cov-report=term $(ARGS)
 
 .PHONY: check
@@ -112,7 +116,7 @@ check-size: $(VENV_READY)
 
 .PHONY: venv node
 venv: $(VENV_READY)
-node: $(SERVERS_READY)
+node: $(SERVERS_READY) $(EXAMPLES_READY)
 
 # The build backend comes from the pinned list too, hence --no-build-isolation.
 $(VENV_READY): pyproject.toml constraints.txt requirements/build.txt requirements/dev.txt
@@ -151,4 +155,11 @@ $(SERVERS_READY): tests/servers/npm/package.json $(NODE_READY)
 	@$(call say,installing the MCP servers from npm that the tests call into .node)
 	@cp tests/servers/npm/package.json .node/package.json
 	@cd .node && $(IN_VENV) NODE_USE_SYSTEM_CA=1 npm install --no-audit --no-fund --no-package-lock --ignore-scripts --no-update-notifier --loglevel=error >&2
+	@touch $@
+
+$(EXAMPLES_READY): $(NODE_READY)
+	@$(call say,unpacking the AsyncAPI documents that the tests read into .node)
+	@cd .node && rm -rf asyncapi && mkdir asyncapi \
+	  && $(IN_VENV) NODE_USE_SYSTEM_CA=1 npm pack $(ASYNCAPI) --silent --pack-destination asyncapi >/dev/null \
+	  && tar -xzf asyncapi/*.tgz -C asyncapi --strip-components=3 package/assets/examples && rm asyncapi/*.tgz
 	@touch $@

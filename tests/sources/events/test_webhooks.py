@@ -240,6 +240,27 @@ async def test_a_webhook_is_received_where_the_settings_say(workspace: Workspace
     assert result.structured["data"] == {"id": 7}
 
 
+async def test_several_may_wait_at_one_place(workspace: Workspace) -> None:
+    listen = f"127.0.0.1:{free_port()}"
+    workspace.settings(listen=listen)
+    workspace.write("events/a.json", document(server={"host": "example.com", "protocol": "https"}))
+    async with workspace.open() as app:
+        await app.sync()
+        two = [asyncio.create_task(app.call("wait")) for _ in range(2)]
+        async with asyncio.timeout(PATIENCE):
+            while not all(task.done() for task in two):
+                # One may come before both listen; when both have theirs, nobody answers any more.
+                sending = asyncio.create_task(send(f"http://{listen}/orders/placed", json={"n": 1}))
+                await asyncio.wait([sending, asyncio.gather(*two)], return_when=asyncio.FIRST_COMPLETED)
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+        # And again, on the same port, once nobody waited any more.
+        third = asyncio.create_task(app.call("wait"))
+        assert (await send(f"http://{listen}/orders/placed", json={"n": 2})).status_code == 202
+        assert (await asyncio.wait_for(third, PATIENCE)).structured["data"] == {"n": 2}
+    assert [task.result().structured["data"] for task in two] == [{"n": 1}] * 2
+
+
 async def test_waiting_for_webhooks_without_a_place_says_what_to_set(workspace: Workspace) -> None:
     workspace.write("events/a.json", document(server={"host": "example.com", "protocol": "https"}))
     async with workspace.open() as app:

@@ -32,7 +32,7 @@ class EventsSource:
     def signature(settings: Mapping[str, Any], root: Path) -> str | None:
         if "path" not in settings:
             return None
-        from spindle.sources.events.files import signature
+        from spindle.sources.events.folder import signature
 
         place = root / str(settings["path"])
         return signature(place) if place.parent.is_dir() else "nothing"

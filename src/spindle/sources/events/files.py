@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from spindle.errors import ConfigurationError, SpindleError, suggest
 from spindle.ports.source import Note
 from spindle.sources.events.config import EventsConfig
+from spindle.sources.events.folder import ENDINGS, MAX_FILES
 from spindle.sources.openapi.documents import Documents, file_address, load
 from spindle.sources.openapi.fetch import Fetcher
-
-ENDINGS: Final = (".yaml", ".yml", ".json")
-MAX_FILES: Final = 1000
 
 
 class _Files(Fetcher):
@@ -65,30 +58,6 @@ async def documents(config: EventsConfig, root: Path, note: Note) -> list[tuple[
         if _is_meant_as_document(loaded, path, note):
             found.append((loaded, False))
     return found
-
-
-def signature(path: Path) -> str:
-    """Changes when a document does, or what lies beside it."""
-    marks: list[str] = []
-    folder = path if path.is_dir() else path.parent
-    paths = _all_below(folder) if path.is_dir() else [folder / item for item in sorted(os.listdir(folder))]
-    for file in paths:
-        if file.suffix in ENDINGS:
-            with contextlib.suppress(OSError):
-                state = file.stat()
-                marks.append(f"{file}:{state.st_mtime_ns}:{state.st_size}:{state.st_ino}")
-    return hashlib.sha256("\n".join(marks).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
-def _all_below(folder: Path) -> Iterator[Path]:
-    seen = 0
-    for base, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            yield Path(base, name)
-            seen += 1
-        if seen > MAX_FILES:
-            return
 
 
 def _in_folder(folder: Path, note: Note) -> list[Path]:

@@ -17,7 +17,7 @@ from spindle.sources.events.bus import matches
 from spindle.sources.events.files import documents
 from spindle.sources.events.links.pool import LinkPool
 from spindle.sources.events.links.port import Incoming
-from spindle.sources.events.links.receiver import MAX_BODY, received
+from spindle.sources.events.links.receiver import MAX_BODY, Receiver
 from spindle.sources.events.servers import (
     MEMORY,
     Endpoint,
@@ -79,9 +79,9 @@ async def listen(
                 else:
                     receivers[where] = source.config.secret
         for where, secret in receivers.items():
-            url, inbox = await stack.enter_async_context(received(where, secret, MAX_BODY, None))
-            forwards.append(inbox)
-            listening.places.append(f"webhooks at {url}")
+            receiver = Receiver(where, secret, MAX_BODY)
+            forwards.append(await stack.enter_async_context(receiver.subscribe()))
+            listening.places.append(f"webhooks at {receiver.url}")
         tasks = [asyncio.create_task(_forward(item, pattern, found)) for item in forwards]
         stack.push_async_callback(_end, tasks)
         yield listening

@@ -14,7 +14,7 @@ import httpx2
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import AuthError, ConfigurationError, ConnectionFailedError, SpindleError
 from spindle.sources.events.cloudevents import decoded, encoded
-from spindle.sources.events.links.port import Inbox, Incoming, Outgoing, Target, described
+from spindle.sources.events.links.port import Inbox, Incoming, Outgoing, Target
 from spindle.sources.http import is_private
 
 CLOSE_TIMEOUT = 3.0
@@ -226,7 +226,7 @@ class BrokerLink(ABC):
     ) -> SpindleError:
         if self.refuses(error):
             return AuthError(
-                f"{self.target.endpoint.shown} refused the credential: {described(error)}",
+                f"{self.target.endpoint.shown} refused the credential: {self.target.said(error)}",
                 hint=f"see sources.{self.target.source}.auth",
                 sent=False,
             )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from spindle.errors import ConfigurationError
 from spindle.sources.events.bus import bus_of
 from spindle.sources.events.links.port import Link, Target
+from spindle.sources.events.links.receiver import Receiver
 from spindle.sources.events.servers import MEMORY, Endpoint
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ class LinkPool:
         self._config = config
         self._bus = bus_of(root)
         self._credential = credential
+        self._receiver = None
+        if config.listen is not None:
+            self._receiver = Receiver(config.listen, config.secret, config.max_result_size)
         self._links: dict[Endpoint, Link] = {}
         self._opening: dict[Endpoint, asyncio.Lock] = {}
 
@@ -69,7 +73,7 @@ class LinkPool:
             max_size=config.max_result_size,
             headers=config.headers,
             secret=config.secret,
-            listen=config.listen,
+            receiver=self._receiver,
             public_only=remote and not config.allow_private,
         )
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from spindle.domain.event import Event
 from spindle.domain.identity import Credential
@@ -14,6 +14,9 @@ from spindle.domain.json_schema import JsonObject
 from spindle.errors import CallTimeoutError, ConnectionFailedError, SpindleError
 from spindle.sources.events.cloudevents import Envelope
 from spindle.sources.events.servers import Endpoint
+
+if TYPE_CHECKING:
+    from spindle.sources.events.links.receiver import Receiver
 
 MAX_WAITING: Final = 1000
 """Events that may wait to be read. One more ends the subscription with an error."""
@@ -77,7 +80,8 @@ class Target:
     max_size: int
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     secret: str | None = field(default=None, repr=False)
-    listen: str | None = None
+    receiver: Receiver | None = None
+    """Where webhooks come in."""
     public_only: bool = False
 
     @property
@@ -104,16 +108,21 @@ class Target:
                 return rest
         return None
 
+    def said(self, error: BaseException | str) -> str:
+        """What a library says about an error, without the password that its address may hold."""
+        text, password = described(error), self.endpoint.parts.password
+        return text.replace(password, "***") if password else text
+
     def unreachable(self, error: BaseException | str) -> SpindleError:
         return ConnectionFailedError(
-            f"cannot reach {self.endpoint.shown}: {described(error)}",
+            f"cannot reach {self.endpoint.shown}: {self.said(error)}",
             hint=f"check that it runs, and sources.{self.source}.servers.{self.endpoint.name}.url",
             sent=False,
         )
 
     def lost(self, error: BaseException | str, *, sent: bool = True) -> SpindleError:
         return ConnectionFailedError(
-            f"lost {self.endpoint.shown} before it acknowledged: {described(error)}", sent=sent
+            f"lost {self.endpoint.shown} before it acknowledged: {self.said(error)}", sent=sent
         )
 
     def not_acknowledged(self, *, sent: bool = True) -> SpindleError:

@@ -17,11 +17,46 @@ from spindle.sources.events.links.signature import problem
 MAX_BODY = 4 * 1024 * 1024
 
 
+class Receiver:
+    """A server at one place, shared by all who listen there; it runs while there are any."""
+
+    def __init__(self, listen: str, secret: str | None, max_size: int) -> None:
+        self._listen = listen
+        self._app = _Application(secret, min(max_size, MAX_BODY))
+        self._changing = asyncio.Lock()
+        self._users = 0
+        self._running: contextlib.AsyncExitStack | None = None
+        self.url = ""
+
+    @contextlib.asynccontextmanager
+    async def subscribe(self, address: str | None = None) -> AsyncGenerator[Inbox]:
+        """What is sent to one path, or to any."""
+        inbox = Inbox()
+        path = None if address is None else f"/{address.strip('/')}"
+        async with self._changing:
+            if self._running is None:
+                stack = contextlib.AsyncExitStack()
+                self.url = await stack.enter_async_context(_served(self._app, self._listen))
+                self._running = stack
+            self._users += 1
+        self._app.inboxes.append((path, inbox))
+        try:
+            yield inbox
+        finally:
+            self._app.inboxes.remove((path, inbox))
+            await self._leave()
+
+    async def _leave(self) -> None:
+        async with self._changing:
+            self._users -= 1
+            if self._users == 0 and self._running is not None:
+                running, self._running = self._running, None
+                await running.aclose()
+
+
 @contextlib.asynccontextmanager
-async def received(
-    listen: str, secret: str | None, max_size: int, address: str | None
-) -> AsyncGenerator[tuple[str, Inbox]]:
-    """Listen at a host and port (0: any that is free), for one path or for all. Gives the URL."""
+async def _served(app: _Application, listen: str) -> AsyncGenerator[str]:
+    """The application at a host and port (0: any that is free). Gives the URL."""
     import uvicorn
 
     host, port = host_and_port(listen)
@@ -31,8 +66,6 @@ async def received(
         raise ConfigurationError(
             f"cannot listen at {listen}: {error.strerror or error}", hint="choose another port", sent=False
         ) from None
-    inbox = Inbox()
-    app = _Receiver(inbox, secret, min(max_size, MAX_BODY), address)
     server = uvicorn.Server(
         uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", ws="none", timeout_graceful_shutdown=2
@@ -42,21 +75,20 @@ async def received(
     server.capture_signals = contextlib.nullcontext  # pyright: ignore[reportAttributeAccessIssue]
     task = asyncio.create_task(server.serve(sockets=[bound]), name="webhook receiver")
     try:
-        yield f"http://{listen.rpartition(':')[0]}:{bound.getsockname()[1]}", inbox
+        yield f"http://{listen.rpartition(':')[0]}:{bound.getsockname()[1]}"
     finally:
         server.should_exit = True
         await task
         bound.close()
 
 
-class _Receiver:
-    """The application, as ASGI knows it."""
+class _Application:
+    """What answers, as ASGI knows it."""
 
-    def __init__(self, inbox: Inbox, secret: str | None, max_size: int, address: str | None) -> None:
-        self._inbox = inbox
+    def __init__(self, secret: str | None, max_size: int) -> None:
+        self.inboxes: list[tuple[str | None, Inbox]] = []
         self._secret = secret
         self._max_size = max_size
-        self._path = None if address is None else f"/{address.strip('/')}"
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -69,7 +101,8 @@ class _Receiver:
 
     async def _answer(self, scope: dict[str, Any], receive: Any) -> tuple[int, str]:
         path = str(scope["path"])
-        if self._path is not None and path.rstrip("/") != self._path.rstrip("/"):
+        wanted = [inbox for at, inbox in self.inboxes if at in (None, path.rstrip("/") or "/")]
+        if not wanted:
             return 404, "nobody listens at this path"
         if scope["method"] not in ("POST", "PUT"):
             return 405, "an event is sent with POST"
@@ -89,6 +122,8 @@ class _Receiver:
             if wrong is not None:
                 return 401, wrong
         event = decoded(bytes(body), headers, path.lstrip("/"))
-        if not self._inbox.put(Incoming(event, event.extensions.get("correlationid"), headers)):
+        item = Incoming(event, event.extensions.get("correlationid"), headers)
+        taken = [inbox.put(item) for inbox in wanted]
+        if not all(taken):
             return 503, "events are not read fast enough"
         return 202, ""

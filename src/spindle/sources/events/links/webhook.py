@@ -43,16 +43,14 @@ class WebhookLink:
     async def subscribe(
         self, address: str, bindings: Mapping[str, Any]
     ) -> AsyncGenerator[AsyncIterator[Incoming]]:
-        from spindle.sources.events.links.receiver import received
-
         target = self._target
-        if target.listen is None:
+        if target.receiver is None:
             raise ConfigurationError(
                 f"webhooks can be received only where they are listened for, for {address}",
                 hint=f'set sources.{target.source}.listen, such as "127.0.0.1:8787"',
                 sent=False,
             )
-        async with received(target.listen, target.secret, target.max_size, address) as (_, inbox):
+        async with target.receiver.subscribe(address) as inbox:
             yield inbox
 
     async def close(self) -> None:

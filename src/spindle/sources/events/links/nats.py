@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from faststream.nats import NatsBroker
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 from nats.js.errors import Error as JetStreamError
@@ -22,6 +23,23 @@ LOOKUP_TIMEOUT = 2.0
 _FOREVER = 3600
 REMEMBERED = 60.0
 """Seconds for which it is remembered which stream takes a subject."""
+
+
+class _Broker(NatsBroker):
+    """Does not leave a socket behind when it cannot connect, or is told to stop trying."""
+
+    async def _connect(self) -> Client:
+        client = Client()
+        connect: Any = client.connect
+        try:
+            await connect(**self._connection_kwargs)
+        except BaseException:
+            transport: Any = getattr(client, "_transport", None)
+            if transport is not None:
+                transport.close()
+            raise
+        self.config.connect(client)
+        return client
 
 
 class NatsLink(BrokerLink):
@@ -56,7 +74,7 @@ class NatsLink(BrokerLink):
             self.broken = True
             self.gone.set()
 
-        return NatsBroker(
+        return _Broker(
             target.endpoint.url,
             security=security,
             logger=None,

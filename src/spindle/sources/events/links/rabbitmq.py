@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from aio_pika import RobustConnection
 from aio_pika.exceptions import AuthenticationError, DeliveryError, ProbableAuthenticationError
 from aio_pika.exceptions import PublishError as ReturnedError
 from faststream import AckPolicy
@@ -17,6 +20,34 @@ from spindle.sources.events.links.broker import BrokerLink
 from spindle.sources.events.links.port import Incoming, Outgoing
 from spindle.sources.openapi.documents import entries
 
+END_TIMEOUT = 1.0
+
+
+class _Broker(RabbitBroker):
+    """Ends what it began when it cannot connect, or is told to stop trying: the connection would go on in
+    the background for ever, and keep the program from ending."""
+
+    async def _connect(self) -> RobustConnection:
+        made: list[RobustConnection] = []
+
+        def keep(*args: Any, **rest: Any) -> RobustConnection:
+            made.append(RobustConnection(*args, **rest))
+            return made[0]
+
+        self._connection_kwargs = {**self._connection_kwargs, "connection_class": keep}
+        try:
+            return await super()._connect()
+        except BaseException:
+            for connection in made:
+                await _end(connection)
+            raise
+
+
+async def _end(connection: RobustConnection) -> None:
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(END_TIMEOUT):
+            await connection.close()
+
 
 class RabbitLink(BrokerLink):
     prefix = "cloudEvents_"
@@ -25,7 +56,7 @@ class RabbitLink(BrokerLink):
         from faststream.security import SASLPlaintext
 
         target = self.target
-        return RabbitBroker(
+        return _Broker(
             target.endpoint.url,
             security=SASLPlaintext(*target.login, use_ssl=target.endpoint.secure) if target.login else None,
             logger=None,
@@ -33,6 +64,15 @@ class RabbitLink(BrokerLink):
             timeout=target.connect_timeout,
             default_channel=Channel(publisher_confirms=True, on_return_raises=True),
         )
+
+    async def leave(self, broker: Any, broken: bool) -> None:
+        connection: RobustConnection | None = broker._connection
+        try:
+            if not broken:
+                await broker.stop()
+        finally:
+            if connection is not None:
+                await _end(connection)
 
     def refuses(self, error: BaseException) -> bool:
         return isinstance(error, (AuthenticationError, ProbableAuthenticationError))

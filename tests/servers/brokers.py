@@ -187,6 +187,12 @@ def rabbitmq(folder: Path) -> Iterator[Broker]:
     (folder / "enabled_plugins").write_text("[].\n")
     limits = "vm_memory_high_watermark.absolute = 512MB\ndisk_free_limit.absolute = 1MB\n"
     (folder / "rabbitmq.conf").write_text(limits)
+    registering = subprocess.Popen(
+        ["epmd", "-port", register, "-address", "127.0.0.1"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         with _running(
             "amqp",
@@ -205,12 +211,13 @@ def rabbitmq(folder: Path) -> Iterator[Broker]:
             RABBITMQ_CONF_ENV_FILE=str(folder / "none"),
             RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=f"-setcookie {'c' * 20}",
             ERL_EPMD_ADDRESS="127.0.0.1",
-            # The register of Erlang's nodes outlives them, so we have one of our own, and end it.
+            # The register of Erlang's nodes outlives who started it, so we have one of our own, and end it.
             ERL_EPMD_PORT=register,
         ) as broker:
             yield broker
     finally:
-        subprocess.run(["epmd", "-port", register, "-kill"], capture_output=True, timeout=30, check=False)
+        registering.kill()
+        registering.wait()
 
 
 def _rabbit_script(name: str) -> str:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 FILE_NAME = "spindle.toml"
 STATE_FOLDER = ".spindle"
 TOOLS_FOLDER = "tools"
-MODS_FOLDER = "mods"
+# The workspace's own folders, and the kinds of source that they are.
+FOLDERS = {TOOLS_FOLDER: "python", "mods": "mods", "events": "events"}
 TOP_LEVEL = ("auth", "mods", "serve", "sources", "store")
 
 RawTable = dict[str, Any]
@@ -51,11 +52,16 @@ class Settings:
     def sources(self) -> dict[str, RawTable]:
         """Every enabled source's table, the workspace's own folders included."""
         tables: dict[str, RawTable] = {}
-        if (self.root / TOOLS_FOLDER).is_dir() and self.is_workspace:
-            tables[TOOLS_FOLDER] = {"kind": "python", "path": TOOLS_FOLDER, "prefix": False}
-        if mods := self._mods():
-            tables[MODS_FOLDER] = mods
-        for name, table in cast("dict[str, RawTable]", self.raw.get("sources", {})).items():
+        written = cast("dict[str, RawTable]", self.raw.get("sources", {}))
+        for folder, kind in FOLDERS.items():
+            # Settings of a folder that is not there yet are no mistake.
+            meant = folder in written and not written[folder].keys() & _PLACES
+            if self.is_workspace and (meant or (self.root / folder).is_dir()):
+                tables[folder] = {"kind": kind, "path": folder, "prefix": False}
+        if mods := self.raw.get("mods"):
+            # Installed mods need neither the folder nor a workspace.
+            tables.setdefault("mods", {"kind": "mods", "prefix": False})["mods"] = mods
+        for name, table in written.items():
             if name in tables and not table.keys() & _PLACES:
                 tables[name] |= table  # settings of the workspace's own folder, such as a timeout
             elif name in tables:
@@ -66,16 +72,6 @@ class Settings:
             else:
                 tables[name] = {"kind": "mcp", **table}
         return {name: table for name, table in tables.items() if _is_on(table.get("enabled", True))}
-
-    def _mods(self) -> RawTable | None:
-        has_folder = (self.root / MODS_FOLDER).is_dir() and self.is_workspace
-        settings = self.raw.get("mods")
-        if not (has_folder or settings):
-            return None
-        table: RawTable = {"kind": "mods", "prefix": False}
-        return (
-            table | ({"path": MODS_FOLDER} if has_folder else {}) | ({"mods": settings} if settings else {})
-        )
 
     @property
     def store(self) -> str:

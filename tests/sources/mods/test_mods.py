@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import spindle
+from spindle import Finished, Paused
 from spindle.app import Spindle
 from spindle.domain.call import Result
 from spindle.errors import ConfigurationError
@@ -207,6 +208,46 @@ async def test_a_mod_and_a_tool_file_of_one_name_are_a_conflict(workspace: Works
     assert "two tools are called 'count'" in problems[0]
     assert "counter.py" in problems[0]
     assert "count.py" in problems[0]
+
+
+async def test_tools_of_mods_ask_wait_for_approval_and_call_others(workspace: Workspace) -> None:
+    workspace.settings("")
+    workspace.write(
+        "clerk.py",
+        "from spindle import Context, tool\n"
+        "class Clerk:\n"
+        "    def __init__(self): self.orders = []\n"
+        "    @tool\n"
+        "    def book(self, item: str) -> int:\n"
+        "        self.orders.append(item)\n"
+        "        return len(self.orders)\n"
+        "    @tool\n"
+        "    async def order(self, context: Context) -> str:\n"
+        "        number = (await context.call('book', item='tea')).structured\n"
+        "        colour = context.ask('Which colour?')\n"
+        "        allowed = context.approve('Order it?')\n"
+        "        return f'{number} {colour} {allowed} {len(self.orders)}'\n"
+        "    def get_tools(self): return [self.book, self.order]\n",
+    )
+    async with workspace.open() as app:
+        asked = await app.run("order")
+        assert isinstance(asked, Paused)
+        assert asked.pauses[0].message == "Which colour?"
+        approval = await app.resume(asked.pauses[0].token, "green")
+        assert isinstance(approval, Paused)
+        assert approval.pauses[0].message == "Order it?"
+        done = await app.resume(approval.pauses[0].token)
+        assert isinstance(done, Finished)
+        # What was booked before the questions is not booked again.
+        assert done.result.text == "1 green True 1"
+
+
+async def test_settings_of_the_folder_itself_go_into_sources(workspace: Workspace) -> None:
+    workspace.settings(f'[mods.counter]\nlog = "{workspace.log}"\n[sources.mods]\ntimeout = 7\n')
+    workspace.write("counter.py", COUNTER)
+    async with workspace.open() as app:
+        assert await names(app) == ["count", "who"]
+        assert app.catalog.sources.get("mods").config.timeout == 7
 
 
 class Installed:

@@ -29,6 +29,7 @@ from spindle.errors import (
     ServerError,
     SpindleError,
 )
+from spindle.sources import http
 from spindle.sources.events.links.signature import problem, signed
 
 Answer = tuple[int, dict[str, str], bytes] | None
@@ -37,7 +38,7 @@ Answer = tuple[int, dict[str, str], bytes] | None
 class Hook:
     """A server that keeps what it gets and answers what it is told; None: it hangs up without a word."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1") -> None:
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
         self.answers: list[Answer] = []
         self.go_on = threading.Event()
@@ -61,24 +62,39 @@ class Hook:
                 self.end_headers()
                 self.wfile.write(answer[2])
 
-            do_POST = do_PUT = handle_one
+            do_GET = do_POST = do_PUT = handle_one
 
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = ThreadingHTTPServer((address, 0), Handler)
         self.server.daemon_threads = True
-        self.host = f"127.0.0.1:{self.server.server_port}"
+        self.host = f"{address}:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self.go_on.set()
+        self.server.shutdown()
+        self.server.server_close()
 
 
 @pytest.fixture
 def hook() -> Iterator[Hook]:
     made = Hook()
     yield made
-    made.go_on.set()
-    made.server.shutdown()
-    made.server.server_close()
+    made.close()
+
+
+PUBLIC = "127.0.0.2"
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
+    """A server at an address that is taken for a public one."""
+    monkeypatch.setattr(http, "is_inside", lambda address: address == "127.0.0.1")
+    made = Hook(PUBLIC)
+    yield made
+    made.close()
 
 
 def hooked(workspace: Workspace, hook: Hook, **more: Any) -> None:
@@ -288,3 +304,66 @@ def test_a_signature_proves_body_time_and_secret() -> None:
     assert (
         problem("a secret", {**headers, "webhook-timestamp": "x"}, b"body") == "its timestamp is not a number"
     )
+
+
+def offered(workspace: Workspace, at: Hook, host: str, **settings: Any) -> None:
+    """A document that comes from a URL and names a server."""
+    found = document(server={"host": host, "protocol": "http"})
+    at.answers = [(200, {"content-type": "application/json"}, json.dumps(found).encode())]
+    lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+    text = f'[sources.shop]\nkind = "events"\nurl = "http://{at.host}/asyncapi.json"\n'
+    workspace.write("spindle.toml", text + "\n".join(lines) + "\n")
+
+
+async def test_a_document_may_come_from_a_url(workspace: Workspace, hook: Hook) -> None:
+    offered(workspace, hook, hook.host)
+    async with workspace.open() as app:
+        assert (await app.call("shop.emit", id=1)).structured["acknowledged"] == {"status": 204}
+    assert [(method, path) for method, path, *_ in hook.requests] == [
+        ("GET", "/asyncapi.json"), ("POST", "/orders/placed"),
+    ]  # fmt: skip
+
+
+async def test_a_url_that_holds_no_document_is_named(workspace: Workspace, hook: Hook) -> None:
+    offered(workspace, hook, hook.host)
+    hook.answers = [(200, {}, b"<html></html>")] * 2
+    async with workspace.open() as app:
+        with pytest.raises(SpindleError, match="is an HTML page, not an AsyncAPI document"):
+            await app.call("shop.emit", id=1)
+
+
+async def test_a_document_from_elsewhere_may_not_send_events_here(
+    workspace: Workspace, hook: Hook, elsewhere: Hook
+) -> None:
+    offered(workspace, elsewhere, hook.host)
+    async with workspace.open() as app:
+        with pytest.raises(ConfigurationError, match="on this machine or a private network") as caught:
+            await app.call("shop.emit", id=1)
+        assert not caught.value.sent
+    assert hook.requests == []
+    offered(workspace, elsewhere, hook.host, allow_private=True)
+    async with workspace.open() as app:
+        await app.call("shop.emit", id=1)
+    assert len(hook.requests) == 1
+
+
+async def test_a_name_that_leads_here_when_it_is_connected_gets_no_event(
+    workspace: Workspace, hook: Hook, elsewhere: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A name server that gives one answer to who checks, and another to who connects.
+    found = {"rebind.test": [PUBLIC]}
+
+    async def addresses_of(host: str) -> list[str]:
+        answer = found.get(host, [host])
+        if host == "rebind.test":
+            found[host] = ["127.0.0.1"]
+        return answer
+
+    monkeypatch.setattr(http, "addresses_of", addresses_of)
+    offered(workspace, elsewhere, f"rebind.test:{hook.server.server_port}")
+    async with workspace.open() as app:
+        with pytest.raises(ConfigurationError, match="on this machine or a private network") as caught:
+            await app.call("shop.emit", id=1)
+        assert not caught.value.sent
+    assert found["rebind.test"] == ["127.0.0.1"]
+    assert hook.requests == []

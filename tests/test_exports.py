@@ -17,6 +17,7 @@ PUBLIC = [
     "Context",
     "Continuing",
     "Credential",
+    "Event",
     "Finished",
     "Hints",
     "Interruption",

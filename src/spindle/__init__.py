@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from spindle.domain.call import Block as Block
     from spindle.domain.call import CallRecord as CallRecord
     from spindle.domain.call import Result as Result
+    from spindle.domain.event import Event as Event
     from spindle.domain.identity import Credential as Credential
     from spindle.domain.identity import Principal as Principal
     from spindle.domain.source import SourceConfig as SourceConfig
@@ -47,6 +48,7 @@ _HOMES = {
     "Context": "spindle.sources.python.context",
     "Continuing": "spindle.runs.outcomes",
     "Credential": "spindle.domain.identity",
+    "Event": "spindle.domain.event",
     "Finished": "spindle.runs.outcomes",
     "Hints": "spindle.domain.tool",
     "Interruption": "spindle.errors",

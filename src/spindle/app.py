@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from spindle import settings as settings_module
 from spindle.auth.access import Access
@@ -22,6 +23,7 @@ from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.ports.store import RunStore, Store, ToolFilter, ToolStore
 from spindle.runs.runner import Runner
+from spindle.sources.events.bus import Subscription, bus_of
 from spindle.stores.choose import open_store
 from spindle.stores.files import FolderFileStore
 from spindle.stores.layered import LayeredToolStore
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from spindle.auth.oauth import OAuth
     from spindle.catalog.diff import SyncReport
     from spindle.domain.call import Progress
+    from spindle.domain.event import Event
     from spindle.ports.source import Note
     from spindle.runs.outcomes import OpenPause, Outcome
     from spindle.settings import Settings
@@ -63,6 +66,8 @@ class Spindle:
         self._caller = caller
         self.runner = runner
         self._environ = environ
+        self._bus = bus_of(settings.root)
+        self._subscriptions: WeakSet[Subscription] = WeakSet()
 
     async def call(
         self,
@@ -127,6 +132,23 @@ class Spindle:
     ) -> list[SyncReport]:
         return await self.catalog.sync(sources or None, accept, principal)
 
+    def events(self, pattern: str = "*") -> Subscription:
+        """Events of this process from now on, whose channel or type fits the pattern:
+        `async for event in app.events("orders/*")`."""
+        subscription = self._bus.subscribe(pattern)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    async def emit(self, channel: str, data: Any = None, **attributes: Any) -> Event:
+        """Put an event on the bus of this process. `attributes` are those of `Event`: `type`, `subject`,
+        `extensions`…"""
+        from spindle.domain.event import Event
+
+        fields: dict[str, Any] = {"type": channel, "source": "/spindle", "subject": channel, **attributes}
+        event = Event(data=data, channel=channel, **fields)
+        self._bus.publish(event)
+        return event
+
     async def history(
         self, *, limit: int = 50, tool: str | None = None, outcome: str | None = None
     ) -> list[CallRecord]:
@@ -145,6 +167,8 @@ class Spindle:
         await self.catalog.replace_sources(sources)
 
     async def close(self) -> None:
+        for subscription in list(self._subscriptions):
+            subscription.close()
         await self.runner.close()
         await self.catalog.close()
         # Calls that were running end with their sessions, and are recorded like any other.

@@ -4,8 +4,9 @@ or any other place where an event loop is already running."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spindle.calls.caller import DEFAULT_OPTIONS, CallOptions
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.catalog.diff import SyncReport
     from spindle.domain.call import CallRecord, Progress, Result
+    from spindle.domain.event import Event
     from spindle.domain.identity import Principal
     from spindle.domain.tool import Tool, ToolSummary
     from spindle.runs.outcomes import OpenPause, Outcome
+    from spindle.sources.events.bus import Subscription
 
 T = TypeVar("T")
 
@@ -96,6 +99,27 @@ class BlockingSpindle:
 
     def reload(self) -> None:
         self._run(self._app.reload())
+
+    def events(self, pattern: str = "*", *, timeout: float | None = None) -> Iterator[Event]:
+        """Events of this process from now on; ends when none came for `timeout` seconds."""
+
+        async def subscribed() -> Subscription:
+            return self._app.events(pattern)
+
+        return self._each(self._run(subscribed()), timeout)
+
+    def _each(self, subscription: Subscription, timeout: float | None) -> Iterator[Event]:
+        async def following() -> Event | None:
+            with contextlib.suppress(TimeoutError, StopAsyncIteration):
+                async with asyncio.timeout(timeout):
+                    return await anext(subscription)
+            return None
+
+        while (event := self._run(following())) is not None:
+            yield event
+
+    def emit(self, channel: str, data: Any = None, **attributes: Any) -> Event:
+        return self._run(self._app.emit(channel, data, **attributes))
 
     def history(
         self, *, limit: int = 50, tool: str | None = None, outcome: str | None = None

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 # that `spindle tools` does.
 BUILT_IN: Mapping[str, str] = {
     "cli": "spindle.sources.cli:CliSource",
+    "events": "spindle.sources.events:EventsSource",
     "http": "spindle.sources.http_api:HttpSource",
     "mcp": "spindle.sources.mcp:McpSource",
+    "mods": "spindle.sources.mods:ModsSource",
     "openapi": "spindle.sources.openapi:OpenApiSource",
     "python": "spindle.sources.python:PythonSource",
     "utcp": "spindle.sources.utcp:UtcpSource",

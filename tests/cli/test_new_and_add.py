@@ -247,6 +247,14 @@ def test_the_workspaces_own_tools_are_not_removed_by_name(workspace, spindle):
     assert done.err.startswith("spindle: 'tools' is the workspace's own folder")
 
 
+def test_installed_mods_are_not_removed_by_name(workspace, spindle):
+    workspace.write("spindle.toml", "[mods.notebook]\n")
+    done = spindle("remove", "mods")
+    assert done.code == 3
+    assert done.err.startswith("spindle: 'mods' is not in [sources]: they are installed")
+    assert "take the tables [mods.NAME] out of the settings" in done.err
+
+
 def test_a_source_of_the_user_is_removed_from_the_users_file(workspace, spindle, tmp_path):
     spindle("add", "--user", "--no-sync", "x", "--", "one")
     spindle("add", "--no-sync", "x", "--", "two")

@@ -135,6 +135,24 @@ def test_the_tools_folder_may_have_settings_of_its_own(workspace: Path) -> None:
     }  # fmt: skip
 
 
+def test_each_folder_of_the_workspace_is_a_source_of_its_kind(workspace: Path) -> None:
+    for folder in ("tools", "mods", "events"):
+        (workspace / folder).mkdir()
+    write(workspace, "[mods.notebook]\nlongest = 20")
+    sources = load(workspace).sources
+    assert {name: (table["kind"], table["path"]) for name, table in sources.items()} == {
+        "tools": ("python", "tools"),
+        "mods": ("mods", "mods"),
+        "events": ("events", "events"),
+    }
+    assert sources["mods"]["mods"] == {"notebook": {"longest": 20}}
+
+
+def test_mods_that_are_installed_need_no_folder(workspace: Path) -> None:
+    write(workspace, "[mods.notebook]")
+    assert load(workspace).sources == {"mods": {"kind": "mods", "prefix": False, "mods": {"notebook": {}}}}
+
+
 def test_another_source_may_not_take_the_name_of_the_tools_folder(workspace: Path) -> None:
     (workspace / "tools").mkdir()
     write(workspace, '[sources.tools]\ncommand = "x"\n')

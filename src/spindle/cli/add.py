@@ -283,10 +283,10 @@ def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
 
 def _check_name(name: str) -> None:
     from spindle.errors import ConfigurationError
-    from spindle.settings import TOOLS_FOLDER
+    from spindle.settings import FOLDERS
 
-    if name == TOOLS_FOLDER:
-        raise ConfigurationError(f"{name!r} is the name of the workspace's own tools", hint="choose another")
+    if name in FOLDERS:
+        raise ConfigurationError(f"{name!r} is the name of the workspace's own {name}", hint="choose another")
 
 
 def _finish(cli: Cli, chosen: _Chosen, file: Path, *, sync: bool) -> int:

@@ -31,6 +31,7 @@ SECTIONS: Sections = {
         "search": ("search", "search", "Find tools by words."),
         "show": ("show", "show", "Show one tool: parameters, hints, where it is from."),
         "call": ("call", "call", "Call a tool."),
+        "events": ("events", "events", "Listen to events."),
         "pauses": ("pauses", "pauses", "List what waits for a person."),
         "resume": ("resume", "resume", "Answer what waits, and go on."),
     },

@@ -33,12 +33,16 @@ def remove(cli: Cli, name: str) -> None:
 
 def _file_of(settings: Settings, name: str) -> Path:
     from spindle.errors import NotFoundError, suggest
-    from spindle.settings import TOOLS_FOLDER
+    from spindle.settings import FOLDERS
 
     if name in settings.origins:
         return Path(settings.origins[name])
-    if name == TOOLS_FOLDER and name in settings.sources:
-        hint = f"move {settings.root / TOOLS_FOLDER} away to be without it"
+    if name in FOLDERS and name in settings.sources:
+        folder = settings.root / name
+        if not folder.is_dir():
+            hint = f"take the tables [{name}.NAME] out of the settings to be without them"
+            raise NotFoundError(f"{name!r} is not in [sources]: they are installed", hint=hint, source=name)
+        hint = f"move {folder} away to be without it"
         raise NotFoundError(f"{name!r} is the workspace's own folder, not in a file", hint=hint, source=name)
     meant = suggest(name, settings.origins)
     hint = f"did you mean {meant!r}?" if meant else "`spindle sources` lists them"

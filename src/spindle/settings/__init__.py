@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 FILE_NAME = "spindle.toml"
 STATE_FOLDER = ".spindle"
 TOOLS_FOLDER = "tools"
-TOP_LEVEL = ("auth", "serve", "sources", "store")
+# The workspace's own folders, and the kinds of source that they are.
+FOLDERS = {TOOLS_FOLDER: "python", "mods": "mods", "events": "events"}
+TOP_LEVEL = ("auth", "mods", "serve", "sources", "store")
 
 RawTable = dict[str, Any]
 
@@ -54,9 +56,16 @@ class Settings:
     def sources(self) -> dict[str, RawTable]:
         """Every enabled source's table, the workspace's own folders included."""
         tables: dict[str, RawTable] = {}
-        if (self.root / TOOLS_FOLDER).is_dir() and self.is_workspace:
-            tables[TOOLS_FOLDER] = {"kind": "python", "path": TOOLS_FOLDER, "prefix": False}
-        for name, table in cast("dict[str, RawTable]", self.raw.get("sources", {})).items():
+        written = cast("dict[str, RawTable]", self.raw.get("sources", {}))
+        for folder, kind in FOLDERS.items():
+            # Settings of a folder that is not there yet are no mistake.
+            meant = folder in written and not written[folder].keys() & _PLACES
+            if self.is_workspace and (meant or (self.root / folder).is_dir()):
+                tables[folder] = {"kind": kind, "path": folder, "prefix": False}
+        if mods := self.raw.get("mods"):
+            # Installed mods need neither the folder nor a workspace.
+            tables.setdefault("mods", {"kind": "mods", "prefix": False})["mods"] = mods
+        for name, table in written.items():
             if name in tables and not table.keys() & _PLACES:
                 tables[name] |= table  # settings of the workspace's own folder, such as a timeout
             elif name in tables:
@@ -98,7 +107,7 @@ class Settings:
 
     def current_mark(self) -> str:
         """Another text whenever the files changed. Cheap: they are looked at, not read."""
-        return _mark_of(self.files, self.root / TOOLS_FOLDER) if self.files else self.mark
+        return _mark_of(self.files, self.root) if self.files else self.mark
 
     def reread(self, environ: Mapping[str, str] | None = None) -> Settings:
         """The settings as the same files give them now."""
@@ -136,7 +145,7 @@ def _load(root: Path | None, environ: Mapping[str, str] | None) -> Settings:
     files = [user_folder() / FILE_NAME] + ([root / FILE_NAME] if root else [])
     folder = root or Path.cwd()
     # Before reading: what changes meanwhile is then seen as a change.
-    mark = _mark_of(files, folder / TOOLS_FOLDER)
+    mark = _mark_of(files, folder)
     raw: RawTable = {}
     sources: dict[str, RawTable] = {}
     origins: dict[str, str] = {}
@@ -160,7 +169,7 @@ def _load(root: Path | None, environ: Mapping[str, str] | None) -> Settings:
     return settings
 
 
-def _mark_of(files: Sequence[Path], tools: Path) -> str:
+def _mark_of(files: Sequence[Path], root: Path) -> str:
     marks: list[str] = []
     for file in files:
         try:
@@ -169,7 +178,8 @@ def _mark_of(files: Sequence[Path], tools: Path) -> str:
             marks.append("-")
         else:
             marks.append(f"{stat.st_mtime_ns}.{stat.st_size}.{stat.st_ino}")
-    return f"{' '.join(marks)} {tools.is_dir()}"
+    # A folder that appears is a new source.
+    return " ".join([*marks, *(str((root / folder).is_dir()) for folder in FOLDERS)])
 
 
 def workspace_root(path: Path | str | None) -> Path | None:
@@ -288,6 +298,12 @@ def _check_top_level(raw: RawTable, file: Path) -> None:
             raise ConfigurationError(f"{file}: `{key}` is not a setting", hint=_did_you_mean(key))
     if not isinstance(raw.get("serve", {}), dict):
         raise ConfigurationError(f"{file}: `serve` must be a table: [serve]")
+    mods: Any = raw.get("mods", {})
+    tables = cast(RawTable, mods) if isinstance(mods, dict) else {"": None}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            where = f"mods.{name}" if name else "mods"
+            raise ConfigurationError(f"{file}: `{where}` must be a table such as [mods.{name or 'NAME'}]")
     if not isinstance(raw.get("store", ""), str):
         raise ConfigurationError(f'{file}: `store` must be text: a path, ":memory:", or "postgresql://…"')
 

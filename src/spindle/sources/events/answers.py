@@ -1,0 +1,94 @@
+"""Request and answer: where the answer is to go, and how it is known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from spindle.domain.json_schema import JsonObject, is_object, resolve_pointer
+from spindle.sources.events.links.port import Incoming, Outgoing
+
+if TYPE_CHECKING:
+    from spindle.domain.tool import Tool
+
+_LOCATION = re.compile(r"\$message\.(header|payload)#(/.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    message: Outgoing
+    reply_address: str
+    correlation: str
+    own_address: bool
+    """Whether answers come to an address that was made for this question alone."""
+
+
+def asked(tool: Tool, message: Outgoing, unique: str) -> Question:
+    """The message, with all that its answerer needs: the id of the question, and where to answer."""
+    reply: JsonObject = tool.spec.metadata["reply"]
+    address = reply.get("address")
+    own = address is None
+    if address is None:
+        address = f"spindle.reply.{unique}"
+    event, headers = message.event, dict(message.headers)
+    correlation = event.id
+    location = next(
+        (item["correlation"] for item in tool.spec.metadata["messages"] if "correlation" in item), None
+    )
+    data = event.data
+    data, given = _written(data, headers, location, correlation)
+    correlation = given if isinstance(given, str) else correlation
+    data, _ = _written(data, headers, reply.get("location"), address)
+    extensions = {**event.extensions, "correlationid": correlation, "replyto": address}
+    event = replace(event, data=data, extensions=extensions)
+    return Question(
+        replace(message, event=event, reply_to=address, headers=headers), address, correlation, own
+    )
+
+
+def is_answer(question: Question, item: Incoming) -> bool:
+    if item.event.id and item.event.id == question.message.event.id:
+        return False  # our own question, where both use one channel
+    known = {
+        item.correlation,
+        item.event.extensions.get("correlationid"),
+        *(value for name, value in item.headers.items() if name.lower() in _HEADERS),
+        _text(item.event.data, "correlationId"),
+        _text(item.event.data, "correlation_id"),
+    }
+    return question.own_address or question.correlation in known
+
+
+_HEADERS = ("correlationid", "correlation_id", "correlation-id", "x-correlation-id")
+
+
+def at_pointer(payload: Any, pointer: str) -> Any:
+    return resolve_pointer(payload, f"#{pointer}") if is_object(payload) else None
+
+
+def _written(data: Any, headers: dict[str, str], location: object, value: str) -> tuple[Any, Any]:
+    """The payload with the value at its place, unless there is one; and what is there."""
+    match = _LOCATION.fullmatch(location) if isinstance(location, str) else None
+    if match is None:
+        return data, None
+    if match[1] == "header":
+        name = match[2].lstrip("/")
+        headers.setdefault(name, value)
+        return data, headers[name]
+    present = at_pointer(data, match[2])
+    if present is not None or not is_object(data):
+        return data, present
+    steps = match[2].lstrip("/").split("/")
+    data = node = dict(data)
+    for step in steps[:-1]:
+        inner = node.get(step)
+        node[step] = dict(inner) if is_object(inner) else {}
+        node = node[step]
+    node[steps[-1]] = value
+    return data, value
+
+
+def _text(data: Any, name: str) -> str | None:
+    value = data.get(name) if is_object(data) else None
+    return value if isinstance(value, str) else None

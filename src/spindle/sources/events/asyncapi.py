@@ -1,0 +1,195 @@
+"""AsyncAPI documents of all versions, read into one shape: operations on channels at servers.
+
+The application that a document describes is the workspace. In 3.x an operation says so itself: `send` and
+`receive`. In 2.x the words are those of the other side: where others may `subscribe`, the application
+sends, and what others `publish`, it receives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.errors import ConfigurationError, SpindleError
+from spindle.sources.openapi.documents import Document, Documents, Located, entries, shown
+
+Action = Literal["send", "receive"]
+EXTENSION = "x-agent-tool"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One of the messages that an operation may send or receive."""
+
+    name: str
+    node: JsonObject
+    payload: Located | None
+    schema_format: str | None
+    content_type: str | None
+    correlation: str | None = None
+    """Where the message carries the id that its answer repeats, as a runtime expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    name: str
+    protocol: str
+    url: str
+    """With the places of variables, such as `{port}`, and `${VAR}`."""
+    variables: dict[str, str] = field(default_factory=dict[str, str])
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    address: str | None
+    parameters: dict[str, JsonObject]
+    servers: list[Server]
+    bindings: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    address: str | None
+    location: str | None
+    """Where the request says to which address the answer goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    id: str | None
+    action: Action
+    node: JsonObject
+    channel: Channel
+    messages: list[Message]
+    place: str
+    reply: Reply | None = None
+
+    @property
+    def extension(self) -> JsonObject | None:
+        """What the document says about the tool; None where it wants none."""
+        given = self.node.get(EXTENSION)
+        if given is True:
+            return {}
+        if given is None or given is False:
+            return None
+        if not is_object(given):
+            raise ConfigurationError(f"{EXTENSION} must be true or an object, such as {{enabled: true}}")
+        return given if given.get("enabled", True) is True else None
+
+
+class Reader:
+    """What the versions share. `documents` is one document with all it refers to."""
+
+    def __init__(self, documents: Documents, note: Callable[[str], None]) -> None:
+        self.documents = documents
+        self.main = documents.main
+        self.note = note
+
+    @property
+    def root(self) -> JsonObject:
+        return self.main.root
+
+    @property
+    def place(self) -> str:
+        return shown(self.main.address)
+
+    def follow(self, node: Any, document: Document) -> Located:
+        return self.documents.follow(node, document)
+
+    def merged(self, node: Any, document: Document, *, traits_win: bool) -> Located:
+        """The object, with its traits."""
+        located = self.follow(node, document)
+        own = entries(located.node)
+        traits = own.get("traits")
+        if not is_array(traits):
+            return Located(own, located.document)
+        parts = [entries(self.follow(trait, located.document).node) for trait in traits]
+        ordered = [own, *parts] if traits_win else [*parts, own]
+        result: JsonObject = {}
+        for part in ordered:
+            result = _patched(result, part)
+        return Located(result, located.document)
+
+    def message(self, name: str, node: Any, document: Document, *, traits_win: bool) -> Message:
+        located = self.merged(node, document, traits_win=traits_win)
+        own, where = entries(located.node), located.document
+        payload, schema_format = own.get("payload"), own.get("schemaFormat")
+        if is_object(payload) and "schema" in payload and isinstance(payload.get("schemaFormat"), str):
+            schema_format, payload = payload["schemaFormat"], payload["schema"]
+        content_type = own.get("contentType") or self.root.get("defaultContentType")
+        correlation = entries(self.follow(own.get("correlationId"), where).node).get("location")
+        called = own.get("name") or own.get("messageId") or name
+        return Message(
+            name=str(called),
+            node=own,
+            payload=None if "payload" not in own else Located(payload, where),
+            schema_format=schema_format if isinstance(schema_format, str) else None,
+            content_type=content_type if isinstance(content_type, str) else None,
+            correlation=correlation if isinstance(correlation, str) else None,
+        )
+
+    def each(self, kind: str, items: JsonObject) -> Iterator[tuple[str, Any]]:
+        """Entries of an object of the document, in order."""
+        for name, node in items.items():
+            if not is_object(node):
+                self.note(f"{self.place}: {kind}.{name} is left out: it is not an object")
+            else:
+                yield name, node
+
+    def variables(self, node: Any, document: Document) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name, variable in entries(node).items():
+            default = entries(self.follow(variable, document).node).get("default")
+            if isinstance(default, (str, int, float)):
+                found[name] = str(default)
+        return found
+
+    def guarded(self, place: str, read: Callable[[], Operation | None]) -> Operation | None:
+        """What goes wrong with one operation costs that operation only."""
+        try:
+            return read()
+        except SpindleError as error:
+            self.note(f"{self.place}: {place} is left out: {error.message}")
+            return None
+
+
+def operations(documents: Documents, note: Callable[[str], None]) -> list[Operation]:
+    """All operations of a document, those that are no tools too."""
+    version = documents.main.root.get("asyncapi")
+    place = shown(documents.main.address)
+    if isinstance(version, str) and version.startswith("3."):
+        from spindle.sources.events.version3 import Version3
+
+        return list(Version3(documents, note).operations())
+    if isinstance(version, str) and version.startswith("2."):
+        from spindle.sources.events.version2 import Version2
+
+        return list(Version2(documents, note).operations())
+    if version is None:
+        raise ConfigurationError(
+            f"{place} does not say which version of AsyncAPI it is", hint="begin it with `asyncapi: 3.0.0`"
+        )
+    raise ConfigurationError(f"{place}: AsyncAPI {version} is not known", hint="write it as 3.0.0 or 2.6.0")
+
+
+def text_or_none(value: Any) -> str | None:
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def last_step(reference: str) -> str:
+    """The name at the end of a reference."""
+    from urllib.parse import unquote
+
+    return unquote(reference.rpartition("/")[2]).replace("~1", "/").replace("~0", "~")
+
+
+def _patched(below: JsonObject, above: JsonObject) -> JsonObject:
+    """JSON Merge Patch, without changing either."""
+    result = dict(below)
+    for key, value in above.items():
+        under = result.get(key)
+        result[key] = _patched(under, value) if is_object(under) and is_object(value) else value
+    return result

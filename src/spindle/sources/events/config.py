@@ -1,0 +1,72 @@
+"""Settings of event tools."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ByteSize, Field, field_validator, model_validator
+
+from spindle.domain.source import Section, SourceConfig
+from spindle.sources.events.cloudevents import Envelope
+
+
+class ServerSettings(Section):
+    """What a workspace says about a server that its documents name."""
+
+    url: str | None = Field(default=None, description="where it is, when not where the document says")
+    variables: dict[str, str] = Field(
+        default_factory=dict[str, str], description="values of the variables in its address"
+    )
+
+
+class EventsConfig(SourceConfig):
+    kind: Literal["events"] = "events"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
+    path: str | None = None
+    """A folder of AsyncAPI documents, or one of them, relative to the workspace."""
+    url: str | None = None
+    """The address of a document."""
+    server: str | None = None
+    """Which of the servers to use, where a document names several."""
+    servers: dict[str, ServerSettings] = Field(default_factory=dict[str, ServerSettings])
+    source: str | None = None
+    """The `source` of the events that are emitted; else the document's `id`."""
+    envelope: Envelope = "structured"
+    publish_timeout: float = Field(
+        default=10.0, gt=0, description="seconds in which a server must acknowledge"
+    )
+    secret: str | None = None
+    """Signs webhooks that are sent, and is asked of those that are received."""
+    headers: dict[str, str] = Field(default_factory=dict[str, str])
+    """For servers that speak HTTP or WebSocket."""
+    listen: str | None = None
+    """Where webhooks are received, such as `127.0.0.1:8787`."""
+    allow_private: bool = False
+    """Whether a document from elsewhere may point at this machine or its networks."""
+    max_document_size: ByteSize = Field(default=ByteSize(32 * 1024 * 1024), gt=0)
+
+    @field_validator("url")
+    @classmethod
+    def _is_http(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://", "${")):
+            raise ValueError("must begin with http:// or https://; a file is given as `path`")
+        return value
+
+    @field_validator("listen")
+    @classmethod
+    def _is_an_address(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith("${"):
+            host_and_port(value)
+        return value
+
+    @model_validator(mode="after")
+    def _one_place(self) -> EventsConfig:
+        if (self.path is None) == (self.url is None):
+            raise ValueError("give one of `path` (a folder or a file) and `url`")
+        return self
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("must be a host and a port, such as 127.0.0.1:8787")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,113 @@
+"""Finding and reading AsyncAPI documents."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import httpx2
+
+from spindle.errors import ConfigurationError, SpindleError, suggest
+from spindle.ports.source import Note
+from spindle.sources.events.config import EventsConfig
+from spindle.sources.events.folder import ENDINGS, MAX_FILES
+from spindle.sources.openapi.documents import Documents, file_address, load
+from spindle.sources.openapi.fetch import Fetcher
+from spindle.sources.reach import Reach
+
+
+class _Files(Fetcher):
+    """Reads what a document of this machine refers to, inside one folder."""
+
+    def __init__(self, folder: Path, config: EventsConfig, reach: Reach) -> None:
+        super().__init__(reach, config.max_document_size, allow_private=True, timeout=config.connect_timeout)
+        self._folder = folder.resolve()
+
+    async def fetch(self, address: str) -> bytes:
+        if address.startswith("file://"):
+            path = Path(unquote(urlsplit(address).path)).resolve()
+            if not path.is_relative_to(self._folder):
+                raise ConfigurationError(f"{path} is outside of {self._folder}")
+        return await super().fetch(address)
+
+
+async def documents(config: EventsConfig, root: Path, note: Note) -> list[tuple[Documents, bool]]:
+    """Each document, and whether it came from elsewhere. A broken file is noted, and the others are read."""
+    async with contextlib.aclosing(Reach(httpx2.Timeout(config.connect_timeout))) as reach:
+        return await _documents(config, root, note, reach)
+
+
+async def _documents(
+    config: EventsConfig, root: Path, note: Note, reach: Reach
+) -> list[tuple[Documents, bool]]:
+    if config.url is not None:
+        fetcher = Fetcher(
+            reach,
+            config.max_document_size,
+            allow_private=config.allow_private,
+            timeout=config.connect_timeout,
+        )
+        try:
+            return [(await load(config.url, fetcher), bool(fetcher.remote))]
+        except SpindleError as error:
+            raise _about_asyncapi(error) from None
+    assert config.path is not None
+    place = root / config.path
+    if place.is_file():
+        # One that was asked for by name must be there and whole.
+        try:
+            files = _Files(_bounds(place.parent, root), config, reach)
+            return [(await load(file_address(place), files), False)]
+        except SpindleError as error:
+            raise _about_asyncapi(error) from None
+    if not place.is_dir() and place.suffix in ENDINGS:
+        raise ConfigurationError(f"there is no file {place}", hint="check `path`")
+    found: list[tuple[Documents, bool]] = []
+    for path in _in_folder(place, note):
+        try:
+            loaded = await load(file_address(path), _Files(_bounds(place, root), config, reach))
+        except SpindleError as error:
+            note(f"{_about_asyncapi(error).message}; the file is left out")
+            continue
+        if _is_meant_as_document(loaded, path, note):
+            found.append((loaded, False))
+    return found
+
+
+def _in_folder(folder: Path, note: Note) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    paths = [
+        path
+        for path in sorted(folder.iterdir())
+        if path.suffix in ENDINGS and path.is_file() and not path.name.startswith((".", "_"))
+    ]
+    if len(paths) > MAX_FILES:
+        note(f"{folder} holds {len(paths)} documents; those after the first {MAX_FILES} are left out")
+    return paths[:MAX_FILES]
+
+
+def _bounds(folder: Path, root: Path) -> Path:
+    """References may lead anywhere in the workspace, or else in the document's own folder."""
+    return root if folder.resolve().is_relative_to(root.resolve()) else folder
+
+
+def _is_meant_as_document(loaded: Documents, path: Path, note: Note) -> bool:
+    """A file without a version is a part of others, unless it looks as if it were meant for a whole."""
+    root = loaded.main.root
+    if "asyncapi" in root:
+        return True
+    mistyped = suggest("asyncapi", root)
+    if mistyped is not None or "operations" in root or "channels" in root:
+        meant = f": `{mistyped}` should be `asyncapi`" if mistyped else ""
+        note(f"{path} does not say which version of AsyncAPI it is{meant}; the file is left out")
+    return False
+
+
+def _about_asyncapi(error: SpindleError) -> SpindleError:
+    # The reader of documents is shared with OpenAPI, whose settings and name are in its messages.
+    error.message = error.message.replace("an OpenAPI document", "an AsyncAPI document")
+    error.hint = error.hint and error.hint.replace("`document`", "`path` or `url`")
+    error.args = (error.message,)
+    return error

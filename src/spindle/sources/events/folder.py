@@ -1,0 +1,37 @@
+"""Whether documents have changed: asked before each call and listing, so it loads next to nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ENDINGS: Final = (".yaml", ".yml", ".json")
+MAX_FILES: Final = 1000
+
+
+def signature(path: Path) -> str:
+    """Changes when a document does, or what lies beside it."""
+    marks: list[str] = []
+    folder = path if path.is_dir() else path.parent
+    paths = _all_below(folder) if path.is_dir() else [folder / item for item in sorted(os.listdir(folder))]
+    for file in paths:
+        if file.suffix in ENDINGS:
+            with contextlib.suppress(OSError):
+                state = file.stat()
+                marks.append(f"{file}:{state.st_mtime_ns}:{state.st_size}:{state.st_ino}")
+    return hashlib.sha256("\n".join(marks).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _all_below(folder: Path) -> Iterator[Path]:
+    seen = 0
+    for base, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            yield Path(base, name)
+            seen += 1
+        if seen > MAX_FILES:
+            return

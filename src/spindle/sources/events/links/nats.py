@@ -1,0 +1,185 @@
+"""NATS. Where a JetStream stream takes the subject, the stream's acknowledgement is waited for; else the
+server's answer to a ping that follows the event."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from faststream.nats import NatsBroker
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+from nats.js.errors import Error as JetStreamError
+
+from spindle.domain.json_schema import JsonObject
+from spindle.errors import AuthError
+from spindle.sources.events.links.broker import BrokerLink
+from spindle.sources.events.links.port import Outgoing, described
+
+LOOKUP_TIMEOUT = 2.0
+_FOREVER = 3600
+REMEMBERED = 60.0
+"""Seconds for which it is remembered which stream takes a subject."""
+
+
+class _Broker(NatsBroker):
+    """Does not leave a socket behind when it cannot connect, or is told to stop trying."""
+
+    async def _connect(self) -> Client:
+        client = Client()
+        connect: Any = client.connect
+        try:
+            await connect(**self._connection_kwargs)
+        except BaseException:
+            transport: Any = getattr(client, "_transport", None)
+            if transport is not None:
+                transport.close()
+            raise
+        self.config.connect(client)
+        return client
+
+
+class NatsLink(BrokerLink):
+    escaped = True
+
+    def __init__(self, target: Any) -> None:
+        super().__init__(target)
+        self._streams: dict[str, tuple[float, str | None]] = {}
+        self._said: list[str] = []
+        self._unanswered: list[asyncio.Task[Any]] = []
+
+    @property
+    def _client(self) -> Any:
+        return self.broker._connection  # FastStream has no public name for it
+
+    def make(self) -> NatsBroker:
+        from faststream.nats.security import NatsToken
+        from faststream.security import BaseSecurity, SASLPlaintext
+
+        target = self.target
+        security: BaseSecurity | None = None
+        if target.login is not None:
+            security = SASLPlaintext(*target.login, use_ssl=target.endpoint.secure)
+        elif target.token is not None:
+            security = NatsToken(target.token)
+
+        async def said(error: Exception) -> None:
+            self._said.append(described(error))
+            del self._said[:-20]
+
+        async def lost() -> None:
+            self.broken = True
+            self.gone.set()
+
+        return _Broker(
+            target.endpoint.url,
+            security=security,
+            logger=None,
+            apply_types=False,
+            # What was not sent must not be sent later, when its caller was told that it failed.
+            allow_reconnect=False,
+            # Of the first connection, where neither 0 nor less means none.
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            connect_timeout=max(1, int(target.connect_timeout)),
+            error_cb=said,
+            disconnected_cb=lost,
+            closed_cb=lost,
+        )
+
+    async def connect(self) -> None:
+        try:
+            await super().connect()
+        except AuthError:
+            raise
+        except Exception:
+            refused = next((line for line in self._said if "authorization" in line.lower()), None)
+            if refused is not None:
+                raise AuthError(
+                    f"{self.target.endpoint.shown} refused the credential: {refused}",
+                    hint=f"see sources.{self.target.source}.auth",
+                    sent=False,
+                ) from None
+            if self._said:
+                raise self.target.unreachable(self._said[-1]) from None
+            raise
+
+    async def send(self, message: Outgoing, headers: dict[str, str], body: bytes) -> JsonObject:
+        stream = await self._stream(message.address)
+        if stream is not None and message.reply_to is None:
+            headers["Nats-Msg-Id"] = message.event.id
+            taken = await self.broker.publish(
+                body, message.address, headers=headers, stream=stream, timeout=self.target.publish_timeout
+            )
+            return {"stream": taken.stream, "sequence": taken.seq, "duplicate": bool(taken.duplicate)}
+        await self.broker.publish(
+            body,
+            message.address,
+            headers=headers,
+            reply_to=message.reply_to or "",
+            correlation_id=message.event.extensions.get("correlationid"),
+        )
+        self._said.clear()
+        await self._flushed()
+        for line in self._said:
+            if "permissions violation" in line.lower():
+                raise AuthError(f"{self.target.endpoint.shown} refused the event: {line}", sent=False)
+        return {"stream": None}
+
+    async def _flushed(self) -> None:
+        """Wait for the server's answer to a ping. A connection that is lost meanwhile never gives one."""
+        flushing = asyncio.create_task(self._client.flush(timeout=_FOREVER), name="flush")
+        losing = asyncio.create_task(self.gone.wait(), name="lost")
+        try:
+            await asyncio.wait((flushing, losing), return_when=asyncio.FIRST_COMPLETED)
+            if not flushing.done():
+                raise ConnectionError("the connection was closed")
+            await flushing
+        finally:
+            losing.cancel()
+            if not flushing.done():
+                # Not before the connection ends: the library trips over an answer that nobody waits for.
+                self._unanswered.append(flushing)
+
+    async def leave(self, broker: Any, broken: bool) -> None:
+        if broken:
+            await broker._connection.close()  # without waiting for what a dead server will not take
+        else:
+            await broker.stop()
+        for task in self._unanswered:
+            task.cancel()
+        await asyncio.gather(*self._unanswered, return_exceptions=True)
+
+    def deduplicates(self, message: Outgoing) -> bool:
+        return self._streams.get(message.address, (0, None))[1] is not None
+
+    async def listen(self, address: str, bindings: Mapping[str, Any], decoder: Any) -> Any:
+        queue = bindings.get("queue")
+        return self.broker.subscriber(
+            address, queue=queue if isinstance(queue, str) else "", decoder=decoder, persistent=False
+        )
+
+    async def confirm(self) -> None:
+        await self._flushed()
+
+    def channel_of(self, message: Any) -> str | None:
+        return str(message.raw_message.subject)
+
+    async def _stream(self, subject: str) -> str | None:
+        """The stream that takes a subject, or None."""
+        known = self._streams.get(subject)
+        if known is not None and time.monotonic() - known[0] < REMEMBERED:
+            return known[1]
+        found: str | None = None
+        try:
+            async with asyncio.timeout(min(LOOKUP_TIMEOUT, self.target.publish_timeout / 2)):
+                found = await self._client.jetstream().find_stream_name_by_subject(subject)
+        except (JetStreamError, NoRespondersError, TimeoutError):
+            found = None  # no JetStream, no stream, or not for us to ask
+        except NatsError as error:
+            raise ConnectionError(described(error)) from error
+        self._streams[subject] = (time.monotonic(), found)
+        return found

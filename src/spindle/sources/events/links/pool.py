@@ -1,0 +1,94 @@
+"""The links of one session: made when first needed, kept, and replaced when they broke."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from spindle.errors import ConfigurationError
+from spindle.sources.events.bus import bus_of
+from spindle.sources.events.links.port import Link, Target
+from spindle.sources.events.links.receiver import Receiver
+from spindle.sources.events.servers import MEMORY, Endpoint
+
+if TYPE_CHECKING:
+    from spindle.domain.identity import Credential
+    from spindle.sources.events.config import EventsConfig
+
+# Ours, and the packages behind those that are extras.
+_LINKS: Final = {
+    "http": ("webhook", "WebhookLink", ()),
+    "websocket": ("websocket", "WebSocketLink", ()),
+    "nats": ("nats", "NatsLink", ("faststream", "nats")),
+    "redis": ("redis", "RedisLink", ("faststream", "redis")),
+    "kafka": ("kafka", "KafkaLink", ("faststream", "confluent_kafka")),
+    "rabbitmq": ("rabbitmq", "RabbitLink", ("faststream", "aio_pika")),
+    "mqtt": ("mqtt", "MqttLink", ("faststream", "zmqtt")),
+}
+
+
+class LinkPool:
+    def __init__(self, source: str, config: EventsConfig, root: Path, credential: Credential) -> None:
+        self._source = source
+        self._config = config
+        self._bus = bus_of(root)
+        self._credential = credential
+        self._receiver = None
+        if config.listen is not None:
+            self._receiver = Receiver(config.listen, config.secret, config.max_result_size)
+        self._links: dict[Endpoint, Link] = {}
+        self._opening: dict[Endpoint, asyncio.Lock] = {}
+
+    async def get(self, endpoint: Endpoint, *, remote: bool = False) -> Link:
+        if endpoint.protocol == MEMORY:
+            from spindle.sources.events.links.memory import MemoryLink
+
+            return MemoryLink(self._bus)
+        async with self._opening.setdefault(endpoint, asyncio.Lock()):
+            known = self._links.get(endpoint)
+            if known is not None and known.broken:
+                del self._links[endpoint]
+                await known.close()
+                known = None
+            if known is None:
+                known = self._links[endpoint] = await self._open(self._target(endpoint, remote=remote))
+            return known
+
+    async def close(self) -> None:
+        links, self._links = self._links, {}
+        for link in links.values():
+            await link.close()
+
+    def _target(self, endpoint: Endpoint, *, remote: bool) -> Target:
+        config = self._config
+        return Target(
+            source=self._source,
+            endpoint=endpoint,
+            credential=self._credential,
+            publish_timeout=config.publish_timeout,
+            connect_timeout=min(config.connect_timeout, config.publish_timeout),
+            max_size=config.max_result_size,
+            headers=config.headers,
+            secret=config.secret,
+            receiver=self._receiver,
+            public_only=remote and not config.allow_private,
+        )
+
+    async def _open(self, target: Target) -> Link:
+        module, name, packages = _LINKS[target.endpoint.protocol]
+        missing = [package for package in packages if find_spec(package) is None]
+        if missing:
+            protocol = target.endpoint.protocol
+            raise ConfigurationError(
+                f"{target.endpoint.shown} needs the extra {protocol!r}, which is not installed",
+                hint=f"install it: pip install 'spindle[{protocol}]'",
+                sent=False,
+            )
+        made: Any = getattr(import_module(f"spindle.sources.events.links.{module}"), name)(target)
+        connect = getattr(made, "connect", None)
+        if connect is not None:
+            await connect()
+        return cast(Link, made)

@@ -1,0 +1,156 @@
+"""RabbitMQ. An event is kept on disk and confirmed by the broker; one that no queue takes is an error."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from aio_pika import RobustConnection
+from aio_pika.exceptions import AuthenticationError, DeliveryError, ProbableAuthenticationError
+from aio_pika.exceptions import PublishError as ReturnedError
+from faststream import AckPolicy
+from faststream.rabbit import Channel, ExchangeType, RabbitBroker, RabbitExchange, RabbitQueue
+
+from spindle.domain.json_schema import JsonObject
+from spindle.errors import ServerError
+from spindle.sources.events.links.broker import BrokerLink
+from spindle.sources.events.links.port import Incoming, Outgoing
+from spindle.sources.openapi.documents import entries
+
+END_TIMEOUT = 1.0
+
+
+class _Broker(RabbitBroker):
+    """Ends what it began when it cannot connect, or is told to stop trying: the connection would go on in
+    the background for ever, and keep the program from ending."""
+
+    async def _connect(self) -> RobustConnection:
+        made: list[RobustConnection] = []
+
+        def keep(*args: Any, **rest: Any) -> RobustConnection:
+            made.append(RobustConnection(*args, **rest))
+            return made[0]
+
+        self._connection_kwargs = {**self._connection_kwargs, "connection_class": keep}
+        try:
+            return await super()._connect()
+        except BaseException:
+            for connection in made:
+                await _end(connection)
+            raise
+
+
+async def _end(connection: RobustConnection) -> None:
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(END_TIMEOUT):
+            await connection.close()
+
+
+class RabbitLink(BrokerLink):
+    prefix = "cloudEvents_"
+
+    def make(self) -> RabbitBroker:
+        from faststream.security import SASLPlaintext
+
+        target = self.target
+        return _Broker(
+            target.endpoint.url,
+            security=SASLPlaintext(*target.login, use_ssl=target.endpoint.secure) if target.login else None,
+            logger=None,
+            apply_types=False,
+            timeout=target.connect_timeout,
+            default_channel=Channel(publisher_confirms=True, on_return_raises=True),
+        )
+
+    async def leave(self, broker: Any, broken: bool) -> None:
+        connection: RobustConnection | None = broker._connection
+        try:
+            if not broken:
+                await broker.stop()
+        finally:
+            if connection is not None:
+                await _end(connection)
+
+    def refuses(self, error: BaseException) -> bool:
+        return isinstance(error, (AuthenticationError, ProbableAuthenticationError))
+
+    async def send(self, message: Outgoing, headers: dict[str, str], body: bytes) -> JsonObject:
+        content_type = headers.pop("content-type", None)
+        exchange, queue = _exchange(message.bindings), _queue(message.address, message.bindings)
+        answered = message.event.extensions.get("correlationid")
+        if exchange is None:
+            await self.broker.declare_queue(queue)
+        else:
+            await self.broker.declare_exchange(exchange)
+        try:
+            await self.broker.publish(
+                body,
+                exchange=exchange,
+                routing_key=queue.name if exchange is None else message.address,
+                # Who publishes to an exchange need not know whether anybody listens.
+                mandatory=exchange is None,
+                persist=True,
+                headers=headers,
+                content_type=content_type,
+                message_id=message.event.id,
+                message_type=message.event.type,
+                correlation_id=answered or message.event.id,
+                reply_to=message.reply_to,
+                timeout=self.target.publish_timeout,
+            )
+        except (DeliveryError, ReturnedError) as error:
+            raise ServerError(
+                f"{self.target.endpoint.shown} did not take the event: {error}", retryable=True
+            ) from None
+        return {"confirmed": True, "exchange": exchange.name if exchange else "", "queue": queue.name}
+
+    async def listen(self, address: str, bindings: Mapping[str, Any], decoder: Any) -> Any:
+        exchange = _exchange(bindings)
+        if exchange is not None:
+            # A queue of our own: what we hear, others hear too.
+            queue = RabbitQueue("", routing_key=address, exclusive=True, auto_delete=True, durable=False)
+        elif address.startswith("spindle.reply."):
+            queue = RabbitQueue(address, exclusive=True, auto_delete=True, durable=False)
+        else:
+            queue = _queue(address, bindings)
+        return self.broker.subscriber(
+            queue, exchange, decoder=decoder, ack_policy=AckPolicy.MANUAL, persistent=False
+        )
+
+    def incoming(self, message: Any, address: str) -> Incoming:
+        async def settle(taken: bool) -> None:
+            if taken:
+                await message.ack()
+            else:
+                await message.nack(requeue=True)
+
+        return replace(super().incoming(message, address), settle=settle)
+
+
+def _exchange(bindings: Mapping[str, Any]) -> RabbitExchange | None:
+    """The exchange that the channel's binding names; None for the one that leads straight to queues."""
+    given = entries(bindings.get("exchange"))
+    name = given.get("name")
+    if bindings.get("is") == "queue" or not isinstance(name, str) or not name:
+        return None
+    kind = str(given.get("type", "topic"))
+    return RabbitExchange(
+        name,
+        type=ExchangeType.TOPIC if kind == "default" else ExchangeType(kind),
+        durable=given.get("durable", True) is not False,
+        auto_delete=given.get("autoDelete") is True,
+    )
+
+
+def _queue(address: str, bindings: Mapping[str, Any]) -> RabbitQueue:
+    given = entries(bindings.get("queue"))
+    name = given.get("name")
+    return RabbitQueue(
+        name if isinstance(name, str) and name else address,
+        durable=given.get("durable", True) is not False,
+        exclusive=given.get("exclusive") is True,
+        auto_delete=given.get("autoDelete") is True,
+    )

@@ -1,0 +1,139 @@
+"""WebSocket: one connection a channel. A pong that follows the event acknowledges it: frames are taken in
+order, so the other side has it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from websockets.exceptions import ConnectionClosed
+
+from spindle.domain.json_schema import JsonObject
+from spindle.errors import ConfigurationError, SpindleError
+from spindle.sources.events.cloudevents import decoded, encoded
+from spindle.sources.events.links.port import Inbox, Incoming, Outgoing, Target
+from spindle.sources.http import is_private
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+
+class WebSocketLink:
+    def __init__(self, target: Target) -> None:
+        self.broken = False
+        self._target = target
+        self._connections: dict[str, _Connection] = {}
+        self._opening = asyncio.Lock()
+
+    async def publish(self, message: Outgoing) -> JsonObject:
+        connection = await self._connected(message.address)
+        # The attributes have no place in a frame.
+        envelope = "plain" if message.envelope == "binary" else message.envelope
+        _, body = encoded(message.event, envelope, prefix="", escaped=False)
+        await connection.send(body.decode())
+        return {"pong": True}
+
+    @contextlib.asynccontextmanager
+    async def subscribe(
+        self, address: str, bindings: Mapping[str, Any]
+    ) -> AsyncGenerator[AsyncIterator[Incoming]]:
+        connection = await self._connected(address)
+        inbox = Inbox()
+        connection.inboxes.add(inbox)
+        try:
+            if connection.lost is not None:
+                inbox.end(connection.lost)
+            yield inbox
+        finally:
+            connection.inboxes.discard(inbox)
+
+    async def close(self) -> None:
+        for connection in self._connections.values():
+            await connection.close()
+
+    async def _connected(self, address: str) -> _Connection:
+        async with self._opening:
+            known = self._connections.get(address)
+            if known is not None and known.lost is None:
+                return known
+            if known is not None:
+                await known.close()
+            self._connections[address] = made = _Connection(await self._open(address), self._target, address)
+            return made
+
+    async def _open(self, address: str) -> ClientConnection:
+        from spindle.sources.websocket.config import WebSocketConfig
+        from spindle.sources.websocket.handshake import open_connection
+
+        target = self._target
+        parts = target.endpoint.parts
+        base = target.endpoint.url.partition("?")[0].rstrip("/")
+        url = f"{base}/{address.lstrip('/')}" if address.strip("/") else target.endpoint.url
+        if target.public_only and await is_private(httpx2.URL(f"http://{parts.hostname}")):
+            raise ConfigurationError(
+                f"{target.endpoint.shown} is on this machine or a private network",
+                hint=f"set sources.{target.source}.allow_private = true if that is meant",
+                sent=False,
+            )
+        # The handshake is that of WebSocket sources; of their settings it needs these.
+        settings = WebSocketConfig.model_construct(
+            url=url,
+            headers=dict(target.headers),
+            subprotocols=(),
+            keep_alive=20.0,
+            max_result_size=target.max_size,
+        )
+        try:
+            async with asyncio.timeout(target.connect_timeout):
+                return await open_connection(target.endpoint.name, settings, target.credential)
+        except TimeoutError:
+            raise target.unreachable(f"it was not ready within {target.connect_timeout:g} s") from None
+
+
+class _Connection:
+    def __init__(self, connection: ClientConnection, target: Target, address: str) -> None:
+        self._connection = connection
+        self._target = target
+        self._address = address
+        self.inboxes: set[Inbox] = set()
+        self.lost: SpindleError | None = None
+        self._reader = asyncio.create_task(self._read(), name=f"events of {address}")
+
+    async def send(self, text: str) -> None:
+        target = self._target
+        timer = asyncio.timeout(target.publish_timeout)
+        try:
+            async with timer:
+                await self._connection.send(text)
+                await (await self._connection.ping())
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            # What comes late must not be taken for the acknowledgement of what follows.
+            self.lost = target.not_acknowledged()
+            raise target.not_acknowledged() from None
+        except ConnectionClosed as closed:
+            raise target.lost(closed) from None
+
+    async def _read(self) -> None:
+        reason = "the server closed the connection"
+        try:
+            async for payload in self._connection:
+                body = payload.encode() if isinstance(payload, str) else payload
+                event = decoded(body, {}, self._address)
+                for inbox in list(self.inboxes):
+                    inbox.put(Incoming(event, event.extensions.get("correlationid")))
+        except ConnectionClosed as closed:
+            reason = str(closed)
+        self.lost = self._target.lost(reason)
+        for inbox in list(self.inboxes):
+            inbox.end(self._target.lost(reason))
+
+    async def close(self) -> None:
+        await self._connection.close()
+        self._reader.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._reader

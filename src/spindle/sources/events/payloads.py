@@ -1,0 +1,192 @@
+"""From messages' payloads to the schema of a tool's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from spindle.calls.validate import schema_problem
+from spindle.domain.definitions import Definitions
+from spindle.domain.json_schema import JsonObject, canonical, is_array, is_object, types_of
+from spindle.errors import SpindleError
+from spindle.sources.events.asyncapi import Message
+from spindle.sources.openapi.documents import Documents
+from spindle.sources.openapi.schemas import Schemas
+
+PAYLOAD = "payload"
+"""The argument that holds a payload which is not an object."""
+PERMISSIVE: JsonObject = {"type": "object"}
+# Beside these an object's properties stand alone, so that others can be added to them.
+_PLAIN = frozenset({
+    "type", "title", "description", "properties", "required", "additionalProperties", "examples",
+    "deprecated", "default", "$comment", "minProperties",
+})  # fmt: skip
+_JSON_SCHEMA = ("application/vnd.aai.asyncapi", "application/schema+", "application/vnd.oai.openapi")
+_SAME_VALUE = ("allOf", "anyOf", "oneOf")
+
+
+@dataclass(slots=True)
+class Arguments:
+    """What a tool takes, and how its arguments become a payload."""
+
+    schema: JsonObject
+    wrapped: bool
+    """Whether the payload is one argument of its own."""
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    """By argument, the parameter of the channel that it fills."""
+
+
+class Payloads:
+    """Converts the payloads of one document."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._schemas = Schemas(documents, version="3.1")
+
+    def definitions(self) -> Definitions:
+        """What the schemas refer to, as it is now: more comes with each payload."""
+        return Definitions(self._schemas.definitions)
+
+    def schema(self, message: Message, note: Callable[[str], None]) -> JsonObject:
+        """Of one message. One that cannot be used lets every object pass, with a note."""
+        if message.payload is None:
+            return dict(PERMISSIVE)
+        kind = (message.schema_format or _JSON_SCHEMA[0]).lower()
+        if not kind.startswith(_JSON_SCHEMA):
+            note(f"the payload of {message.name} is described as {kind}, which is not checked")
+            return dict(PERMISSIVE)
+        node = message.payload.node
+        if node is True or node == {}:
+            return dict(PERMISSIVE)
+        try:
+            problem = None if is_object(node) else f"it is {node!r}"
+            schema = self._schemas.convert(node, message.payload.document) if problem is None else {}
+            for part in (schema, *self.definitions().completed(schema).get("$defs", {}).values()):
+                _modernise(part)
+            whole = self.definitions().completed(schema)
+            problem = problem or _circle(whole) or schema_problem(whole)
+        except SpindleError as error:
+            schema, problem = {}, error.message
+        except RecursionError:
+            schema, problem = {}, "it is nested too deeply"
+        if problem is not None:
+            note(f"the payload of {message.name} cannot be used, and is not checked: {problem}")
+            return dict(PERMISSIVE)
+        return schema
+
+    def take_problems(self) -> list[str]:
+        found, self._schemas.problems = self._schemas.problems, []
+        return found
+
+    def arguments(self, payloads: list[JsonObject], parameters: dict[str, JsonObject]) -> Arguments:
+        """One schema for all that may be sent, and for the channel's parameters."""
+        unique = list({canonical(item): item for item in payloads}.values()) or [dict(PERMISSIVE)]
+        if all(self._is_object(item) for item in unique):
+            whole = self._whole(unique)
+            if not parameters or _PLAIN.issuperset(whole):
+                return beside(whole, parameters)
+        payload = unique[0] if len(unique) == 1 else {"oneOf": unique}
+        wrapper: JsonObject = {
+            "type": "object",
+            "properties": {PAYLOAD: payload},
+            "required": [PAYLOAD],
+            "additionalProperties": False,
+        }
+        arguments = beside(wrapper, parameters)
+        arguments.wrapped = True
+        return arguments
+
+    def _whole(self, unique: list[JsonObject]) -> JsonObject:
+        if len(unique) > 1:
+            return {"type": "object", "oneOf": unique}
+        schema = unique[0]
+        if "$ref" in schema and not schema.keys() - {"$ref", "title", "description"}:
+            # Models and forms read properties where the schema begins.
+            schema = {**self._schemas.resolve(schema), **{k: v for k, v in schema.items() if k != "$ref"}}
+        return {"type": "object", **schema} if schema.get("type") != "object" else dict(schema)
+
+    def _is_object(self, schema: JsonObject) -> bool:
+        whole = self.definitions().completed(schema)
+        return types_of(whole, whole) == frozenset({"object"})
+
+
+def beside(schema: JsonObject, parameters: dict[str, JsonObject]) -> Arguments:
+    """The schema with the channel's parameters among its properties. One whose name is taken gets another."""
+    if not parameters:
+        return Arguments(schema, wrapped=False)
+    properties = dict(schema.get("properties") or {})
+    required = list(schema.get("required") or [])
+    names: dict[str, str] = {}
+    for parameter, described in parameters.items():
+        name = parameter if parameter not in properties else f"channel_{parameter}"
+        while name in properties:
+            name += "_"
+        names[name] = parameter
+        properties[name] = described
+        if "default" not in described:
+            required.append(name)
+    whole = {**schema, "properties": properties}
+    return Arguments(whole | ({"required": required} if required else {}), wrapped=False, names=names)
+
+
+def _modernise(schema: JsonObject) -> None:
+    """What JSON Schema said otherwise in draft 7, the dialect of AsyncAPI."""
+    waiting: list[Any] = [schema]
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if is_object(node):
+            items = node.get("items")
+            if is_array(items):
+                node["prefixItems"] = items
+                del node["items"]
+                if "additionalItems" in node:
+                    node["items"] = node.pop("additionalItems")
+            elif "additionalItems" in node and not is_object(node.get("properties")):
+                del node["additionalItems"]
+            needs = node.get("dependencies")
+            if is_object(needs) and "type" in node:
+                del node["dependencies"]
+                lists = {name: item for name, item in needs.items() if is_array(item)}
+                schemas = {name: item for name, item in needs.items() if not is_array(item)}
+                if lists:
+                    node["dependentRequired"] = lists
+                if schemas:
+                    node["dependentSchemas"] = schemas
+        inner = node.values() if is_object(node) else node
+        waiting += [value for value in inner if is_object(value) or is_array(value)]
+
+
+def _circle(whole: JsonObject) -> str | None:
+    """A schema that is defined by nothing but itself: checking a value against it would never end."""
+    definitions = whole.get("$defs", {})
+    same = {name: _of_the_same_value(item) for name, item in definitions.items()}
+    for start in same:
+        reached: set[str] = set()
+        waiting = list(same[start])
+        while waiting:
+            name = waiting.pop()
+            if name == start:
+                return f"{start} is defined by nothing but itself"
+            if name in same and name not in reached:
+                reached.add(name)
+                waiting += same[name]
+    return None
+
+
+def _of_the_same_value(schema: Any) -> list[str]:
+    found: list[str] = []
+    waiting: list[Any] = [schema]
+    while waiting:
+        node = waiting.pop()
+        if is_object(node):
+            reference = node.get("$ref")
+            if isinstance(reference, str):
+                found.append(reference.removeprefix("#/$defs/"))
+            for key in _SAME_VALUE:
+                if is_array(node.get(key)):
+                    waiting += node[key]
+    return found

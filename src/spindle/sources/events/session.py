@@ -1,0 +1,191 @@
+"""Emitting events, waiting for them, and asking by event for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from spindle.domain.call import Block, Call, Result, new_id
+from spindle.domain.event import Event
+from spindle.domain.json_schema import JsonObject, to_json
+from spindle.errors import ConfigurationError
+from spindle.sources.events.addresses import filled
+from spindle.sources.events.answers import Question, asked, at_pointer, is_answer
+from spindle.sources.events.files import documents
+from spindle.sources.events.links.pool import LinkPool
+from spindle.sources.events.links.port import Incoming, Link, Outgoing
+from spindle.sources.events.payloads import PAYLOAD
+from spindle.sources.events.servers import Endpoint, endpoint, process_environment
+from spindle.sources.events.tools import import_tools, longest_wait
+from spindle.sources.websocket.messages import at
+
+if TYPE_CHECKING:
+    from spindle.domain.identity import Credential
+    from spindle.domain.tool import Tool, ToolSpec
+    from spindle.ports.source import Note
+    from spindle.sources.events.config import EventsConfig
+
+
+class EventsSession:
+    def __init__(
+        self, name: str, config: EventsConfig, root: Path, credential: Credential, note: Note
+    ) -> None:
+        self._name = name
+        self._config = config
+        self._root = root
+        self._note = note
+        self._links = LinkPool(name, config, root, credential)
+
+    async def __aenter__(self) -> Self:
+        return self  # servers are connected by the first call: the documents alone say which tools there are
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._links.close()
+
+    async def wait_closed(self) -> str:
+        # A link that is lost is replaced by the next call.
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    async def discover(self) -> list[ToolSpec]:
+        specs: list[ToolSpec] = []
+        notes: list[str] = []
+        for found, remote in await documents(self._config, self._root, notes.append):
+            try:
+                specs += await asyncio.to_thread(
+                    import_tools, found, self._config, self._name, remote=remote, note=notes.append
+                )
+            except ConfigurationError as error:
+                notes.append(f"{error.message}; {error.hint or 'the file is left out'}")
+        for line in notes:
+            self._note(line)
+        return specs
+
+    async def invoke(self, tool: Tool, call: Call) -> Result:
+        metadata = tool.spec.metadata
+        server = endpoint(
+            metadata["server"],
+            self._config,
+            self._name,
+            remote=bool(metadata.get("remote")),
+            environ=process_environment(),
+        )
+        link = await self._links.get(server, remote=bool(metadata.get("remote")))
+        if metadata["action"] == "receive":
+            return await self._wait(tool, call, link, server)
+        message = self._message(tool, call, server)
+        if "reply" in metadata:
+            return await self._ask(tool, call, link, message)
+        acknowledged = await link.publish(message)
+        event = message.event
+        return _structured({
+            "id": event.id,
+            "type": event.type,
+            "channel": event.channel,
+            "server": server.name,
+            "acknowledged": acknowledged,
+        })  # fmt: skip
+
+    # --- sending
+
+    def _message(self, tool: Tool, call: Call, server: Endpoint) -> Outgoing:
+        metadata = tool.spec.metadata
+        values, payload = _split(metadata, call.arguments)
+        for name, pointer in metadata.get("located", {}).items():
+            values[name] = at_pointer(payload, pointer)
+        described = _fitting(tool, payload)
+        address = filled(metadata["address"], values, server.protocol)
+        event = Event(
+            type=str(described["name"]),
+            source=str(metadata["source"]),
+            data=payload,
+            id=call.key,
+            subject=address,
+            content_type=described.get("content_type", "application/json"),
+            channel=address,
+        )
+        return Outgoing(event, described.get("envelope", self._config.envelope), metadata.get("bindings", {}))
+
+    async def _ask(self, tool: Tool, call: Call, link: Link, message: Outgoing) -> Result:
+        exchange = getattr(link, "exchange", None)
+        if exchange is not None:
+            return _received(await exchange(message))
+        question: Question = asked(tool, message, new_id())
+        async with link.subscribe(question.reply_address, message.bindings) as incoming:
+            await link.publish(question.message)
+            # How long an answer may take is the call's to say.
+            answer = await _first(incoming, lambda item: is_answer(question, item))
+            return _received(answer)
+
+    # --- receiving
+
+    async def _wait(self, tool: Tool, call: Call, link: Link, server: Endpoint) -> Result:
+        metadata = tool.spec.metadata
+        values, options = _split(metadata, call.arguments)
+        address = filled(metadata["address"], values, server.protocol)
+        patience = float(options.get("timeout", longest_wait(self._config.timeout)))
+        wanted: JsonObject = options.get("filter", {})
+
+        def fits(item: Incoming) -> bool:
+            return all(at(item.event.data, path) == value for path, value in wanted.items())
+
+        timer = asyncio.timeout(patience)
+        try:
+            async with timer, link.subscribe(address, metadata.get("bindings", {})) as incoming:
+                return _received(await _first(incoming, fits))
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            text = f"no event came on {address} within {patience:g} s"
+            return Result((Block("text", text=text),), is_error=True)
+
+
+async def _first(incoming: AsyncIterator[Incoming], fits: Callable[[Incoming], bool]) -> Incoming:
+    passed_over: list[Incoming] = []
+    try:
+        async for item in incoming:
+            if fits(item):
+                if item.settle is not None:
+                    await item.settle(True)
+                return item
+            passed_over.append(item)
+        raise AssertionError("a subscription ends with an error")
+    finally:
+        for item in passed_over:
+            if item.settle is not None:
+                await item.settle(False)
+
+
+def _split(metadata: JsonObject, arguments: JsonObject) -> tuple[JsonObject, Any]:
+    """The channel's parameters, and the payload."""
+    names: JsonObject = metadata.get("parameters", {})
+    values: JsonObject = dict(metadata.get("defaults", {}))
+    values |= {names[name]: value for name, value in arguments.items() if name in names}
+    rest = {name: value for name, value in arguments.items() if name not in names}
+    return values, rest.get(PAYLOAD) if metadata.get("wrapped") else rest
+
+
+def _fitting(tool: Tool, payload: Any) -> JsonObject:
+    """The message that the payload is one of."""
+    messages: list[JsonObject] = tool.spec.metadata["messages"]
+    if len(messages) == 1:
+        return messages[0]
+    import jsonschema_rs
+
+    for message in messages:
+        schema = message.get("schema", {})
+        if tool.spec.definitions is not None:
+            schema = tool.spec.definitions.completed(schema)
+        if jsonschema_rs.validator_for(schema, offline=True, validate_formats=False).is_valid(payload):
+            return message
+    return messages[0]
+
+
+def _received(item: Incoming) -> Result:
+    return _structured(item.event.to_dict())
+
+
+def _structured(value: JsonObject) -> Result:
+    return Result((Block("text", text=to_json(value).decode()),), structured=value, has_structured=True)

@@ -1,0 +1,107 @@
+"""The mods of a workspace while they run. One that fails is reported and left out; the others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spindle.sources.mods.loading import UnusableModError, make, mod_classes
+from spindle.sources.python.functions import call_function
+from spindle.sources.python.schema import FunctionTool, UnusableFunctionError, function_tool, place
+from spindle.sources.python.threads import in_thread, stdout_to_stderr
+
+if TYPE_CHECKING:
+    from spindle.domain.call import Call, Result
+    from spindle.domain.tool import Tool, ToolSpec
+    from spindle.ports.mod import Mod
+    from spindle.ports.source import Note
+    from spindle.sources.mods.config import ModsConfig
+
+STOP_TIMEOUT = 10.0
+
+
+class ModsSession:
+    def __init__(self, name: str, config: ModsConfig, root: Path, note: Note) -> None:
+        self._name = name
+        self._config = config
+        self._root = root
+        self._note = note
+        self._running: dict[str, Mod] = {}
+        self._tools: dict[str, FunctionTool] | None = None
+        self._loading = asyncio.Lock()
+        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def discover(self) -> list[ToolSpec]:
+        """Load, or load again, all mods: the old ones are stopped first."""
+        async with self._loading:
+            return await self._load()
+
+    async def invoke(self, tool: Tool, call: Call) -> Result:
+        if self._tools is None:
+            async with self._loading:
+                if self._tools is None:
+                    await self._load()
+        assert self._tools is not None
+        return await call_function(self._tools.get(tool.spec.remote_name), tool, call, self._name)
+
+    async def wait_closed(self) -> str:
+        return await self._lost  # objects in this process cannot be lost
+
+    async def stop(self) -> None:
+        while self._running:
+            name, mod = self._running.popitem()
+            try:
+                async with asyncio.timeout(STOP_TIMEOUT):
+                    await self._do(getattr(mod, "stop", None))
+            except Exception as error:  # noqa: BLE001 - the others must be stopped too
+                self._note(f"mods.{name} could not be stopped: {type(error).__name__}: {error}")
+
+    async def _load(self) -> list[ToolSpec]:
+        await self.stop()
+        folder = self._root / self._config.path if self._config.path else None
+        with stdout_to_stderr():
+            classes = await in_thread(
+                lambda: mod_classes(folder, self._config.mods, self._note), f"spindle-load-{self._name}"
+            )
+        self._tools = {}
+        for name, cls in classes.items():
+            settings = self._config.mods.get(name, {})
+            if settings.get("enabled", True) is not False:
+                await self._start(name, cls, settings)
+        return [tool.spec for tool in self._tools.values()]
+
+    async def _start(self, name: str, cls: type[Mod], settings: dict[str, Any]) -> None:
+        assert self._tools is not None
+        try:
+            mod = await in_thread(lambda: make(name, cls, settings), f"spindle-load-{self._name}")
+            # Counted as running even if it only half starts: what it opened must be closed.
+            self._running[name] = mod
+            await self._do(getattr(mod, "start", None))
+            functions = await in_thread(lambda: list(mod.get_tools()), f"spindle-load-{self._name}")
+        except Exception as error:  # noqa: BLE001 - somebody else's code: reported, and left out
+            reason = str(error) if isinstance(error, UnusableModError) else f"{type(error).__name__}: {error}"
+            self._note(f"mods.{name} is left out: {reason}")
+            return
+        for function in functions:
+            try:
+                tool = function_tool(function)
+            except UnusableFunctionError as error:
+                self._note(f"mods.{name}: `{place(function)}` is left out: {error}")
+                continue
+            other = self._tools.setdefault(tool.spec.remote_name, tool)
+            if other is not tool:
+                self._note(
+                    f"mods.{name}: a second tool is called {tool.spec.remote_name!r} and is left out; "
+                    f"the first is in {other.spec.place}"
+                )
+
+    async def _do(self, step: Callable[[], Any] | None) -> None:
+        if step is None:
+            return
+        if inspect.iscoroutinefunction(step):
+            await step()
+        else:
+            await in_thread(step, f"spindle-{self._name}")

@@ -1,0 +1,113 @@
+"""Calling Python functions: async ones on the loop, sync ones in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from spindle.domain.call import Block, Call, Result
+from spindle.domain.json_schema import to_json
+from spindle.errors import (
+    InvalidArgumentsError,
+    NotFoundError,
+    ServerError,
+    ToolError,
+    interruption_in,
+)
+from spindle.sources.python.context import Context
+from spindle.sources.python.threads import in_thread
+
+if TYPE_CHECKING:
+    from spindle.domain.tool import Tool
+    from spindle.sources.python.schema import FunctionTool
+
+
+async def call_function(found: FunctionTool | None, tool: Tool, call: Call, source: str) -> Result:
+    """The function's answer as a result. What it raises is a result too, one that is an error."""
+    if found is None:
+        raise NotFoundError(f"{tool.name} is no longer defined", hint="run `spindle sync`")
+    context = Context(tool.name, call, asyncio.get_running_loop())
+    try:
+        arguments = found.bind(call.arguments, context)
+    except ValidationError as error:
+        raise _invalid(tool, error) from None
+    try:
+        value = await _run(found.function, arguments, source)
+    except ToolError as error:
+        value = _failure(error.message)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's function raises is its result
+        value = _failure(f"{type(error).__name__}: {error}")
+    except BaseException as error:
+        context.abandon()
+        pause = interruption_in(error)
+        if pause is None or pause is error:
+            raise
+        raise pause from None  # out of the group that a task group made of it
+    await context.settle()
+    return _result(found, tool, value)
+
+
+async def _run(function: Callable[..., Any], arguments: dict[str, Any], source: str) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(**arguments)
+    # A sync function cannot be stopped; when the call is given up, its thread ends by itself.
+    work = functools.partial(function, **arguments)
+    value = await in_thread(work, f"spindle-{source}")
+    return await value if inspect.isawaitable(value) else value
+
+
+def _failure(message: str) -> Result:
+    return Result((Block("text", text=message),), is_error=True)
+
+
+def _invalid(tool: Tool, error: ValidationError) -> InvalidArgumentsError:
+    problems = [
+        {"path": ".".join(str(step) for step in item["loc"]) or "arguments", "problem": item["msg"]}
+        for item in error.errors()
+    ]
+    lines = "; ".join(f"{item['path']}: {item['problem']}" for item in problems)
+    return InvalidArgumentsError(f"the arguments do not fit {tool.name}: {lines}", details=problems)
+
+
+def _result(found: FunctionTool, tool: Tool, value: Any) -> Result:
+    if isinstance(value, Result):
+        return value
+    if isinstance(value, Block):
+        return Result((value,))
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[object]", value)
+        if items and all(isinstance(item, Block) for item in items):
+            return Result(tuple(cast("Sequence[Block]", items)))
+    returns = found.returns
+    if returns.plain is not None and not isinstance(value, returns.plain):
+        raise _wrong_return(tool, f"a value of type {type(cast(object, value)).__name__}")
+    if isinstance(value, bytes):
+        data = base64.b64encode(value).decode()
+        return Result((Block("resource", data=data, mime_type="application/octet-stream", size=len(value)),))
+    if returns.adapter is None:
+        if value is None:
+            return Result()
+        if isinstance(value, str):
+            return Result((Block("text", text=value),))
+    try:
+        if returns.adapter is not None:
+            structured = returns.adapter.dump_python(value, mode="json", warnings="error")
+        else:
+            structured = to_jsonable_python(value)
+    except (PydanticSerializationError, UserWarning, ValueError) as error:
+        raise _wrong_return(tool, str(error)) from None
+    text = structured if isinstance(structured, str) else to_json(structured).decode()
+    return Result((Block("text", text=text),), structured=structured, has_structured=True)
+
+
+def _wrong_return(tool: Tool, problem: str) -> ServerError:
+    return ServerError(
+        f"what {tool.name} returned is not what it declares: {problem}", hint=f"see {tool.spec.place}"
+    )

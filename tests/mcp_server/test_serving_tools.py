@@ -257,10 +257,11 @@ async def test_a_change_of_the_tools_is_told(
             await stack.enter_async_context(client.listen(tools_list_changed=True))
         await client.call_tool("s_add_tool", {"name": "newcomer"})
         async with asyncio.timeout(PATIENCE):
-            await changed.wait()
-            while "s_newcomer" not in {item.name for item in (await client.list_tools()).tools}:
-                changed.clear()
+            names: set[str] = set()
+            while "s_newcomer" not in names:
                 await changed.wait()
+                changed.clear()  # before the listing: what comes during it counts for the next
+                names = {item.name for item in (await client.list_tools()).tools}
 
 
 async def test_an_edited_file_of_tools_is_told(tmp_path: Path) -> None:

@@ -43,18 +43,34 @@ class Server:
 
 def usual_places(folder: Path) -> list[Path]:
     """Where the settings of other clients may be, on Linux and macOS."""
-    home = Path.home()
-    config = home / ("Library/Application Support" if sys.platform == "darwin" else ".config")
+    home, config = Path.home(), _config_folder()
     return [
         folder / ".mcp.json",
         folder / ".cursor/mcp.json",
-        folder / ".vscode/mcp.json",
+        place_of("vscode", folder),
         home / ".claude.json",
-        config / "Claude/claude_desktop_config.json",
-        home / ".cursor/mcp.json",
+        place_of("claude", folder),
+        place_of("cursor", folder),
         home / ".codeium/windsurf/mcp_config.json",
         config / "Code/User/mcp.json",
     ]
+
+
+def place_of(client: str, folder: Path) -> Path:
+    """The file in which `spindle install` puts the workspace in this folder."""
+    match client:
+        case "claude":
+            return _config_folder() / "Claude/claude_desktop_config.json"
+        case "cursor":
+            return Path.home() / ".cursor/mcp.json"
+        case "vscode":
+            return folder / ".vscode/mcp.json"
+        case _:
+            raise ValueError(client)
+
+
+def _config_folder() -> Path:
+    return Path.home() / ("Library/Application Support" if sys.platform == "darwin" else ".config")
 
 
 def read_servers(file: Path, workspace: Path) -> list[Server]:
@@ -80,12 +96,16 @@ def _load(file: Path) -> JsonObject:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigurationError(f"cannot read {file}: {reason}") from None
     try:
-        data = json.loads(_JSONC.sub(lambda match: match[1] or "", text))
+        data = json.loads(without_comments(text))
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{file} is not valid JSON: {error}") from None
     if not is_object(data):
         raise ConfigurationError(f"{file} must hold a JSON object")
     return data
+
+
+def without_comments(text: str) -> str:
+    return _JSONC.sub(lambda match: match[1] or "", text)
 
 
 def _entries(data: JsonObject) -> Iterator[tuple[str, Any]]:

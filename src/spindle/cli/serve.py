@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spindle.cli.client_entries import CLIENTS
 from spindle.cli.context import Cli, command
 
 if TYPE_CHECKING:
@@ -23,18 +24,40 @@ if TYPE_CHECKING:
 @click.option("--rest", is_flag=True, help="As a REST API, described by /openapi.json and /utcp.")
 @click.option("--host", help="The address to listen on; 127.0.0.1 by default.")
 @click.option("--port", type=click.IntRange(0, 65535), help="8321 by default; 0 takes any that is free.")
-def serve(cli: Cli, stdio: bool, http: bool, rest: bool, host: str | None, port: int | None) -> int:
+@click.option(
+    "--print-config",
+    type=click.Choice(tuple(CLIENTS)),
+    help="Serve nothing: print what to paste into the settings of this client.",
+)
+def serve(
+    cli: Cli,
+    stdio: bool,
+    http: bool,
+    rest: bool,
+    host: str | None,
+    port: int | None,
+    print_config: str | None,
+) -> int:
     """Serve the tools to other programs, until stopped by Ctrl-C or a signal.
 
     Settings are in [serve]. Others than programs on this machine are let in only with a token.
     """
     from spindle.cli.errors import UsageMistakeError
 
+    if print_config is not None:
+        if rest or (stdio and http):
+            raise UsageMistakeError("--print-config goes with --stdio or --http: clients speak MCP")
+        stdio = not http
     if stdio + http + rest != 1:
         raise UsageMistakeError("say how to serve: --stdio, --http or --rest")
     given = {key: value for key, value in (("host", host), ("port", port)) if value is not None}
     if stdio and given:
         raise UsageMistakeError("--host and --port go with --http and --rest")
+    if print_config is not None:
+        from spindle.cli import install
+
+        install.print_config(cli, print_config, http=http, given=given)
+        return 0
     config = cli.settings().serve().model_copy(update=given)
     if stdio:
         return cli.run(_serve_stdio(cli, config))

@@ -28,7 +28,7 @@ def add_source(file: Path, name: str, table: Mapping[str, Any], *, replace: bool
             )
         wanted = {**data, "sources": {**known, name: _plain(table)}}
         edits = (_swapped, _set_in_place, _moved) if name in known else (_appended, _set_in_place)
-        _replace(file, _first_that_means(wanted, file, edits, before, name, table))
+        replace_file(file, _first_that_means(wanted, file, edits, before, name, table))
 
 
 def set_in_source(file: Path, name: str, key: str, value: Mapping[str, Any]) -> None:
@@ -39,7 +39,7 @@ def set_in_source(file: Path, name: str, key: str, value: Mapping[str, Any]) -> 
         if name not in known:
             raise ConfigurationError(f"{file} has no source {name!r}")
         wanted = {**data, "sources": {**known, name: {**known[name], key: _plain(value)}}}
-        _replace(file, _first_that_means(wanted, file, (_set_key,), before, name, key, value))
+        replace_file(file, _first_that_means(wanted, file, (_set_key,), before, name, key, value))
 
 
 def remove_source(file: Path, name: str) -> bool:
@@ -50,7 +50,7 @@ def remove_source(file: Path, name: str) -> bool:
             return False
         rest = {key: value for key, value in data["sources"].items() if key != name}
         wanted = {**data, "sources": rest}
-        _replace(file, _first_that_means(wanted, file, (_cut, _deleted_in_place), before, name))
+        replace_file(file, _first_that_means(wanted, file, (_cut, _deleted_in_place), before, name))
         return True
 
 
@@ -200,7 +200,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _replace(file: Path, text: str) -> None:
+def replace_file(file: Path, text: str) -> None:
     """Write the file whole and at once; one that others may not read stays so at every moment."""
     target = file.resolve()
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")

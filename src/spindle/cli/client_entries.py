@@ -1,0 +1,102 @@
+"""What other MCP clients write in their settings to have this workspace as a server of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spindle.domain.json_schema import JsonObject, is_object
+
+if TYPE_CHECKING:
+    from spindle.domain.serve import ServeConfig
+
+DEFAULT_NAME = "spindle"
+# Of addresses that mean "every one of this machine": the one by which it reaches itself.
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked for, not listened on
+_COMMAND_KEYS, _URL_KEYS = frozenset({"command", "args"}), frozenset({"url", "serverUrl", "httpUrl"})
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A program that has MCP servers, and how it writes them down."""
+
+    title: str
+    key: str
+    """The table that holds its servers."""
+    says_type: bool
+    """Whether an entry says by `type` how the server is reached."""
+    takes_url: bool
+    """Whether an entry may be an address. Others only start programs, and drop what has no `command`."""
+    next_step: str
+
+    def over_stdio(self, command: Sequence[str], env: Mapping[str, str]) -> JsonObject:
+        entry: JsonObject = {"type": "stdio"} if self.says_type else {}
+        entry |= {"command": command[0], "args": list(command[1:])}
+        return entry | ({"env": dict(env)} if env else {})
+
+    def over_http(self, url: str, token_variable: str | None) -> JsonObject:
+        """The token itself stays out of the file: the client reads it from its environment."""
+        entry: JsonObject = {"type": "http"} if self.says_type else {}
+        entry["url"] = url
+        if token_variable is not None:
+            entry["headers"] = {"Authorization": f"Bearer ${{env:{token_variable}}}"}
+        return entry
+
+    def document(self, name: str, entry: JsonObject) -> JsonObject:
+        """A whole file that has this one server."""
+        return {self.key: {name: entry}}
+
+
+CLIENTS: Mapping[str, Client] = {
+    "claude": Client(
+        "Claude Desktop", "mcpServers", says_type=False, takes_url=False,
+        next_step="quit Claude Desktop and start it again",
+    ),
+    "cursor": Client(
+        "Cursor", "mcpServers", says_type=False, takes_url=True,
+        next_step="restart Cursor, or switch the server on under Settings, MCP",
+    ),
+    "vscode": Client(
+        "VS Code", "servers", says_type=True, takes_url=True,
+        next_step="open the folder in VS Code and start the server by `MCP: List Servers`, or restart it",
+    ),
+}  # fmt: skip
+
+
+def says_the_same(there: object, wanted: JsonObject) -> bool:
+    """Whether an entry already is the wanted one. What the user added to it does no harm."""
+    if not is_object(there):
+        return False
+    others = _URL_KEYS if "command" in wanted else _COMMAND_KEYS
+    if others & there.keys():
+        return False
+    for key, value in wanted.items():
+        found = there.get(key)
+        if is_object(value) and is_object(found):
+            if any(found.get(inner) != text for inner, text in value.items()):
+                return False
+        elif found != value:
+            return False
+    return True
+
+
+def url_of(config: ServeConfig) -> str:
+    """Where clients reach `spindle serve --http`."""
+    if config.url is not None:
+        return f"{config.url}/mcp"
+    host = _ANY.get(config.host, config.host)
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{config.port}/mcp"
+
+
+def token_variable(config: ServeConfig) -> str | None:
+    """The variable by whose name an entry refers to the token, where clients must show one. Tokens of an
+    authorisation server are none of these: a client gets them by itself."""
+    if config.auth_token_env is not None:
+        return config.auth_token_env
+    if config.auth_token is not None:
+        return "SPINDLE_SERVE__AUTH_TOKEN"
+    for name, token in config.tokens.items():
+        return token.token_env or f"SPINDLE_SERVE__TOKENS__{name.upper().replace('-', '_')}__TOKEN"
+    return None

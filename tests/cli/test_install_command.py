@@ -1,0 +1,370 @@
+"""`spindle install` and `spindle serve --print-config`: the workspace as a server of another client."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from spindle.cli import install as installing
+from spindle.cli.clients import place_of, read_servers
+
+PROGRAM = str(Path(sys.executable).with_name("spindle"))
+CLIENTS = ("claude", "cursor", "vscode")
+KEYS = {"claude": "mcpServers", "cursor": "mcpServers", "vscode": "servers"}
+
+
+def file_of(client: str, root: Path) -> Path:
+    file = place_of(client, root)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+def stdio_words(root: Path) -> list[str]:
+    return ["-w", str(root), "serve", "--stdio"]
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# --- what is printed
+
+
+def test_each_client_gets_its_own_form(workspace, spindle, monkeypatch):
+    monkeypatch.delenv("SPINDLE_HOME")
+    program: dict[str, Any] = {"command": PROGRAM, "args": stdio_words(workspace.root)}
+    for client in ("claude", "cursor"):
+        assert spindle("serve", "--print-config", client).json == {"mcpServers": {"spindle": program}}
+    done = spindle("serve", "--stdio", "--print-config", "vscode")
+    assert done.json == {"servers": {"spindle": {"type": "stdio", **program}}}
+    assert f"this goes into {workspace.root / '.vscode/mcp.json'}" in done.err
+    assert not (workspace.root / ".vscode").exists()
+
+
+def test_the_workspace_is_named_absolutely_from_wherever_it_was_meant(workspace, spindle, monkeypatch):
+    inner = workspace.root / "deep" / "down"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    for words in ((), ("-w", "../..")):
+        printed = spindle(*words, "serve", "--print-config", "cursor").json
+        assert printed["mcpServers"]["spindle"]["args"] == stdio_words(workspace.root)
+
+
+def test_without_the_program_beside_it_python_starts_the_module(workspace, spindle, monkeypatch):
+    bare = workspace.root / "bin" / "python"
+    monkeypatch.setattr(installing.sys, "executable", str(bare))
+    entry = spindle("serve", "--print-config", "claude").json["mcpServers"]["spindle"]
+    assert entry["command"] == str(bare)
+    assert entry["args"] == ["-m", "spindle", *stdio_words(workspace.root)]
+
+
+def test_a_folder_of_own_settings_elsewhere_is_passed_on(workspace, spindle, monkeypatch):
+    monkeypatch.setenv("SPINDLE_HOME", "elsewhere")
+    entry = spindle("serve", "--print-config", "claude").json["mcpServers"]["spindle"]
+    assert entry["env"] == {"SPINDLE_HOME": str(workspace.root / "elsewhere")}
+
+
+def test_over_http_the_address_is_that_of_the_settings(workspace, spindle):
+    def url(*words: str) -> str:
+        return spindle("serve", "--http", "--print-config", "cursor", *words).json["mcpServers"]["spindle"][
+            "url"
+        ]
+
+    assert url() == "http://127.0.0.1:8321/mcp"
+    assert url("--port", "9000", "--host", "::1") == "http://[::1]:9000/mcp"
+    workspace.write("spindle.toml", '[serve]\nhost = "0.0.0.0"\nport = 8400\n')
+    assert url() == "http://127.0.0.1:8400/mcp"
+    workspace.write("spindle.toml", '[serve]\nurl = "https://tools.example/x/"\n')
+    assert url() == "https://tools.example/x/mcp"
+
+
+@pytest.mark.parametrize(
+    ("serve", "variable"),
+    [
+        ('auth_token_env = "MY_TOKEN"', "MY_TOKEN"),
+        ('auth_token = "s3cret-token"', "SPINDLE_SERVE__AUTH_TOKEN"),
+        ('[serve.tokens.ada]\ntoken_env = "ADAS"', "ADAS"),
+        ('[serve.tokens.ada-b]\ntoken = "s3cret-token"', "SPINDLE_SERVE__TOKENS__ADA_B__TOKEN"),
+    ],
+)
+def test_a_token_is_referred_to_and_never_written(workspace, spindle, monkeypatch, serve, variable):
+    monkeypatch.setenv("MY_TOKEN", "s3cret-token")
+    workspace.write("spindle.toml", f"[serve]\n{serve}\n")
+    for client in ("cursor", "vscode"):
+        done = spindle("install", client, "--http")
+        file = place_of(client, workspace.root)
+        entry = json.loads(file.read_text())[KEYS[client]]["spindle"]
+        assert entry["headers"] == {"Authorization": f"Bearer ${{env:{variable}}}"}
+        assert f"set {variable} to the token" in done.err
+        assert "keep `spindle serve --http` running" in done.err
+        assert "s3cret" not in file.read_text() + done.out + done.err
+
+
+# --- what is written
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_file_that_is_not_there_is_made(workspace, spindle, client):
+    done = spindle("install", client)
+    file = place_of(client, workspace.root)
+    assert done.code == 0
+    assert done.out == f"added spindle in {file}\n"
+    assert "next: " in done.err
+    assert ("is Cursor installed?" in done.err) == (client == "cursor")
+    assert json.loads(file.read_text()) == spindle("serve", "--print-config", client).json
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_everything_else_in_the_file_stays(workspace, spindle):
+    file = file_of("cursor", workspace.root)
+    before = {
+        "theme": "dåk",
+        "half": "\ud800",
+        "mcpServers": {"other": {"command": "x", "odd": [1, 2.5, None, 10**30]}},
+        "z": {"a": True},
+    }
+    file.write_text(json.dumps(before, indent="\t"))
+    file.chmod(0o600)
+    original = file.read_bytes()
+    done = spindle("install", "cursor", "--name", "mine", "--json")
+    backup = file.with_name("mcp.json.bak")
+    assert done.json["status"] == "added"
+    assert done.json["backup"] == str(backup)
+    after = json.loads(file.read_text())
+    assert after["mcpServers"].pop("mine") == done.json["entry"]
+    assert after == before
+    assert list(after) == list(before)
+    assert '\n\t"theme"' in file.read_text()
+    assert backup.read_bytes() == original
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (file, backup)} == {0o600}
+
+    again = spindle("install", "cursor", "--name", "second", "--json")
+    assert again.json["backup"] is None
+    assert backup.read_bytes() == original
+    assert set(json.loads(file.read_text())["mcpServers"]) == {"other", "mine", "second"}
+    assert len(list(file.parent.iterdir())) == 2
+
+
+def test_marks_and_line_ends_of_other_systems_stay(workspace, spindle):
+    file = file_of("claude", workspace.root)
+    file.write_bytes(b'\xef\xbb\xbf{\r\n    "a": "\xc3\xa5"\r\n}\r\n')
+    assert spindle("install", "claude").code == 0
+    written = file.read_bytes()
+    assert written.startswith(b'\xef\xbb\xbf{\r\n    "a": "\xc3\xa5",\r\n    "mcpServers"')
+    assert written.count(b"\n") == written.count(b"\r\n")
+
+
+def test_a_link_to_the_file_stays_a_link(workspace, spindle):
+    file = file_of("cursor", workspace.root)
+    real = workspace.write("dotfiles/cursor.json", "{}")
+    file.symlink_to(real)
+    assert spindle("install", "cursor").code == 0
+    assert file.is_symlink()
+    assert "spindle" in json.loads(real.read_text())["mcpServers"]
+
+
+def test_an_empty_file_counts_as_none(workspace, spindle):
+    file_of("vscode", workspace.root).write_text(" \n")
+    assert spindle("install", "vscode").code == 0
+
+
+def test_the_same_again_changes_nothing(workspace, spindle):
+    spindle("install", "vscode")
+    file = place_of("vscode", workspace.root)
+    data = json.loads(file.read_text())
+    data["servers"]["spindle"] |= {"dev": {"watch": "x"}}
+    data["servers"]["spindle"]["env"]["MORE"] = "1"
+    file.write_text(json.dumps(data))
+    before = snapshot(workspace.root)
+    done = spindle("install", "vscode")
+    assert done.code == 0
+    assert done.out == f"spindle is in {file} already\n"
+    assert spindle("install", "vscode", "--json").json["status"] == "there already"
+    assert snapshot(workspace.root) == before
+
+
+@pytest.mark.parametrize("other", [{"command": "another"}, {"url": "https://x/mcp"}, "odd", None])
+def test_another_entry_of_that_name_is_replaced_only_when_told(workspace, spindle, other):
+    file = file_of("cursor", workspace.root)
+    file.write_text(json.dumps({"mcpServers": {"spindle": other, "b": {"command": "y"}}}))
+    before = snapshot(file.parent)
+    refused = spindle("install", "cursor")
+    assert refused.code == 2
+    assert f"{file} already has another server 'spindle'" in refused.err
+    assert "--yes replaces it, --name NAME adds one beside it" in refused.err
+    assert snapshot(file.parent) == before
+    done = spindle("install", "cursor", "--yes")
+    assert done.out == f"replaced spindle in {file}\n"
+    servers = json.loads(file.read_text())["mcpServers"]
+    assert servers["spindle"]["command"] == PROGRAM
+    assert servers["b"] == {"command": "y"}
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 130), ("\n", 130)])
+def test_a_person_is_asked_before_it_is_replaced(workspace, answer, code):
+    file = file_of("claude", workspace.root)
+    file.write_text('{"mcpServers": {"spindle": {"command": "another", "env": {"KEY": "s3cret"}}}}')
+    before = file.read_bytes()
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([PROGRAM, "install", "claude"], stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    seen = ""
+    try:
+        while "[y/N]" not in seen:
+            seen += os.read(ours, 4096).decode()
+        os.write(ours, answer.encode())
+        while True:
+            seen += os.read(ours, 4096).decode()
+    except OSError:  # the other side is closed
+        os.close(ours)
+    assert process.wait(timeout=60) == code
+    assert "replace it in Claude Desktop? [y/N]" in seen
+    assert "s3cret" not in seen
+    assert (file.read_bytes() == before) == (code != 0)
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"mcpServers": {\n "a": }', "is not valid JSON: Expecting value in line 2, column 7"),
+        ('{"a": 1, "a": 2}', "is not valid JSON: the key 'a' is there twice"),
+        ('{"a": NaN}', "is not valid JSON: NaN is no number"),
+        ('{"a": 1e999}', "is not valid JSON: 1e999 is no number"),
+        ("[" * 100_000, "is not valid JSON"),
+        ("[]", "must hold a JSON object"),
+        ('{"mcpServers": []}', "`mcpServers` must be an object"),
+        ('{"a": 1, // b\n}', "has comments or trailing commas, which would be lost"),
+    ],
+)
+def test_a_file_that_cannot_be_edited_is_left_alone(workspace, spindle, text, message):
+    file = file_of("claude", workspace.root)
+    file.write_text(text)
+    before = snapshot(file.parent)
+    done = spindle("install", "claude", "--yes")
+    assert done.code == 2
+    assert done.out == ""
+    assert f"spindle: {file}" in done.err
+    assert message in done.err
+    assert "Traceback" not in done.err
+    pasted = done.err.partition("add this by hand:\n")[2]
+    assert json.loads(pasted) == spindle("serve", "--print-config", "claude").json
+    assert snapshot(file.parent) == before
+
+
+def test_comments_of_vs_code_are_not_lost(workspace, spindle):
+    text = '{\n  // mine\n  "servers": {"a": {"command": "x",},},\n}\n'
+    file = workspace.write(".vscode/mcp.json", text)
+    done = spindle("install", "vscode", "--json")
+    assert done.code == 2
+    assert "comments" in done.json["error"]["message"]
+    assert '"servers"' in done.json["error"]["hint"]
+    assert file.read_text() == text
+
+
+def test_bytes_that_are_no_text_are_refused(workspace, spindle):
+    file = file_of("claude", workspace.root)
+    file.write_bytes(b'{"a": "\xff"}')
+    done = spindle("install", "claude")
+    assert done.code == 2
+    assert f"{file} is not valid UTF-8: byte 8" in done.err
+
+
+def test_a_place_that_cannot_be_written_is_named(workspace, spindle):
+    workspace.write(".vscode", "a file where a folder should be")
+    done = spindle("install", "vscode")
+    assert done.code == 2
+    assert str(workspace.root / ".vscode/mcp.json") in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("install",), "missing argument"),
+        (("install", "cursr"), "'cursr' is not one of 'claude', 'cursor', 'vscode'"),
+        (("install", "cursor", "--name", "a b"), "'a b' cannot be the name of a server"),
+        (("install", "cursor", "--name", ""), "'' cannot be the name of a server"),
+        (("install", "claude", "--http"), "Claude Desktop takes no addresses"),
+        (("serve", "--print-config", "emacs"), "'emacs' is not one of"),
+        (("serve", "--print-config", "claude", "--http"), "Claude Desktop takes no addresses"),
+        (("serve", "--print-config", "cursor", "--rest"), "--print-config goes with --stdio or --http"),
+        (("serve", "--print-config", "cursor", "--stdio", "--http"), "--print-config goes with"),
+        (("serve", "--print-config", "cursor", "--port", "1"), "--host and --port go with --http"),
+        (("serve", "--print-config", "cursor", "--http", "--port", "0"), "there is no address to write down"),
+    ],
+)
+def test_wrong_words_are_explained(workspace, spindle, words, message):
+    done = spindle(*words)
+    assert done.code == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+    assert [path.name for path in workspace.root.iterdir()] == ["spindle.toml"]
+
+
+def test_without_a_workspace_there_is_nothing_to_install(folder, spindle):
+    done = spindle("install", "claude")
+    assert done.code == 2
+    assert "there is no workspace" in done.err
+
+
+# --- that it works
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_was_installed_is_what_import_reads(workspace, spindle, client):
+    spindle("install", client, "--name", "mine")
+    file = place_of(client, workspace.root)
+    (server,) = read_servers(file, workspace.root)
+    assert server.name == "mine"
+    assert server.notes == []
+    other = workspace.root / "other"
+    other.mkdir()
+    (other / "spindle.toml").touch()
+    assert spindle("-w", str(other), "import", str(file)).code == 0
+    source = tomllib.loads((other / "spindle.toml").read_text())["sources"]["mine"]
+    assert source["command"] == [PROGRAM, *stdio_words(workspace.root)]
+    assert source["env"] == {"SPINDLE_HOME": os.environ["SPINDLE_HOME"]}
+
+
+def test_an_address_that_was_installed_is_what_import_reads(workspace, spindle):
+    workspace.write("spindle.toml", '[serve]\nauth_token_env = "MY_TOKEN"\n')
+    spindle("install", "vscode", "--http")
+    (server,) = read_servers(place_of("vscode", workspace.root), workspace.root)
+    assert server.table == {
+        "url": "http://127.0.0.1:8321/mcp",
+        "transport": "http",
+        "headers": {"Authorization": "Bearer ${MY_TOKEN}"},
+    }
+    assert server.notes == []
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_the_printed_command_starts_a_server(workspace, program, client):
+    workspace.write(
+        "tools/greet.py",
+        'from spindle import tool\n\n\n@tool\ndef greet(name: str) -> str:\n    """Greet."""\n'
+        '    return f"Hello, {name}!"\n',
+    )
+    entry = program("serve", "--print-config", client).json[KEYS[client]]["spindle"]
+    # As a client that is no child of our shell: elsewhere, and with little in its environment.
+    parameters = StdioServerParameters(
+        command=entry["command"], args=entry["args"], env=entry.get("env"), cwd="/"
+    )
+    async with Client(parameters) as session:
+        assert [tool.name for tool in (await session.list_tools()).tools] == ["greet"]
+        result = await session.call_tool("greet", {"name": "Ada"})
+    assert result.content[0].text == "Hello, Ada!"

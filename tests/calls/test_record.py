@@ -222,3 +222,14 @@ async def test_the_principal_of_a_call_is_on_its_record(desk: OpenDesk) -> None:
     async with desk(spec()) as d:
         await d.call("made.do", {}, CallOptions(Principal("ann", frozenset({"staff"}))))
         assert (await d.last()).principal == "ann"
+
+
+@pytest.mark.parametrize("depth", [150, 240, 5000])
+def test_what_is_nested_too_deeply_is_hidden(depth: int) -> None:
+    value: Any = {"password": "hunter22", "other": "plain-text"}
+    for _ in range(depth):
+        value = [value]
+    kept = repr(masked({"x": value}, {}, ()))
+    assert "hunter22" not in kept
+    assert ("plain-text" in kept) == (depth < 200)
+    assert "hunter22" in secrets_in({"x": value}, {})

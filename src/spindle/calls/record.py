@@ -23,6 +23,8 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _MAX_DEPTH = 8
+_MAX_NESTING = 200
+"""Of arguments. What lies deeper is hidden whole: it is not accepted anyway, or no more than just so."""
 
 
 def masked(
@@ -62,9 +64,16 @@ def configured_secrets(config: SourceConfig) -> set[str]:
 
 
 def _mask(
-    value: Any, schemas: list[Any], root: JsonObject, secrets: Collection[str], found: set[str] | None
+    value: Any,
+    schemas: list[Any],
+    root: JsonObject,
+    secrets: Collection[str],
+    found: set[str] | None,
+    depth: int = 0,
 ) -> Any:
     """`schemas` are all that describe the value; `found` collects what is hidden."""
+    if depth > _MAX_NESTING:
+        return _hide(value, found)
     if schemas:
         schemas = [part for schema in schemas for part in _parts(root, schema, 0)]
         if any(part.get("format") == "password" or part.get("writeOnly") is True for part in schemas):
@@ -75,14 +84,14 @@ def _mask(
         return {
             key: _hide(item, found)
             if _SECRET_NAME.search(key)
-            else _mask(item, _of_property(schemas, key), root, secrets, found)
+            else _mask(item, _of_property(schemas, key), root, secrets, found, depth + 1)
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
         items = cast("list[Any]", value)
         inner = [part["items"] for part in schemas if "items" in part]
         inner += [item for part in schemas for item in part.get("prefixItems", ())]
-        return [_mask(item, inner, root, secrets, found) for item in items]
+        return [_mask(item, inner, root, secrets, found, depth + 1) for item in items]
     return value
 
 
@@ -95,14 +104,16 @@ def _hide(value: Any, found: set[str] | None) -> Any:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    if is_object(value):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, (list, tuple)):
-        for item in cast("list[Any]", value):
-            yield from _texts(item)
-    elif value is not None and not isinstance(value, bool):
-        yield str(value)
+    # Without recursion, as this also sees what is nested too deeply for it.
+    left = [value]
+    while left:
+        value = left.pop()
+        if is_object(value):
+            left += value.values()
+        elif isinstance(value, (list, tuple)):
+            left += cast("list[Any]", value)
+        elif value is not None and not isinstance(value, bool):
+            yield str(value)
 
 
 def _parts(root: JsonObject, schema: Any, depth: int) -> Iterator[JsonObject]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.conftest import FIXTURES, fixture_source
-from servers.running import REPOSITORY
+from servers.running import REPOSITORY, missing
 from servers.serving import serve_command
 
 PACKAGES = REPOSITORY / ".node" / "node22" / "node_modules"
@@ -56,7 +56,7 @@ def workspace(folder: Path) -> Path:
 async def test_the_conformance_suite_passes(tmp_path: Path, run: str) -> None:
     package, words, excused = RUNS[run]
     if not NODE.exists():
-        pytest.skip("the conformance suite is not installed: run `make node`")
+        missing("the conformance suite is not installed: run `make node`")
     program = PACKAGES / "@modelcontextprotocol" / package / "dist" / "index.js"
     async with serve_command(workspace(tmp_path)) as (url, _):
         suite = await asyncio.create_subprocess_exec(

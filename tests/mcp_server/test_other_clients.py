@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from servers.running import PATIENCE, REPOSITORY, StdioServers
+from servers.running import PATIENCE, REPOSITORY, StdioServers, missing
 from servers.serving import SPINDLE, serve_command
 
 NODE22 = REPOSITORY / ".node" / "node22" / "node_modules"
@@ -43,7 +43,7 @@ async def run(*command: str, folder: Path) -> Any:
 async def test_the_inspector_lists_and_calls(workspace: Path, over: str) -> None:
     node, inspector = NODE22 / "node" / "bin" / "node", NODE22 / ".bin" / "mcp-inspector"
     if not inspector.exists():
-        pytest.skip("the Inspector is not installed: run `make node`")
+        missing("the Inspector is not installed: run `make node`")
     tool = ("--method", "tools/call", "--tool-name", "s_echo", "--tool-arg", "text=hello")
     if over == "stdio":
         command = (str(node), str(inspector), "--cli", SPINDLE, "-w", str(workspace), "serve", "--stdio")
@@ -61,7 +61,7 @@ async def test_the_inspector_lists_and_calls(workspace: Path, over: str) -> None
 @EACH_WAY
 async def test_fastmcp_lists_and_calls(workspace: Path, over: str) -> None:
     if not BENCH_PYTHON.exists():
-        pytest.skip("fastmcp is not installed: run `make peers`")
+        missing("fastmcp is not installed: run `make peers`")
     command = (str(BENCH_PYTHON), str(FASTMCP_CLIENT))
     words = (SPINDLE, "s_echo", "hello")
     if over == "stdio":

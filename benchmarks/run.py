@@ -25,8 +25,8 @@ from table import Row, table
 HERE = Path(__file__).parent
 SERVER = HERE / "servers" / "echo.py"
 PARTS = ("calls", "startup", "catalog", "serving")
-ON_REQUEST = ("openapi",)
-"""Parts that download much: only when named."""
+ON_REQUEST = ("openapi", "search")
+"""Parts that need much to be downloaded, by themselves or by `make node`: only when named."""
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | {
     "FASTMCP_LOG_ENABLED": "false",
     "FASTMCP_CHECK_FOR_UPDATES": "off",
@@ -164,6 +164,33 @@ def catalog(quick: bool) -> list[Row]:
     ]
 
 
+# --- what a search finds
+
+
+def search(quick: bool) -> list[Row]:
+    """In the catalog of the tests, and so with what `make node` installs."""
+    repository = HERE.parent
+    environment = ENVIRONMENT | {"PYTHONPATH": str(repository / "tests")}
+    paths = [repository / ".node" / "bin", repository / ".venv" / "bin"]
+    environment["PATH"] = os.pathsep.join([*map(str, paths), os.environ.get("PATH", "")])
+    command = [str(repository / ".venv/bin/python"), str(repository / "tests/stores/real_catalog.py")]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise SystemExit("the environment of the tests is not there: run `make node`") from None
+    if done.returncode:
+        raise SystemExit(f"the search could not be measured; is `make node` done?\n{done.stderr[-2000:]}")
+    found = json.loads(done.stdout)
+    what = f"of {found['questions']} questions to {found['tools']:,} tools"
+    return [
+        Row("search", f"{what}, right tool not first", found["questions"] - found["first"], ""),
+        Row(
+            "search", f"{what}, not in the first five", found["questions"] - found["first five"], "", goal=10
+        ),
+        Row("search", f"{what}, mean reciprocal rank in %", 100 * found["mean reciprocal rank"], "%"),
+    ]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -171,13 +198,14 @@ def main() -> int:
         nargs="*",
         choices=[*PARTS, *ON_REQUEST, []],
         metavar="|".join([*PARTS, *ON_REQUEST]),
-        help=f"of the benchmark; by default all but {', '.join(ON_REQUEST)}, which downloads large documents",
+        help=f"of the benchmark; by default all but {', '.join(ON_REQUEST)}, which need large downloads",
     )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, a smaller catalog")
     given = parser.parse_args()
     runs: dict[str, Callable[[bool], list[Row]]] = {
-        "calls": calls, "startup": startup, "catalog": catalog, "serving": serving, "openapi": openapi
+        "calls": calls, "startup": startup, "catalog": catalog, "serving": serving, "openapi": openapi,
+        "search": search,
     }  # fmt: skip
     rows = [row for part in given.parts or PARTS for row in runs[part](given.quick)]
     if given.json:

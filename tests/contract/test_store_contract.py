@@ -146,9 +146,10 @@ class TestTools:
         async def found(query: str, limit: int = 5) -> list[str]:
             return [summary.name for summary in await store.search(query, limit)]
 
-        for query in ("copyfile", "duplicate", "DISK", "folder", "dup"):
+        for query in ("copyfile", "DISK", "folder", "dup"):
             assert await found(query) == ["files.copyFile"], query
-        assert await found("copy") == ["files.copyFile", "files.stat_all"]
+        for query in ("copy", "copies", "duplicate", "clone", "dupplicate"):
+            assert await found(query) == ["files.copyFile", "files.stat_all"], query
         assert await found("copy", 1) == ["files.copyFile"]
         assert await found("stat-all") == ["files.stat_all"]
         assert await found("nothing like it") == []

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -180,6 +183,40 @@ async def test_operators_are_only_punctuation(catalog: Store, query: str) -> Non
     assert any("issue" in name for name in (await names(catalog, query))[:4])
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("creat isue", "github.create_issue"),
+        ("forcast", "weather.getForecast"),
+        ("screenshto", "browser.browser_take_screenshot"),
+        ("gecode an address", "maps.maps_geocode"),
+    ],
+)
+async def test_a_slip_of_the_finger_does_not_matter(catalog: Store, query: str, expected: str) -> None:
+    assert expected in (await names(catalog, query))[:3]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("make a folder", "filesystem.create_directory"),
+        ("look up repos", "github.search_repositories"),
+        ("new bug report", "jira.createTicket"),
+    ],
+)
+async def test_other_words_for_the_same_do_as_well(catalog: Store, query: str, expected: str) -> None:
+    assert expected in (await names(catalog, query))[:3]
+
+
+async def test_the_words_themselves_come_before_other_words_for_them(empty: Store) -> None:
+    listed = [
+        Tool(f"a.{name}", "a", "mcp", ToolSpec(name, "Does it."), "f") for name in ("drop_row", "remove_row")
+    ]
+    await fill(empty, listed)
+    assert await names(empty, "remove row") == ["a.remove_row", "a.drop_row"]
+    assert await names(empty, "drop row") == ["a.drop_row", "a.remove_row"]
+
+
 async def test_words_that_say_nothing_are_used_when_there_is_nothing_else(catalog: Store) -> None:
     assert await names(catalog, "the") != []
 
@@ -190,11 +227,43 @@ async def test_case_accents_and_word_forms_do_not_matter(empty: Store) -> None:
     assert await names(empty, "RESUME") == ["fr.traduire"]
 
 
+async def test_a_catalog_of_an_earlier_version_is_found_in_again(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "state.db") as store:
+        await fill(store, tools())
+        expected = {query: await names(store, query) for query in ("create issue", "forecast", "owner")}
+    with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as file:
+        file.execute("DROP TABLE search_words")
+        file.execute("CREATE VIRTUAL TABLE tool_search USING fts5 (name, tags, description, parameters)")
+        file.execute("PRAGMA user_version = 3")
+    async with SqliteStore(tmp_path / "state.db") as store:
+        assert {query: await names(store, query) for query in expected} == expected
+
+
+async def test_a_schema_of_an_earlier_version_is_found_in_again(postgres_url: str) -> None:
+    async with PostgresStore(postgres_url) as store:
+        await fill(store, tools())
+        expected = {query: await names(store, query) for query in ("create issue", "forecast", "owner")}
+        schema = store._db.address.schema
+        await store._db.change(
+            f"""
+            SET LOCAL search_path TO {schema};
+            DROP TABLE search_words;
+            CREATE TABLE tool_search (tool BIGINT PRIMARY KEY, document TSVECTOR NOT NULL);
+            CREATE TEXT SEARCH DICTIONARY stem (TEMPLATE = snowball, LANGUAGE = porter);
+            CREATE TEXT SEARCH CONFIGURATION words (PARSER = default);
+            UPDATE meta SET value = 2 WHERE key = 'schema_version';
+            """
+        )
+    async with PostgresStore(postgres_url) as store:
+        assert {query: await names(store, query) for query in expected} == expected
+
+
 def test_names_are_taken_apart_at_their_humps_and_underscores() -> None:
     assert words("getHTTPResponse") == ["get", "http", "response"]
     assert words("read_text_file") == ["read", "text", "file"]
     assert words("API-create-a-page") == ["api", "create", "a", "page"]
-    assert words("größe2Mal") == ["größe2", "mal"]
+    assert words("größe2Mal") == ["große2", "mal"]
+    assert words("Send e-mail") == ["send", "email"]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -8,6 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from spindle.errors import StoreError
+from spindle.stores.search import index_all
+
+_INDEXED_ANEW = {4}
+"""Migrations after which the words of all tools are taken down once more."""
 
 
 def use_write_ahead_log(connection: sqlite3.Connection, patience: float) -> None:
@@ -43,6 +47,8 @@ def migrate(db: sqlite3.Connection) -> None:
     for number, path in enumerate(known[current:], start=current + 1):
         for statement in _statements(path.read_text("utf-8")):
             db.execute(statement)
+        if number in _INDEXED_ANEW:
+            index_all(db)
         db.execute(f"PRAGMA user_version = {number}")
 
 

@@ -1,61 +1,65 @@
-"""How words find tools in SQLite's full-text index."""
+"""The words by which tools are found, in SQLite."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from spindle.domain.tool import ToolSummary
-from spindle.stores.rows import summary_from_row
-from spindle.stores.words import CROWD, exact_first, query_words, telling
-
-# Weights of name, tags, description, parameters: a hit in the name says most.
-_RANK = "bm25(tool_search, 12.0, 5.0, 3.0, 1.0)"
+from spindle.stores.ranking import BEGINNINGS, Found, Posting, Query, first, slips
+from spindle.stores.rows import SharedRows, summary_from_row, tool_from_row
+from spindle.stores.words import posting_rows, weighed_words
 
 
-def search(connection: sqlite3.Connection, query: str, limit: int) -> list[ToolSummary]:
-    """Tools that have all words, then tools that have some; each word may be a beginning."""
-    terms = query_words(query)
-    useful = telling(terms)
-    if not useful:
+def search(connection: sqlite3.Connection, text: str, limit: int) -> list[ToolSummary]:
+    query = Query.of(text)
+    if not query.terms or limit <= 0:
         return []
-    found = _match(connection, _expression(useful, " AND "), limit)
-    if len(found) < limit and len(useful) > 1:
-        known = {summary.name for summary in found}
-        rest = _match(connection, _expression(useful, " OR "), limit)
-        found += [summary for summary in rest if summary.name not in known]
-    return exact_first(found, terms)[:limit]
+    found = Found()
+    found.add(_having(connection, query.words()))
+    for term in query.unknown(found):
+        beginnings = connection.execute(_BEGINNING, (term, term + "\U0010ffff", BEGINNINGS)).fetchall()
+        if found.may_begin(term, beginnings):
+            continue
+        found.may_be_meant(term, _having(connection, slips(term)))
+        found.add(_having(connection, found.missing_synonyms(term)))
+    [[total]] = connection.execute("SELECT count(*) FROM tools")
+    numbers = query.ranked(found, total, limit)
+    rows = {row[0]: row[1:] for row in connection.execute(_SUMMARIES, (json.dumps(numbers),))}
+    return first([summary_from_row(rows[number]) for number in numbers if number in rows], query, limit)
 
 
-def _expression(terms: Iterable[str], joiner: str) -> str:
-    # Each word is quoted, so nothing a user types is read as query syntax.
-    return joiner.join(f'"{term}"*' for term in terms)
+def _having(connection: sqlite3.Connection, words: Sequence[str]) -> list[Posting]:
+    return connection.execute(_EXACT, (json.dumps(words),)).fetchall() if words else []
 
 
-def _match(connection: sqlite3.Connection, expression: str, limit: int) -> list[ToolSummary]:
-    [[matching]] = connection.execute(_COUNT, (expression, CROWD + 1))
-    if matching <= CROWD:
-        return _ranked(connection, expression, limit)
-    # Words that thousands of tools have tell little: names and tags that have them do, and of the
-    # others some are as good as all.
-    found = _ranked(connection, f"{{name tags}} : ({expression})", limit)
-    known = {summary.name for summary in found}
-    if len(found) < limit:
-        found += [item for item in _ranked(connection, expression, limit) if item.name not in known]
-    return found[:limit]
+def index(connection: sqlite3.Connection, source: str, tools: Iterable[tuple[str, dict[str, int]]]) -> None:
+    """Make tools, which are already stored, findable by their words."""
+    ids = dict(connection.execute("SELECT name, id FROM tools WHERE source = ?", (source,)))
+    rows = posting_rows((ids[name], weighed) for name, weighed in tools)
+    connection.executemany(
+        "INSERT INTO search_words (source, word, tools, weights) VALUES (?, ?, ?, ?)",
+        ((source, *row) for row in rows),
+    )
 
 
-def _ranked(connection: sqlite3.Connection, expression: str, limit: int) -> list[ToolSummary]:
-    rows = connection.execute(_SELECT, (expression, CROWD, limit))
-    return [summary_from_row(row) for row in rows]
+def index_all(connection: sqlite3.Connection) -> None:
+    """The whole index anew, from the tools as they are stored."""
+    connection.execute("DELETE FROM search_words")
+    for (source,) in connection.execute("SELECT name FROM sources").fetchall():
+        shared = SharedRows(connection)
+        rows = connection.execute(_TOOLS, (source,)).fetchall()
+        index(connection, source, ((row[0], weighed_words(tool_from_row(row, shared))) for row in rows))
 
 
-_COUNT = "SELECT count(*) FROM (SELECT 1 FROM tool_search WHERE tool_search MATCH ? LIMIT ?)"
-_SELECT = f"""
-    SELECT tools.name, tools.source, tools.kind, tools.description, tools.tags, tools.held IS NOT NULL
-    FROM (SELECT rowid, rank
-          FROM (SELECT rowid, {_RANK} AS rank FROM tool_search WHERE tool_search MATCH ? LIMIT ?)
-          ORDER BY rank LIMIT ?) hit
-    JOIN tools ON tools.id = hit.rowid
-    ORDER BY hit.rank, tools.name
-"""  # noqa: S608 - only constants are put into the statement
+_EXACT = "SELECT word, tools, weights FROM search_words WHERE word IN (SELECT value FROM json_each(?))"
+_BEGINNING = "SELECT word, tools, weights FROM search_words WHERE word > ? AND word < ? LIMIT ?"
+_SUMMARIES = """
+    SELECT id, name, source, kind, description, tags, held IS NOT NULL FROM tools
+    WHERE id IN (SELECT value FROM json_each(?))
+"""
+_TOOLS = """
+    SELECT name, source, kind, place, fingerprint, definition, held, shared, held_shared FROM tools
+    WHERE source = ? AND definition IS NOT NULL
+"""

@@ -32,10 +32,10 @@ from spindle.stores.rows import (
     summary_from_row,
     tool_from_row,
 )
-from spindle.stores.search import search
+from spindle.stores.search import index, search
 from spindle.stores.sqlite_runs import SqliteRuns
 from spindle.stores.sqlite_secrets import SqliteSecrets
-from spindle.stores.words import index_row
+from spindle.stores.words import weighed_words
 from spindle.stores.worker import Worker, as_store_error
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class SqliteStore(SqliteRuns, SqliteSecrets):
 
     async def replace_tools(self, state: SourceState, tools: Sequence[StoredTool]) -> None:
         rows = [row_from_stored(tool, state) for tool in tools]
-        indexed = [(tool.name, index_row(tool.current)) for tool in tools if tool.current]
+        weighed = [(storable(tool.name), weighed_words(tool.current)) for tool in tools if tool.current]
         definitions = definition_rows(state.name, tools)
 
         def work(db: sqlite3.Connection) -> None:
@@ -204,11 +204,7 @@ class SqliteStore(SqliteRuns, SqliteSecrets):
                     """,
                     row,
                 )
-            ids = dict(db.execute("SELECT name, id FROM tools WHERE source = ?", (state.name,)))
-            db.executemany(
-                "INSERT INTO tool_search (rowid, name, tags, description, parameters) VALUES (?, ?, ?, ?, ?)",
-                [(ids[name], *texts) for name, texts in indexed],
-            )
+            index(db, state.name, weighed)
             _bump_catalog_version(db)
 
         await self._writer.run(work)
@@ -322,9 +318,8 @@ def _bump_catalog_version(db: sqlite3.Connection) -> None:
 
 
 def _delete_tools(db: sqlite3.Connection, source: str) -> None:
-    db.execute("DELETE FROM tool_search WHERE rowid IN (SELECT id FROM tools WHERE source = ?)", (source,))
-    db.execute("DELETE FROM tools WHERE source = ?", (source,))
-    db.execute("DELETE FROM definitions WHERE source = ?", (source,))
+    for table in ("search_words", "tools", "definitions"):
+        db.execute(f"DELETE FROM {table} WHERE source = ?", (source,))  # noqa: S608 - constants
 
 
 def _refuse_conflict(db: sqlite3.Connection, name: str, place: str) -> None:

@@ -26,7 +26,7 @@ class PostgresStore(PostgresCalls, PostgresTools, PostgresCache, PostgresRuns, P
     async def open(self) -> PostgresStore:
         """Create the schema if need be and bring it to the newest version."""
         try:
-            await bring_up_to_date(self._db)
+            await bring_up_to_date(self._db, self.index_all)
         except BaseException:
             await self.close()
             raise

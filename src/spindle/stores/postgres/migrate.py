@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,11 @@ def migrations() -> list[Path]:
     return sorted((Path(sqlite_migrate.__file__).parent / "migrations" / "postgres").glob("*.sql"))
 
 
-async def bring_up_to_date(database: Database) -> None:
+_INDEXED_ANEW = {3}
+"""Migrations after which the words of all tools are taken down once more."""
+
+
+async def bring_up_to_date(database: Database, index_all: Callable[[Connection], Awaitable[None]]) -> None:
     """Create the schema if need be, and apply what is missing. Several processes may do so at once."""
     known = migrations()
 
@@ -47,8 +52,10 @@ async def bring_up_to_date(database: Database) -> None:
         await connection.execute(database.sql(_META))
         current = await _version(connection, database)
         _refuse_newer(current, len(known), database)
-        for path in known[current:]:
+        for number, path in enumerate(known[current:], start=current + 1):
             await connection.execute(path.read_bytes())
+            if number in _INDEXED_ANEW:
+                await index_all(connection)
         await connection.execute(
             database.sql("UPDATE {schema}.meta SET value = %s WHERE key = 'schema_version'"), (len(known),)
         )

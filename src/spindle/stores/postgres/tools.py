@@ -15,7 +15,7 @@ from spindle.errors import NameConflictError
 from spindle.ports.store import SourceState, StoredTool, ToolFilter
 from spindle.stores.postgres.connection import Connection, Database
 from spindle.stores.postgres.glob import regular_expression
-from spindle.stores.postgres.search import document_of, search
+from spindle.stores.postgres.search import index, search
 from spindle.stores.postgres.text import storable_text
 from spindle.stores.rows import (
     definition_rows,
@@ -24,6 +24,7 @@ from spindle.stores.rows import (
     summary_from_row,
     tool_from_row,
 )
+from spindle.stores.words import weighed_words
 
 
 class PostgresTools:
@@ -73,29 +74,28 @@ class PostgresTools:
         return await self._db.run(lambda connection: search(connection, self._db, query, limit))
 
     async def stored_tools(self, source: str) -> list[StoredTool]:
-        async def work(connection: Connection) -> list[StoredTool]:
-            values = (storable_text(source),)
-            found = await connection.execute(self._db.sql(_SELECT_STORED), values, binary=True)
-            rows = await found.fetchall()
-            found = await connection.execute(self._db.sql(_SELECT_DEFINITIONS), values, binary=True)
-            shared = _Read()
-            for key, name, schema in await found.fetchall():
-                shared.add(key, name, schema)
-            return [stored_from_row(row, shared) for row in rows]
+        return await self._db.snapshot(lambda connection: self._stored(connection, source))
 
-        return await self._db.snapshot(work)
+    async def _stored(self, connection: Connection, source: str) -> list[StoredTool]:
+        values = (storable_text(source),)
+        found = await connection.execute(self._db.sql(_SELECT_STORED), values, binary=True)
+        rows = await found.fetchall()
+        found = await connection.execute(self._db.sql(_SELECT_DEFINITIONS), values, binary=True)
+        shared = _Read()
+        for key, name, schema in await found.fetchall():
+            shared.add(key, name, schema)
+        return [stored_from_row(row, shared) for row in rows]
 
     async def sources(self) -> dict[str, SourceState]:
         return {row[0]: SourceState(*row) for row in await self._db.rows(_SOURCES)}
 
     async def replace_tools(self, state: SourceState, tools: Sequence[StoredTool]) -> None:
         rows = [row_from_stored(tool, state) for tool in tools]
-        documents = [document_of(tool.current) if tool.current else _NO_DOCUMENT for tool in tools]
+        weighed = [(storable_text(tool.name), weighed_words(tool.current)) for tool in tools if tool.current]
         columns: dict[str, list[Any]] = {
             name: [storable_text(row[name]) if isinstance(row[name], str) else row[name] for row in rows]
             for name in _TOOL_COLUMNS
         }
-        columns |= {part: [text[index] for text in documents] for index, part in enumerate(_DOCUMENT_PARTS)}
         definitions = definition_rows(state.name, tools)
         source = storable_text(state.name)
 
@@ -112,6 +112,7 @@ class PostgresTools:
                 given = (source, keys, [storable_text(str(name)) for name in names], schemas)
                 await connection.execute(self._db.sql(_INSERT_DEFINITIONS), given)
             await connection.execute(self._db.sql(_INSERT_TOOLS), {**columns, "its_source": source})
+            await index(connection, self._db, source, weighed)
 
         await self._db.transaction(work)
 
@@ -128,9 +129,18 @@ class PostgresTools:
         await self._db.transaction(work)
 
     async def _delete_tools(self, connection: Connection, source: str) -> None:
-        for table in ("tools", "definitions"):
+        for table in ("search_words", "tools", "definitions"):
             query = f"DELETE FROM {{schema}}.{table} WHERE source = %s"  # noqa: S608 - constants
             await connection.execute(self._db.sql(query), (source,))
+
+    async def index_all(self, connection: Connection) -> None:
+        """The words of all tools anew, from the tools as they are stored."""
+        await connection.execute(self._db.sql("DELETE FROM {schema}.search_words"))
+        cursor = await connection.execute(self._db.sql("SELECT name FROM {schema}.sources"))
+        for (source,) in await cursor.fetchall():
+            stored = await self._stored(connection, source)
+            weighed = [(tool.name, weighed_words(tool.current)) for tool in stored if tool.current]
+            await index(connection, self._db, source, weighed)
 
     async def _refuse_conflict(self, connection: Connection, columns: dict[str, list[Any]]) -> None:
         places: dict[str, str] = {}
@@ -191,8 +201,6 @@ def _conflict(name: str, place: str, other: str) -> NameConflictError:
     )
 
 
-_NO_DOCUMENT = ("", "", "", "")
-_DOCUMENT_PARTS = ("words_a", "words_b", "words_c", "words_d")
 _TOOL_COLUMNS = (
     "name", "local_name", "kind", "description", "tags", "place", "fingerprint", "definition", "held",
     "shared", "held_shared",
@@ -248,24 +256,13 @@ _INSERT_TOOLS = """
         SELECT * FROM unnest(
             %(name)s::text[], %(local_name)s::text[], %(kind)s::text[], %(description)s::text[],
             %(tags)s::text[], %(place)s::text[], %(fingerprint)s::text[], %(definition)s::bytea[],
-            %(held)s::bytea[], %(shared)s::text[], %(held_shared)s::text[],
-            %(words_a)s::text[], %(words_b)s::text[], %(words_c)s::text[], %(words_d)s::text[]
+            %(held)s::bytea[], %(shared)s::text[], %(held_shared)s::text[]
         ) AS one (name, local_name, kind, description, tags, place, fingerprint, definition,
-                  held, shared, held_shared, words_a, words_b, words_c, words_d)
-    ), stored AS (
-        INSERT INTO {schema}.tools (name, local_name, source, kind, description, tags, place,
-                                    fingerprint, definition, held, shared, held_shared)
-        SELECT name, local_name, %(its_source)s::text, kind, description, tags, place,
-               fingerprint, definition, held, shared, held_shared
-        FROM given
-        RETURNING id, name
+                  held, shared, held_shared)
     )
-    INSERT INTO {schema}.tool_search (tool, document)
-    SELECT stored.id,
-           setweight(to_tsvector('{schema}.words', words_a), 'A')
-        || setweight(to_tsvector('{schema}.words', words_b), 'B')
-        || setweight(to_tsvector('{schema}.words', words_c), 'C')
-        || setweight(to_tsvector('{schema}.words', words_d), 'D')
-    FROM stored JOIN given ON given.name COLLATE "C" = stored.name
-    WHERE given.definition IS NOT NULL
+    INSERT INTO {schema}.tools (name, local_name, source, kind, description, tags, place,
+                                fingerprint, definition, held, shared, held_shared)
+    SELECT name, local_name, %(its_source)s::text, kind, description, tags, place,
+           fingerprint, definition, held, shared, held_shared
+    FROM given
 """

@@ -16,6 +16,20 @@ def search(connection: sqlite3.Connection, text: str, limit: int) -> list[ToolSu
     query = Query.of(text)
     if not query.terms or limit <= 0:
         return []
+    found, whole = _first(connection, query, limit)
+    # A sync may have replaced tools after they were ranked.
+    return found if whole else _first(connection, query, limit)[0]
+
+
+def _first(connection: sqlite3.Connection, query: Query, limit: int) -> tuple[list[ToolSummary], bool]:
+    """The best tools, and whether all that were ranked are still there."""
+    numbers = _ranked(connection, query, limit)
+    rows = {row[0]: row[1:] for row in connection.execute(_SUMMARIES, (json.dumps(numbers),))}
+    found = [summary_from_row(rows[number]) for number in numbers if number in rows]
+    return first(found, query, limit), len(found) == len(numbers)
+
+
+def _ranked(connection: sqlite3.Connection, query: Query, limit: int) -> list[int]:
     found = Found()
     found.add(_having(connection, query.words()))
     for term in query.unknown(found):
@@ -25,9 +39,7 @@ def search(connection: sqlite3.Connection, text: str, limit: int) -> list[ToolSu
         found.may_be_meant(term, _having(connection, slips(term)))
         found.add(_having(connection, found.missing_synonyms(term)))
     [[total]] = connection.execute("SELECT count(*) FROM tools")
-    numbers = query.ranked(found, total, limit)
-    rows = {row[0]: row[1:] for row in connection.execute(_SUMMARIES, (json.dumps(numbers),))}
-    return first([summary_from_row(rows[number]) for number in numbers if number in rows], query, limit)
+    return query.ranked(found, total, limit)
 
 
 def _having(connection: sqlite3.Connection, words: Sequence[str]) -> list[Posting]:

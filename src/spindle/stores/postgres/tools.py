@@ -71,7 +71,7 @@ class PostgresTools:
         return await self._db.run(work)
 
     async def search(self, query: str, limit: int) -> list[ToolSummary]:
-        return await self._db.run(lambda connection: search(connection, self._db, query, limit))
+        return await self._db.snapshot(lambda connection: search(connection, self._db, query, limit))
 
     async def stored_tools(self, source: str) -> list[StoredTool]:
         return await self._db.snapshot(lambda connection: self._stored(connection, source))

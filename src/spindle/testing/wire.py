@@ -1,0 +1,86 @@
+"""What the three APIs have in common here: how an answer becomes bytes, and what providers refuse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from spindle.domain.json_schema import JsonObject, to_json
+from spindle.testing.requests import Api, ModelRequest, definition_of
+from spindle.testing.turns import ToolCall, Turn
+
+
+class Mark(Enum):
+    """Places in a stream at which the server may stop."""
+
+    FIRST_PIECE = "after the first piece of the answer"
+    LAST_PIECE = "before the end is told"
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """A turn that is about to be sent. `number` is that of its request, from 1."""
+
+    turn: Turn
+    request: ModelRequest
+    number: int
+    created: int
+
+    @property
+    def calls(self) -> list[tuple[str, ToolCall]]:
+        """The calls with their ids. Those made up are of this answer alone."""
+        return [
+            (call.id or f"call_{self.number}_{index}", call)
+            for index, call in enumerate(self.turn.calls, start=1)
+        ]
+
+
+class Dialect(Protocol):
+    """One API: how it is spoken."""
+
+    api: Api
+
+    def messages(self, body: JsonObject) -> list[JsonObject] | str:
+        """The conversation in a request, or what is wrong with it."""
+        ...
+
+    def whole(self, answering: Answering) -> JsonObject: ...
+    def events(self, answering: Answering) -> Iterator[JsonObject | Mark]: ...
+    def failure(self, status: int, message: str) -> JsonObject: ...
+    def encode(self, event: JsonObject) -> bytes: ...
+
+    end: bytes
+    """What is sent when all events were."""
+    longest_name: int
+
+
+def named_event(event: JsonObject) -> bytes:
+    return b"event: " + str(event["type"]).encode() + b"\ndata: " + to_json(event) + b"\n\n"
+
+
+def problem_with(request: ModelRequest, longest_name: int) -> str | None:
+    """What a provider would refuse this request for: found in a test, it is found in time."""
+    names: set[str] = set()
+    for tool in request.tools:
+        definition = definition_of(tool)
+        name = definition.get("name")
+        if "name" not in definition and tool.get("type") not in (None, "function"):
+            continue  # a tool that the provider itself has
+        if not isinstance(name, str) or not re.fullmatch(rf"[A-Za-z0-9_-]{{1,{longest_name}}}", name):
+            return f"the name of a tool is {name!r}, and must fit [a-zA-Z0-9_-]{{1,{longest_name}}}"
+        if name in names:
+            return f"two tools are named {name!r}"
+        names.add(name)
+    asked, answered = request.asked_calls, [answer.id for answer in request.tool_answers]
+    for call_id in answered:
+        if call_id not in asked:
+            return f"there is an answer to the tool call {call_id!r}, which nobody asked for"
+        if answered.count(call_id) > 1:
+            return f"the tool call {call_id!r} is answered twice"
+    unanswered = [call_id for call_id in asked if call_id not in answered]
+    if unanswered:
+        return f"the tool calls {', '.join(map(repr, unanswered))} are not answered"
+    return None

@@ -164,3 +164,12 @@ def test_ctrl_c_cancels_the_call_that_is_waited_for(tmp_path: Path) -> None:
     with opened(tmp_path, wait) as s:
         assert [record.outcome for record in s.history()] == ["cancelled"]
     assert loops() == []
+
+
+def test_async_work_is_done_on_the_loop_of_the_app(tmp_path: Path) -> None:
+    async def both(app: Any) -> list[Any]:
+        calls = await asyncio.gather(app.call("add", a=1), app.call("add", a=2))
+        return [call.structured for call in calls]
+
+    with opened(tmp_path) as s:
+        assert s.wait(both) == [2, 3]

@@ -56,6 +56,7 @@ class Spindle:
         auth: Access,
         runner: Runner,
         environ: Mapping[str, str] | None = None,
+        visible: Visible = show_all,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -65,6 +66,8 @@ class Spindle:
         self._private = private
         self._caller = caller
         self.runner = runner
+        self.visible = visible
+        """Whether a tool exists for a principal."""
         self._environ = environ
         self._bus = bus_of(settings.root)
         self._subscriptions: WeakSet[Subscription] = WeakSet()
@@ -220,7 +223,7 @@ async def build(
         await private.close()
         await opened.close()
         raise
-    return Spindle(loaded, opened, private, catalog, caller, auth, runner, environ)
+    return Spindle(loaded, opened, private, catalog, caller, auth, runner, environ, visible)
 
 
 def _oauth(settings: Settings, store: Store, sealer: Sealer, clock: Clock) -> OAuth:

@@ -126,6 +126,10 @@ class BlockingSpindle:
     ) -> list[CallRecord]:
         return self._run(self._app.history(limit=limit, tool=tool, outcome=outcome))
 
+    def wait(self, work: Callable[[Spindle], Coroutine[Any, Any, T]]) -> T:
+        """Do async work with the app on its own loop, and wait for it: `s.wait(lambda app: tools(app))`."""
+        return self._run(work(self._app))
+
     def close(self) -> None:
         if self._thread.is_alive():
             try:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from spindle.domain.json_schema import (
     canonical,
+    for_models,
     from_json,
     parameters,
     property_texts,
@@ -223,3 +224,57 @@ def test_the_items_of_an_array_are_found_among_alternatives() -> None:
     assert tags.item_types == {"string"}
     assert tags.label == "string[]"
     assert ids.item_types == {"integer"}
+
+
+def test_an_ordinary_schema_is_given_to_models_as_it_is() -> None:
+    schema = {"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}]}}, "$defs": {}}
+    assert for_models(schema) is schema
+    assert for_models({"type": "object"}) == {"type": "object", "properties": {}}
+    assert for_models({}) == {"type": "object", "properties": {}}
+
+
+def test_combinations_at_the_top_become_properties_that_models_take() -> None:
+    by_id = {"properties": {"id": {"type": "integer"}, "deep": {"type": "boolean"}}, "required": ["id", "x"]}
+    by_name = {
+        "properties": {"id": {"type": "string"}, "name": {"type": "string"}},
+        "required": ["name", "x"],
+    }
+    schema = {
+        "$defs": {"ById": by_id},
+        "type": "object",
+        "properties": {"x": {"type": "null"}},
+        "oneOf": [{"$ref": "#/$defs/ById"}, by_name],
+        "allOf": [{"properties": {"y": {}}, "required": ["y"]}],
+        "additionalProperties": False,
+    }
+    assert for_models(schema) == {
+        "$defs": {"ById": by_id},
+        "type": "object",
+        "properties": {
+            "x": {"type": "null"},
+            "y": {},
+            "id": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+            "deep": {"type": "boolean"},
+            "name": {"type": "string"},
+        },
+        "required": ["x", "y"],
+    }
+
+
+def test_references_at_the_top_are_followed_and_circles_end() -> None:
+    schema = {"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"a": {}}, "required": ["a"]}}}
+    assert for_models(schema)["properties"] == {"a": {}}
+    assert for_models(schema)["required"] == ["a"]
+    circle = {
+        "$defs": {"A": {"allOf": [{"$ref": "#/$defs/A"}], "properties": {"a": {}}}},
+        "$ref": "#/$defs/A",
+    }
+    assert for_models(circle)["properties"] == {"a": {}}
+
+
+@given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_whatever_stands_in_a_schema_models_get_an_object(value: Any) -> None:
+    for keyword in ("anyOf", "allOf", "oneOf", "properties", "required", "$ref"):
+        found = for_models({keyword: value})
+        assert found["type"] == "object"
+        assert isinstance(found["properties"], dict)

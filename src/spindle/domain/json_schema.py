@@ -255,3 +255,52 @@ def property_texts(
                         yield cast(str, value["description"])
         inner = node.values() if is_object(node) else node
         waiting.extend(value for value in inner if is_object(value) or is_array(value))
+
+
+_NOT_AT_THE_TOP = ("$ref", "allOf", "anyOf", "oneOf", "not", "enum", "const", "if", "then", "else")
+_MAX_DEPTH = 8
+
+
+def for_models(schema: JsonObject) -> JsonObject:
+    """The schema of a tool's input in the shape that model APIs take: an object with its properties at the
+    top. Most are left as they are. Where the top is a combination of schemas, the model is told of the
+    properties of all of them, and that those are required which every branch requires; what it then sends
+    is checked against the whole schema like any call."""
+    if schema.get("type") == "object" and not any(key in schema for key in _NOT_AT_THE_TOP):
+        return schema if is_object(schema.get("properties")) else {**schema, "properties": {}}
+    properties, required = _flattened(schema, schema, _MAX_DEPTH)
+    plain = {key: value for key, value in resolve(schema, schema).items() if key not in _NOT_AT_THE_TOP}
+    kept = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+    plain |= {**kept, "type": "object", "properties": properties}
+    plain.pop("required", None)
+    # Written beside one branch it would forbid the properties of the others.
+    plain.pop("additionalProperties", None)
+    return plain | ({"required": sorted(required)} if required else {})
+
+
+def _flattened(root: JsonObject, schema: Any, depth: int) -> tuple[JsonObject, set[str]]:
+    """The properties that a schema and its branches speak of, and those of them that it always requires."""
+    resolved = resolve(root, schema)
+    own, names = resolved.get("properties"), resolved.get("required")
+    properties: JsonObject = dict(own) if is_object(own) else {}
+    required = {str(name) for name in names} if is_array(names) else set[str]()
+    if depth == 0:
+        return properties, required
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        branches = resolved.get(keyword)
+        found = [_flattened(root, branch, depth - 1) for branch in branches] if is_array(branches) else []
+        for more, _ in found:
+            for name, value in more.items():
+                properties[name] = _either(properties[name], value) if name in properties else value
+        if keyword == "allOf":
+            required.update(*(wanted for _, wanted in found))
+        elif found:
+            required |= set[str].intersection(*(wanted for _, wanted in found))
+    return properties, required
+
+
+def _either(one: Any, other: Any) -> Any:
+    if one == other:
+        return one
+    known = one["anyOf"] if is_object(one) and one.keys() == {"anyOf"} else [one]
+    return {"anyOf": known if other in known else [*known, other]}

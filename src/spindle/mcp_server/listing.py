@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from mcp.shared.inbound import x_mcp_header_map
 
 from spindle.domain.json_schema import JsonObject
+from spindle.domain.names import NameStyle, served_names
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.mcp_server.convert import to_wire_tool
-from spindle.mcp_server.names import NameStyle, served_names
 from spindle.ports.store import ToolFilter
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindle.mcp_server.names import LONGEST, SAFE, served_names
+from spindle.domain.names import LONGEST, SAFE, served_names
 
 names = st.lists(
     st.one_of(

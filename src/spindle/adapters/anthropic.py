@@ -1,0 +1,68 @@
+"""Tools for Anthropic's Messages API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from spindle.adapters.content import Part, Text
+from spindle.adapters.dispatch import Asked, Dispatched, Dispatching, objects_in, plain
+from spindle.adapters.offer import App, Choice, Offer
+from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
+from spindle.domain.json_schema import JsonObject, for_models, is_object
+
+
+class AnthropicDispatched(Dispatched):
+    def answered(self, asked: Asked, parts: list[Part], is_error: bool) -> JsonObject:
+        content = [
+            {"type": "text", "text": part.text}
+            if isinstance(part, Text)
+            else {
+                "type": "image",
+                "source": {"type": "base64", "media_type": part.mime_type, "data": part.data},
+            }
+            for part in parts
+            # An empty text is refused.
+            if not isinstance(part, Text) or part.text
+        ]
+        block: JsonObject = {"type": "tool_result", "tool_use_id": asked.id, "content": content}
+        return block | ({"is_error": True} if is_error else {})
+
+    def enveloped(self, answers: list[JsonObject]) -> list[JsonObject]:
+        # This API wants all answers in the one message that follows the calls.
+        return [{"role": "user", "content": answers}] if answers else []
+
+
+class AnthropicTools(Dispatching[AnthropicDispatched]):
+    """Made by `tools`."""
+
+    @property
+    def definitions(self) -> list[Any]:
+        """The tools for `client.messages.create(tools=…)`."""
+        return [
+            {"name": name, "description": tool.description, "input_schema": for_models(tool.input_schema)}
+            for name, tool in self._offer.tools.items()
+        ]
+
+    def calls_in(self, asked: Any) -> Iterator[Asked]:
+        data = plain(asked)
+        if is_object(data):
+            data = data.get("content")
+        for block in objects_in(data):
+            if block.get("type") == "tool_use":
+                yield Asked(str(block["id"]), str(block["name"]), block.get("input"), "messages")
+
+    def begin(self, order: list[str]) -> AnthropicDispatched:
+        return AnthropicDispatched(order)
+
+
+async def tools(
+    app: App,
+    *names: str,
+    source: str | None = None,
+    tag: str | None = None,
+    options: CallOptions = DEFAULT_OPTIONS,
+) -> AnthropicTools:
+    """Tools of the catalog for Anthropic's API: all, or those whose full names fit one of `names` (globs),
+    that are of a source, or have a tag. `options` are those of every call, such as its principal."""
+    return AnthropicTools(await Offer.of(app, Choice(names, source, tag), options))

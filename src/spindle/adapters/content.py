@@ -1,0 +1,86 @@
+"""What a tool returned, as text and pictures, which is all that models take."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+
+from spindle.domain.call import Block, Result
+from spindle.domain.json_schema import to_json
+
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+MAX_PICTURE = 5 * 1024 * 1024
+"""Bytes. Providers refuse a whole request for one that is larger."""
+NOTHING = "(the tool returned nothing)"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    mime_type: str
+    data: str
+    """As base64."""
+
+    @property
+    def url(self) -> str:
+        return f"data:{self.mime_type};base64,{self.data}"
+
+    @property
+    def words(self) -> str:
+        """What stands in its place where only text is taken."""
+        return f"[a picture, {self.mime_type}, which cannot be shown here]"
+
+
+Part = Text | Picture
+
+
+async def parts_of(result: Result) -> list[Part]:
+    """The content in order; the structured data where there is no other; never empty. Pictures that were
+    too large to be carried along are read back from where they are kept."""
+    parts: list[Part] = [await _part(block) for block in result.content]
+    if not parts and result.has_structured:
+        parts = [Text(_written(result.structured))]
+    return parts or [Text(NOTHING)]
+
+
+def text_of(parts: list[Part]) -> str:
+    return "\n".join(part.text if isinstance(part, Text) else part.words for part in parts)
+
+
+async def _part(block: Block) -> Part:
+    if block.mime_type in PICTURES and block.type in ("image", "resource"):
+        data = block.data
+        if data is None and block.path is not None and (block.size or 0) <= MAX_PICTURE:
+            data = await asyncio.to_thread(_read, block.path)
+        if data is not None and len(data) * 3 // 4 <= MAX_PICTURE:
+            return Picture(block.mime_type, data)
+    if block.type == "link":
+        about = f" ({block.text})" if block.text else ""
+        return Text(f"{block.name or 'link'}: {block.uri}{about}")
+    if block.text is not None:
+        return Text(block.text)
+    return Text(f"[{_described(block)}]")
+
+
+def _read(path: str) -> str | None:
+    try:
+        data = Path(path).read_bytes()
+    except OSError:
+        return None  # told in words, like all that cannot be shown
+    return base64.b64encode(data).decode() if len(data) <= MAX_PICTURE else None
+
+
+def _described(block: Block) -> str:
+    size = block.size if block.size is not None else len(block.data or "") * 3 // 4
+    facts = [block.type, block.name, block.mime_type, f"{size} bytes", block.uri, block.path]
+    return ", ".join(fact for fact in facts if fact)
+
+
+def _written(value: object) -> str:
+    return value if isinstance(value, str) else to_json(value).decode()

@@ -1,0 +1,179 @@
+"""Calls that a model asked for in one turn: made side by side, answered in its API's words."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from spindle.adapters.content import Part, parts_of
+from spindle.adapters.offer import failed
+from spindle.domain.call import Result
+from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.errors import Interruption, SpindleError
+from spindle.runs.outcomes import Continuing, Finished, OpenPause, Outcome, Paused
+
+if TYPE_CHECKING:
+    from spindle.adapters.offer import Offer
+
+D = TypeVar("D", bound="Dispatched")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call that a model asks for. `form` is the API in whose words it is answered."""
+
+    id: str
+    name: str
+    arguments: object
+    form: str
+
+
+@dataclass(frozen=True, slots=True)
+class PausedCall:
+    """A call that waits for a person. Restored ones come without `pauses`: `app.pauses(run=…)` has them."""
+
+    id: str
+    name: str
+    run_id: str
+    form: str
+    pauses: tuple[OpenPause, ...] = ()
+
+
+class CallPaused(Interruption):
+    """A call waits for a person, and whoever asked for it cannot go on without its answer. The runs are kept:
+    each pause in `calls` is answered by its token, with `app.resume`."""
+
+    def __init__(self, calls: Sequence[PausedCall]) -> None:
+        first = next((pause for call in calls for pause in call.pauses), None)
+        names = ", ".join(call.name for call in calls)
+        said = f": {first.message}" if first is not None else ""
+        super().__init__(
+            f"{names} waits for a person{said}",
+            tool=first.tool if first else None,
+            source=first.source if first else None,
+            details={"pauses": [pause.to_dict() for call in calls for pause in call.pauses]},
+        )
+        self.kind = first.kind if first is not None else "input"  # pyright: ignore[reportAttributeAccessIssue]
+        self.calls = tuple(calls)
+
+
+@dataclass
+class Dispatched(ABC):
+    """What became of the calls of one turn."""
+
+    order: list[str]
+    answers: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    """By the id of the call, what the API takes as its answer."""
+    paused: dict[str, PausedCall] = field(default_factory=dict[str, PausedCall])
+    """By the id of the call, those that wait for a person."""
+
+    @property
+    def messages(self) -> list[JsonObject]:
+        """What is to be sent back to the model, in the order of the calls. Raises CallPaused while one of
+        them waits: the API takes all answers or none."""
+        if self.paused:
+            raise CallPaused(list(self.paused.values()))
+        return self.enveloped([self.answers[call_id] for call_id in self.order])
+
+    async def finish(self, call_id: str, outcome: Outcome | SpindleError) -> None:
+        """Take in what `app.resume` returned or raised for a call that waited."""
+        waiting = self.paused.get(call_id)
+        if waiting is None:
+            known = ", ".join(self.paused) or "none"
+            raise KeyError(f"no call {call_id!r} waits here; those that do: {known}")
+        if isinstance(outcome, Continuing):
+            return
+        made = outcome.result if isinstance(outcome, Finished) else outcome
+        await self.take(Asked(call_id, waiting.name, None, waiting.form), made)
+
+    async def take(self, asked: Asked, made: Result | Paused | SpindleError) -> None:
+        if isinstance(made, Paused):
+            self.paused[asked.id] = PausedCall(asked.id, asked.name, made.run_id, asked.form, made.pauses)
+            return
+        result = failed(made) if isinstance(made, SpindleError) else made
+        self.answers[asked.id] = self.answered(asked, await parts_of(result), result.is_error)
+        self.paused.pop(asked.id, None)
+
+    @abstractmethod
+    def answered(self, asked: Asked, parts: list[Part], is_error: bool) -> JsonObject: ...
+
+    @abstractmethod
+    def enveloped(self, answers: list[JsonObject]) -> list[JsonObject]: ...
+
+    def to_dict(self) -> JsonObject:
+        """All of it as JSON, so that another process can take over what waits."""
+        waiting = {
+            call.id: {"name": call.name, "run_id": call.run_id, "form": call.form}
+            for call in self.paused.values()
+        }
+        return {"order": self.order, "answers": self.answers, "paused": waiting}
+
+    @classmethod
+    def from_dict(cls: type[D], data: JsonObject) -> D:
+        paused = {call_id: PausedCall(call_id, **call) for call_id, call in data["paused"].items()}
+        return cls(list(data["order"]), dict(data["answers"]), paused)
+
+
+class Dispatching(ABC, Generic[D]):
+    """Tools of a catalog for one API."""
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+
+    @property
+    def names(self) -> dict[str, str]:
+        """By the name that the model knows, the tool's name in the catalog."""
+        return {name: tool.name for name, tool in self._offer.tools.items()}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._offer.tools
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._offer.tools)
+
+    def __len__(self) -> int:
+        return len(self._offer.tools)
+
+    async def dispatch(self, asked: Any) -> D:
+        """Make the calls that a model asks for, all at the same time within the sources' limits. `asked` is
+        what the API returned, or a list of the calls alone. What goes wrong is an answer to the model; a
+        call that waits for a person is in `paused`."""
+        calls = list(self.calls_in(asked))
+        done = self.begin([call.id for call in calls])
+
+        async def one(call: Asked) -> None:
+            await done.take(call, await self._offer.answer(call.name, call.arguments))
+
+        async with asyncio.TaskGroup() as tasks:
+            for call in calls:
+                tasks.create_task(one(call), name=f"call of {call.name}")
+        return done
+
+    def dispatch_blocking(self, asked: Any) -> D:
+        """The same for code that blocks, in another thread than the app's."""
+        return self._offer.home.wait(self.dispatch(asked), "`await dispatch(…)`")
+
+    @abstractmethod
+    def calls_in(self, asked: Any) -> Iterator[Asked]: ...
+
+    @abstractmethod
+    def begin(self, order: list[str]) -> D: ...
+
+
+def plain(value: Any) -> Any:
+    """What a client library returned, as the JSON that it was made of."""
+    if is_object(value) or value is None:
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in cast("Sequence[Any]", value)]
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"this is not what a model API returns, nor a list of calls: {value!r}")
+    return dump(mode="json", exclude_none=True, warnings=False)
+
+
+def objects_in(value: Any) -> list[JsonObject]:
+    return [item for item in value if is_object(item)] if is_array(value) else []

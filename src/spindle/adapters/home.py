@@ -1,0 +1,58 @@
+"""The event loop on which an open workspace lives. Other libraries call from wherever they are: from another
+loop, or from a thread that blocks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from spindle.errors import ConnectionFailedError
+
+T = TypeVar("T")
+
+
+class Home:
+    """The loop that runs when this is made."""
+
+    def __init__(self) -> None:
+        running = _running()
+        if running is None:
+            raise RuntimeError(
+                "tools are taken from a catalog where it lives: in async code, or with `s.wait(…)` of the "
+                "Spindle that blocks"
+            )
+        self._loop = running
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do the work at home, and wait for it without blocking."""
+        if asyncio.get_running_loop() is self._loop:
+            return await work
+        return await asyncio.wrap_future(self._start(work))
+
+    def wait(self, work: Coroutine[Any, Any, T], instead: str) -> T:
+        """Do the work at home, and block until it is done. At home itself that would never end."""
+        if _running() is self._loop:
+            work.close()
+            raise RuntimeError(f"this blocks the event loop that has to do the work: use {instead}")
+        future = self._start(work)
+        try:
+            return future.result()
+        except BaseException:
+            # Ctrl-C while waiting: the call is not left running behind the user's back.
+            future.cancel()
+            raise
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        if self._loop.is_closed() or not self._loop.is_running():
+            work.close()
+            raise ConnectionFailedError("this Spindle was closed", hint="open it again", sent=False)
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

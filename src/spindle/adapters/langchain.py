@@ -1,0 +1,153 @@
+"""Tools of a catalog as LangChain's, and LangChain's in a catalog."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+try:
+    from langchain_core.messages import ToolMessage
+    from langchain_core.tools import BaseTool, StructuredTool, ToolException
+except ImportError as error:
+    raise ImportError(
+        "spindle.adapters.langchain needs langchain-core: pip install langchain-core"
+    ) from error
+
+from spindle.adapters.content import Part, Text, parts_of, text_of
+from spindle.adapters.dispatch import CallPaused, PausedCall
+from spindle.adapters.offer import App, Choice, Offer, failed
+from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
+from spindle.domain.call import Block, Result
+from spindle.domain.json_schema import JsonObject, for_models, is_array, is_object
+from spindle.errors import SpindleError, ToolError
+from spindle.runs.outcomes import Finished, Paused
+
+Content = str | list[str | dict[Any, Any]]
+
+
+class CatalogTool(StructuredTool):
+    """A tool of a catalog. Its arguments are passed on whatever their names: LangChain itself would take one
+    that is called `config` or `run_manager` for its own."""
+
+    def _to_args_and_kwargs(
+        self, tool_input: str | dict[str, Any], tool_call_id: str | None
+    ) -> tuple[tuple[str, ...], dict[str, Any]]:
+        _, arguments = super()._to_args_and_kwargs(tool_input, tool_call_id)
+        return (tool_call_id or "",), arguments
+
+    def _run(self, call_id: str, /, **arguments: Any) -> Any:
+        assert self.func is not None
+        return self.func(call_id, arguments)
+
+    async def _arun(self, call_id: str, /, **arguments: Any) -> Any:
+        assert self.coroutine is not None
+        return await self.coroutine(call_id, arguments)
+
+
+async def tools(
+    app: App,
+    *names: str,
+    source: str | None = None,
+    tag: str | None = None,
+    options: CallOptions = DEFAULT_OPTIONS,
+) -> list[StructuredTool]:
+    """Tools of the catalog for LangChain: all, or those whose full names fit one of `names` (globs), that are
+    of a source, or have a tag. `options` are those of every call, such as its principal.
+
+    Both `ainvoke` and `invoke` work, from any loop and thread but that `invoke` blocks. An error is a message
+    with the status `error`; a call that waits for a person raises CallPaused.
+    """
+    offer = await Offer.of(app, Choice(names, source, tag), options)
+    return [_tool(offer, name) for name in offer.tools]
+
+
+def _tool(offer: Offer, name: str) -> StructuredTool:
+    found = offer.tools[name]
+
+    async def call(call_id: str, arguments: JsonObject) -> tuple[Content, Result]:
+        result = await offer.answer(name, arguments)
+        if isinstance(result, Paused):
+            raise CallPaused([PausedCall(call_id, name, result.run_id, "langchain", result.pauses)])
+        parts = await parts_of(result)
+        if result.is_error:
+            raise ToolException(text_of(parts))
+        return _content(parts), result
+
+    def call_blocking(call_id: str, arguments: JsonObject) -> tuple[Content, Result]:
+        return offer.home.wait(call(call_id, arguments), "`ainvoke`")
+
+    return CatalogTool(
+        name=name,
+        description=found.description,
+        args_schema=for_models(found.input_schema),
+        func=call_blocking,
+        coroutine=call,
+        response_format="content_and_artifact",
+        handle_tool_error=True,
+        tags=list(found.spec.tags) or None,
+        metadata={"tool": found.name, "source": found.source, "hints": found.hints.to_dict()},
+    )
+
+
+async def tool_message(call_id: str, outcome: Finished | SpindleError) -> ToolMessage:
+    """The answer to a call that had paused, of what `app.resume` returned or raised."""
+    result = failed(outcome) if isinstance(outcome, SpindleError) else outcome.result
+    content = _content(await parts_of(result))
+    status = "error" if result.is_error else "success"
+    return ToolMessage(content, tool_call_id=call_id, status=status, artifact=result)
+
+
+def _content(parts: list[Part]) -> Content:
+    if all(isinstance(part, Text) for part in parts):
+        return text_of(parts)
+    return [
+        {"type": "text", "text": part.text}
+        if isinstance(part, Text)
+        else {"type": "image", "base64": part.data, "mime_type": part.mime_type}
+        for part in parts
+    ]
+
+
+def from_langchain(tool: BaseTool) -> Callable[..., Awaitable[Result]]:
+    """A tool of LangChain as a function that `spindle.open(tools=[…])` takes, under its own name and with its
+    own schema."""
+    from spindle.sources.python.decorator import tool as offered
+
+    if not isinstance(tool, BaseTool):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not check types
+        raise TypeError(f"this is not a tool of LangChain: {tool!r}")
+    given = tool.tool_call_schema
+    schema = given if isinstance(given, dict) else cast(Any, given).model_json_schema()
+    schema = {key: value for key, value in schema.items() if key not in ("title", "description")}
+
+    @offered(name=tool.name, description=tool.description, input_schema=schema)
+    async def call(**arguments: Any) -> Result:
+        try:
+            asked = {"type": "tool_call", "id": uuid.uuid4().hex, "name": tool.name, "args": arguments}
+            answer: object = await tool.ainvoke(cast(Any, asked))
+        except ToolException as error:
+            raise ToolError(str(error)) from error
+        if not isinstance(answer, ToolMessage):
+            return Result((Block("text", text=str(answer)),))
+        artifact: object = answer.artifact
+        if isinstance(artifact, Result):
+            return artifact
+        content: object = answer.content  # pyright: ignore[reportUnknownMemberType]
+        return Result(tuple(_blocks(content)), is_error=answer.status == "error")
+
+    return call
+
+
+def _blocks(content: object) -> list[Block]:
+    if not is_array(content):
+        return [Block("text", text=str(content))]
+    blocks: list[Block] = []
+    for item in content:
+        if is_object(item) and item.get("type") == "text":
+            blocks.append(Block("text", text=str(item.get("text", ""))))
+        elif is_object(item) and item.get("type") == "image" and isinstance(item.get("base64"), str):
+            mime_type = str(item.get("mime_type") or "image/png")
+            blocks.append(Block("image", data=item["base64"], mime_type=mime_type))
+        else:
+            blocks.append(Block("text", text=str(item)))
+    return blocks

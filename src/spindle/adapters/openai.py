@@ -1,0 +1,89 @@
+"""Tools for OpenAI's APIs, Chat Completions and Responses, and all that speak as they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from spindle.adapters.content import Part, Text, text_of
+from spindle.adapters.dispatch import Asked, Dispatched, Dispatching, objects_in, plain
+from spindle.adapters.offer import App, Choice, Offer
+from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
+from spindle.domain.json_schema import JsonObject, for_models, is_object
+
+if TYPE_CHECKING:
+    from spindle.domain.tool import Tool
+
+
+class OpenAIDispatched(Dispatched):
+    def answered(self, asked: Asked, parts: list[Part], is_error: bool) -> JsonObject:
+        # Neither API has a place to say that it is one.
+        marked: list[Part] = [Text("Error:"), *parts] if is_error else parts
+        if asked.form == "chat":
+            return {"role": "tool", "tool_call_id": asked.id, "content": text_of(marked)}
+        output: str | list[JsonObject] = text_of(marked)
+        if any(not isinstance(part, Text) for part in parts):
+            output = [
+                {"type": "input_text", "text": part.text}
+                if isinstance(part, Text)
+                else {"type": "input_image", "image_url": part.url, "detail": "auto"}
+                for part in marked
+            ]
+        return {"type": "function_call_output", "call_id": asked.id, "output": output}
+
+    def enveloped(self, answers: list[JsonObject]) -> list[JsonObject]:
+        return answers
+
+
+class OpenAITools(Dispatching[OpenAIDispatched]):
+    """Made by `tools`."""
+
+    @property
+    def chat(self) -> list[Any]:
+        """The tools for `client.chat.completions.create(tools=…)`."""
+        return [
+            {"type": "function", "function": _definition(name, tool)}
+            for name, tool in self._offer.tools.items()
+        ]
+
+    @property
+    def responses(self) -> list[Any]:
+        """The tools for `client.responses.create(tools=…)`."""
+        # Strict is what that API takes for granted, and most schemas are not.
+        return [
+            {"type": "function", **_definition(name, tool), "strict": False}
+            for name, tool in self._offer.tools.items()
+        ]
+
+    def calls_in(self, asked: Any) -> Iterator[Asked]:
+        data = plain(asked)
+        if is_object(data):
+            choices = objects_in(data.get("choices"))
+            message = choices[0].get("message") if choices else data
+            known = message if is_object(message) else {}
+            data = [*objects_in(known.get("tool_calls")), *objects_in(known.get("output"))]
+        for item in objects_in(data):
+            function = item.get("function")
+            if item.get("type") == "function_call":
+                yield Asked(str(item["call_id"]), str(item["name"]), item.get("arguments"), "responses")
+            elif is_object(function):
+                yield Asked(str(item["id"]), str(function["name"]), function.get("arguments"), "chat")
+
+    def begin(self, order: list[str]) -> OpenAIDispatched:
+        return OpenAIDispatched(order)
+
+
+async def tools(
+    app: App,
+    *names: str,
+    source: str | None = None,
+    tag: str | None = None,
+    options: CallOptions = DEFAULT_OPTIONS,
+) -> OpenAITools:
+    """Tools of the catalog for OpenAI's APIs: all, or those whose full names fit one of `names` (globs), that
+    are of a source, or have a tag. `options` are those of every call, such as its principal."""
+    return OpenAITools(await Offer.of(app, Choice(names, source, tag), options))
+
+
+def _definition(name: str, tool: Tool) -> JsonObject:
+    return {"name": name, "description": tool.description, "parameters": for_models(tool.input_schema)}

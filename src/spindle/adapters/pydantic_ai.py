@@ -1,0 +1,177 @@
+"""Tools of a catalog as a toolset of pydantic-ai, and its tools in a catalog."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable
+from copy import copy
+from dataclasses import replace
+from typing import Any, cast
+
+try:
+    from pydantic_ai import BinaryContent, RunContext, Tool
+    from pydantic_ai.exceptions import CallDeferred, ModelRetry, ToolFailed
+    from pydantic_ai.tools import AgentDepsT, ToolDefinition
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+except ImportError as error:
+    raise ImportError(
+        "spindle.adapters.pydantic_ai needs pydantic-ai: pip install 'spindle[agent]'"
+    ) from error
+
+from pydantic import ValidationError
+from pydantic_core import SchemaValidator, core_schema
+
+from spindle.adapters.content import NOTHING, Part, Text, parts_of, text_of
+from spindle.adapters.home import Home
+from spindle.adapters.offer import App, Choice, Offer
+from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
+from spindle.domain.call import Result
+from spindle.domain.identity import Principal
+from spindle.domain.json_schema import for_models
+from spindle.errors import InvalidArgumentsError, SpindleError, ToolError
+from spindle.runs.outcomes import Finished, Paused
+
+# Arguments are checked against the tool's own schema, on the path of every call.
+_ANY_OBJECT = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()))
+
+ChoosePrincipal = Callable[[RunContext[AgentDepsT]], Principal]
+
+
+class SpindleToolset(AbstractToolset[AgentDepsT]):
+    """Tools of a catalog for `Agent(toolsets=[…])`: all, or those whose full names fit one of `names`
+    (globs), that are of a source, or have a tag. `options` are those of every call; `principal` chooses on
+    whose behalf it is made by the run's context, such as its `deps`.
+
+    The tools are those that the catalog has at each step. Bad arguments go back to the model to be mended,
+    `max_retries` times; other errors go to it as failures. A call that waits for a person is deferred: the
+    run ends with DeferredToolRequests, whose `metadata` has the pauses.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *names: str,
+        source: str | None = None,
+        tag: str | None = None,
+        options: CallOptions = DEFAULT_OPTIONS,
+        principal: ChoosePrincipal[AgentDepsT] | None = None,
+        max_retries: int | None = None,
+        id: str | None = None,
+    ) -> None:
+        self._app = app
+        self._choice = Choice(names, source, tag)
+        self._options = options
+        self._principal = principal
+        self._max_retries = max_retries
+        self._id = id
+        self._home = Home()
+        self._offered: tuple[int, Offer] | None = None
+        """What is offered in this run, and the version of the catalog that it is of."""
+
+    @property
+    def id(self) -> str | None:
+        return self._id
+
+    async def for_run(self, ctx: RunContext[AgentDepsT]) -> SpindleToolset[AgentDepsT]:
+        """One of its own for every run, which acts for that run's principal."""
+        own = copy(self)
+        own._offered = None
+        if self._principal is not None:
+            own._options = replace(self._options, principal=self._principal(ctx))
+        return own
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        offer = await self._home.run(self._offer())
+        retries = ctx.max_retries if self._max_retries is None else self._max_retries
+        return {
+            name: ToolsetTool(
+                toolset=self,
+                tool_def=ToolDefinition(
+                    name=name,
+                    description=tool.description,
+                    parameters_json_schema=for_models(tool.input_schema),
+                    metadata={"tool": tool.name, "source": tool.source, "hints": tool.hints.to_dict()},
+                ),
+                max_retries=retries,
+                args_validator=_ANY_OBJECT,
+            )
+            for name, tool in offer.tools.items()
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
+    ) -> Any:
+        offer = self._offered[1] if self._offered else await self._home.run(self._offer())
+        try:
+            made = await offer.outcome(name, tool_args)
+        except InvalidArgumentsError as error:
+            raise ModelRetry(error.message) from error
+        except SpindleError as error:
+            raise ToolFailed(
+                f"{error.message}\nhint: {error.hint}" if error.hint else error.message
+            ) from error
+        if isinstance(made, Paused):
+            pauses = [pause.to_dict() for pause in made.pauses]
+            raise CallDeferred(metadata={"run_id": made.run_id, "pauses": pauses})
+        if made.is_error:
+            raise ToolFailed(text_of(await parts_of(made)))
+        return await returned(made)
+
+    async def _offer(self) -> Offer:
+        await self._app.catalog.look_again()
+        if self._offered is None or self._offered[0] != await self._app.catalog.version():
+            offer = await Offer.of(self._app, self._choice, self._options)
+            self._offered = (await self._app.catalog.version(), offer)
+        return self._offered[1]
+
+
+async def returned(result: Result) -> Any:
+    """What a tool of pydantic-ai would have returned: the structured data, or text and pictures."""
+    parts = await parts_of(result)
+    if all(isinstance(part, Text) for part in parts):
+        return result.structured if result.has_structured else text_of(parts)
+    return [_shown(part) for part in parts]
+
+
+def _shown(part: Part) -> str | BinaryContent:
+    if isinstance(part, Text):
+        return part.text
+    return BinaryContent(base64.b64decode(part.data), media_type=part.mime_type)
+
+
+async def deferred_result(outcome: Finished | SpindleError) -> Any:
+    """What goes into `DeferredToolResults.calls` for a call that had paused, of what `app.resume` returned or
+    raised."""
+    if isinstance(outcome, SpindleError):
+        return ToolFailed(outcome.message)
+    if outcome.result.is_error:
+        return ToolFailed(outcome.result.text or NOTHING)
+    return await returned(outcome.result)
+
+
+def from_pydantic_ai(tool: Tool[Any]) -> Callable[..., Awaitable[Any]]:
+    """A tool of pydantic-ai as a function that `spindle.open(tools=[…])` takes, under its own name and with
+    its own schema. One that wants the context of a run cannot be: there is none outside of it."""
+    from spindle.sources.python.decorator import tool as offered
+
+    if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not check types
+        raise TypeError(f"this is not a tool of pydantic-ai: {tool!r}")
+    if tool.takes_ctx:
+        raise TypeError(
+            f"the tool {tool.name!r} takes a RunContext, which only pydantic-ai's own runs have; write a "
+            "function without it"
+        )
+    schema = tool.function_schema
+
+    @offered(name=tool.name, description=tool.description or "", input_schema=schema.json_schema)
+    async def call(**arguments: Any) -> Any:
+        try:
+            checked = schema.validator.validate_python(arguments)
+        except ValidationError as error:
+            raise ToolError(f"the arguments do not fit: {error}") from error
+        try:
+            return await schema.call(checked, cast(Any, None))
+        except (ModelRetry, ToolFailed) as error:
+            raise ToolError(error.message) from error
+
+    return call

@@ -204,6 +204,14 @@ async def test_there_and_back_again_nothing_is_lost() -> None:
             assert (await other.show("add")).input_schema == (await app.show("add")).input_schema
 
 
+async def test_a_tool_that_was_not_taken_through_its_adapter_is_told() -> None:
+    notes: list[str] = []
+    async with workspace([area], note=notes.append) as app:
+        await app.sync()
+        assert await app.tools() == []
+    assert "a tool of another library is taken through its adapter in spindle.adapters" in notes[0]
+
+
 def test_what_is_no_tool_of_langchain_is_refused() -> None:
     with pytest.raises(TypeError, match="not a tool of LangChain"):
         from_langchain(add)  # type: ignore[arg-type]

@@ -119,7 +119,9 @@ async def test_a_gate_in_the_middle_of_a_stream_comes_after_the_first_piece() ->
     assert rest.endswith("[DONE]")
 
 
-def test_a_server_that_is_left_with_a_request_waiting_ends_all_the_same() -> None:
+def test_a_server_that_is_left_with_a_request_waiting_ends_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     gate = Gate()
     ended: list[int] = []
 
@@ -135,6 +137,8 @@ def test_a_server_that_is_left_with_a_request_waiting_ends_all_the_same() -> Non
         gate.wait_reached()
     thread.join(30)
     assert ended in ([0], [500])
+    gate.open()
+    assert caplog.records == []
 
 
 def test_a_server_that_does_not_run_says_so_and_can_be_started_again() -> None:
@@ -196,9 +200,11 @@ def test_tool_calls_and_their_answers_have_to_fit(model: ModelServer) -> None:
     assert "the tool calls 'c1' are not answered" in refused(asked)
     assert "'c2', which nobody asked for" in refused(asked, answer, other)
     assert "'c1' is answered twice" in refused(asked, answer, answer)
-    model.feed("right")
+    model.feed("right", "again")
     body = {**HELLO, "messages": [*HELLO["messages"], asked, answer]}
     assert said(ask(model, body)) == "right"
+    body["messages"] += [asked, answer]
+    assert said(ask(model, body)) == "again"
 
 
 def test_calls_without_an_id_get_one_of_their_own(model: ModelServer) -> None:

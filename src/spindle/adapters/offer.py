@@ -89,7 +89,7 @@ class Offer:
             served[tool.name]: tool
             for tool in shown
             if tool.name in served
-            and (not choice.names or any(fnmatchcase(tool.name, name) for name in choice.names))
+            and (not choice.names or any(_fits(tool.name, name) for name in choice.names))
         }
         return cls(app, tools, options, Home())
 
@@ -148,6 +148,10 @@ def failed(error: SpindleError) -> Result:
     return Result((Block("text", text=text),), is_error=True)
 
 
+def _fits(name: str, wanted: str) -> bool:
+    return name == wanted or fnmatchcase(name, wanted)
+
+
 def _check_source(choice: Choice, known: Sequence[str]) -> None:
     if choice.source is not None and choice.source not in known:
         close = suggest(choice.source, known)
@@ -157,7 +161,7 @@ def _check_source(choice: Choice, known: Sequence[str]) -> None:
 
 def _check_names(choice: Choice, known: list[str], failures: Mapping[str, str]) -> None:
     for name in choice.names:
-        if any(fnmatchcase(found, name) for found in known):
+        if any(_fits(found, name) for found in known):
             continue
         close = suggest(name, known)
         hint = f"did you mean {close!r}?" if close else "`spindle tools` lists what there is"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -42,17 +43,29 @@ class Gate:
     async def reached(self, timeout: float = PATIENCE) -> None:
         """The same without blocking."""
         async with asyncio.timeout(timeout):
-            await asyncio.shield(asyncio.wrap_future(self._reached))
+            await _settled(self._reached)
 
     async def passed(self) -> None:
         """Wait until it is open. The server does this."""
         self._settle(self._reached)
-        await asyncio.shield(asyncio.wrap_future(self._open))
+        await _settled(self._open)
 
     def _settle(self, future: Future[None]) -> None:
         with self._lock:
             if not future.done():
                 future.set_result(None)
+
+
+async def _settled(future: Future[None]) -> None:
+    loop = asyncio.get_running_loop()
+    settled = asyncio.Event()
+
+    def wake(_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(settled.set)
+
+    future.add_done_callback(wake)
+    await settled.wait()
 
 
 @dataclass(frozen=True, slots=True)

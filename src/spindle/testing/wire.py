@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -74,13 +75,14 @@ def problem_with(request: ModelRequest, longest_name: int) -> str | None:
         if name in names:
             return f"two tools are named {name!r}"
         names.add(name)
-    asked, answered = request.asked_calls, [answer.id for answer in request.tool_answers]
-    for call_id in answered:
+    # Counted, because a script may give the same id in several turns.
+    asked, answered = Counter(request.asked_calls), Counter(answer.id for answer in request.tool_answers)
+    for call_id, count in answered.items():
         if call_id not in asked:
             return f"there is an answer to the tool call {call_id!r}, which nobody asked for"
-        if answered.count(call_id) > 1:
+        if count > asked[call_id]:
             return f"the tool call {call_id!r} is answered twice"
-    unanswered = [call_id for call_id in asked if call_id not in answered]
+    unanswered = [call_id for call_id, count in asked.items() if count > answered[call_id]]
     if unanswered:
         return f"the tool calls {', '.join(map(repr, unanswered))} are not answered"
     return None

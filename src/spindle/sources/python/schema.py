@@ -146,7 +146,9 @@ def _written(function: Callable[..., Any]) -> Callable[..., Any]:
     if isinstance(function, type):
         raise UnusableFunctionError("a class cannot be a tool; write a function")
     if not callable(function):
-        raise UnusableFunctionError("it cannot be called")
+        raise UnusableFunctionError(
+            "it cannot be called; a tool of another library is taken through its adapter in spindle.adapters"
+        )
     if (
         inspect.isfunction(function)
         and function.__qualname__.rpartition(".")[0].rpartition(".")[2].isidentifier()

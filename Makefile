@@ -36,7 +36,7 @@ IN_BENCH := PATH="$(CURDIR)/.venv-bench/bin:$$PATH"
 # -qq leaves only errors to be printed.
 PIP_FLAGS := -qq --disable-pip-version-check --no-input
 # All of them, so that the tests can use them and pyright can see them.
-EXTRAS := agent,postgres,nats,redis,kafka,rabbitmq,mqtt
+EXTRAS := agent,postgres,table,nats,redis,kafka,rabbitmq,mqtt
 say = echo "==> $(1)" >&2
 
 # $(1): folder of the virtual environment. A usable one is kept, a broken one replaced.

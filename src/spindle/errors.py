@@ -16,7 +16,8 @@
     │   └── ResultTooLargeError the answer is over the size limit
     ├── ToolError               the tool ran and reported an error             tool
     ├── CancelledCallError      the call was given up by its caller            cancelled
-    └── StoreError              the workspace's own state cannot be used       store
+    ├── StoreError              the workspace's own state cannot be used       store
+    └── TableError              a table does not hold tools that can be read   table
 
 `Interruption` stands apart: a pause is not an error, so no handler for errors may catch it.
 
@@ -29,7 +30,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, Self, cast
 
 
@@ -161,6 +162,10 @@ class StoreError(SpindleError):
     category = "store"
 
 
+class TableError(SpindleError):
+    category = "table"
+
+
 class Interruption(BaseException):
     """Work that stops to wait for a person. Not an error: `except Exception` does not catch it.
 
@@ -231,6 +236,16 @@ def from_status(
     if status >= 500:
         return ServerError(message, retryable=True, **fields)
     return ClientError(message, **fields)
+
+
+def from_description(described: Mapping[str, Any]) -> SpindleError:
+    """The error that `to_dict` described: where it was reported, it can be raised again."""
+    classes = {cls.category: cls for cls in SpindleError.__subclasses__()}
+    # Consent that is missing was reported, and what was reported is an error.
+    category = "auth" if described["category"] == "consent" else described["category"]
+    keys = ("hint", "source", "tool", "status", "retry_after", "details")
+    fields = {key: described[key] for key in keys if key in described}
+    return classes.get(category, ServerError)(described["message"], **fields)
 
 
 def innermost(error: BaseException) -> BaseException:

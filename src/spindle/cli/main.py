@@ -38,6 +38,7 @@ SECTIONS: Sections = {
     "Share": {
         "serve": ("serve", "serve", "Serve the tools to other programs."),
         "install": ("install", "install", "Write this workspace into Claude, Cursor or VS Code."),
+        "table": ("table", "table", "Tools as tables: Parquet, Feather and Arrow files."),
         "export": ("export", "export", "Write the catalog as a UTCP manual or an OpenAPI document."),
     },
     "Look after": {

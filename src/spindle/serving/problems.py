@@ -24,6 +24,7 @@ STATUSES: Mapping[str, int] = {
     "rate_limited": 429,
     "configuration": 500,
     "store": 500,
+    "table": 500,
     "auth": 502,
     "connection": 502,
     "server": 502,

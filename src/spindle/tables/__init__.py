@@ -1,0 +1,58 @@
+"""Tools as data: a column of a table holds tools of every kind (extra `table`).
+
+from spindle.tables import tool_provider, write_table
+
+write_table(tool_provider("https://example.com/mcp"), "tools.parquet")
+"""
+
+from __future__ import annotations
+
+from spindle.errors import ConfigurationError
+
+try:
+    import pyarrow as _pyarrow
+except ImportError:
+    raise ConfigurationError(
+        "tables of tools need pyarrow, which is not installed", hint="pip install 'spindle[table]'"
+    ) from None
+
+from spindle.domain.tool_row import Column, Port, ToolKind, ToolRow, tool_row_schema
+from spindle.tables.arrow import ToolArray, ToolScalar, ToolType, tool_array, tool_table
+from spindle.tables.calling import OpenRows, open_rows
+from spindle.tables.columns import as_tools, concat_tables, for_knime, tool_column
+from spindle.tables.files import Migration, migrate, read_table, write_table
+from spindle.tables.legacy import MCPTool, MCPToolValueFactory, WorkflowTool, WorkflowToolValueFactory
+from spindle.tables.provider import provide, tool_provider
+from spindle.tables.values import ToolValueFactory
+
+__all__ = [
+    "Column",
+    "MCPTool",
+    "MCPToolValueFactory",
+    "Migration",
+    "OpenRows",
+    "Port",
+    "ToolArray",
+    "ToolKind",
+    "ToolRow",
+    "ToolScalar",
+    "ToolType",
+    "ToolValueFactory",
+    "WorkflowTool",
+    "WorkflowToolValueFactory",
+    "as_tools",
+    "concat_tables",
+    "for_knime",
+    "migrate",
+    "open_rows",
+    "provide",
+    "read_table",
+    "tool_array",
+    "tool_column",
+    "tool_provider",
+    "tool_row_schema",
+    "tool_table",
+    "write_table",
+]
+
+del _pyarrow

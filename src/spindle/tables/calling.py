@@ -1,0 +1,190 @@
+"""Calling tools by their rows alone: `open_rows`. Nothing is read but the rows."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spindle.calls.caller import DEFAULT_OPTIONS, CallOptions
+from spindle.domain.identity import Credential, Principal
+from spindle.domain.json_schema import JsonObject, canonical
+from spindle.domain.tool_row import ToolKind, ToolRow
+from spindle.errors import (
+    AuthError,
+    ConfigurationError,
+    NotFoundError,
+    PermissionDeniedError,
+    from_description,
+    suggest,
+)
+from spindle.opening import open as open_workspace
+from spindle.ports.store import ToolFilter
+from spindle.settings import Settings
+from spindle.tables.rows import GIVEN, Note
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.domain.call import Result
+    from spindle.domain.tool import Tool
+
+logger = logging.getLogger("spindle")
+
+# What a row may say without being trusted: where a server is. Everything else could start a program,
+# read a file or show a variable to a stranger.
+_REMOTE_KINDS = frozenset({"mcp", "openapi", "http", "utcp", "websocket"})
+_HARMLESS = frozenset({
+    "url", "document", "base_url", "prefix", "description", "transport", "protocol", "timeout",
+    "connect_timeout", "requests", "include", "exclude",
+})  # fmt: skip
+
+
+@dataclass
+class _Place:
+    """A source that rows have in common."""
+
+    name: str
+    kind: str
+    root: Path
+    settings: JsonObject
+    credential: Credential | None
+    tools: dict[str, Tool] | None = field(default=None)
+
+
+class OpenRows:
+    """What `open_rows` gives: each row can be called."""
+
+    def __init__(self, places: Mapping[bytes, _Place], apps: Mapping[Path, Spindle], note: Note) -> None:
+        self._places = places
+        self._apps = apps
+        self._note = note
+
+    async def call(
+        self, row: ToolRow, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS
+    ) -> Result:
+        """Call the row's tool on the server that it names, through the same guards as any call."""
+        place = self._places.get(_key(row))
+        if place is None:
+            raise NotFoundError(f"{row.name!r} is not among the rows that were opened", tool=row.name)
+        app = self._apps[place.root]
+        tool = await self._find(app, place, row)
+        return await app.call(tool.name, dict(arguments or {}), options)
+
+    async def _find(self, app: Spindle, place: _Place, row: ToolRow) -> Tool:
+        if place.tools is None:
+            (report,) = await app.sync(place.name)
+            if report.error is not None:
+                raise from_description(report.error)
+            found = await app.catalog.whole_tools(ToolFilter(source=place.name))
+            place.tools = {tool.spec.remote_name: tool for tool in found}
+        tool = place.tools.get(row.remote_name)
+        if tool is None:
+            meant = suggest(row.remote_name, place.tools)
+            raise NotFoundError(
+                f"the source of {row.name!r} has no tool {row.remote_name!r}",
+                hint=f"it has {meant!r}" if meant else "make the table again: the server has changed",
+                tool=row.name,
+            )
+        written = (row.input or {}).get("fingerprint")
+        if written is not None and written != tool.fingerprint:
+            self._note(f"{row.name}: its definition changed since the table was made")
+        return tool
+
+
+@contextlib.asynccontextmanager
+async def open_rows(
+    rows: Sequence[ToolRow | None],
+    *,
+    trusted: bool = False,
+    credentials: Mapping[str, Credential] | None = None,
+    note: Note = logger.warning,
+) -> AsyncGenerator[OpenRows]:
+    """Make rows callable. No server is contacted before the first call of a tool of its.
+
+    A row may name a program to start, files to read and variables to show to a server: whoever wrote the
+    table chooses them. Such rows are refused unless the table is `trusted`. `credentials` are those that rows
+    want to be given, by name.
+    """
+    places: dict[bytes, _Place] = {}
+    for row in rows:
+        if row is not None and _key(row) not in places:
+            places[_key(row)] = _place(row, f"s{len(places) + 1}", credentials or {}, trusted=trusted)
+    own = {place.name: place.credential for place in places.values()}
+
+    async def credential(source: str, _principal: Principal) -> Credential | None:
+        return own[source]
+
+    async with contextlib.AsyncExitStack() as stack:
+        apps: dict[Path, Spindle] = {}
+        for root in {place.root for place in places.values()}:
+            sources = {
+                place.name: {"kind": place.kind, **place.settings}
+                for place in places.values()
+                if place.root == root
+            }
+            settings = Settings(root, {"sources": sources, "store": ":memory:"}, is_workspace=False)
+            opening = open_workspace(settings=settings, credentials=credential, note=note)
+            apps[root] = await stack.enter_async_context(opening)
+        yield OpenRows(places, apps, note)
+
+
+def _key(row: ToolRow) -> bytes:
+    return canonical([int(row.kind), row.source, row.credential, row.server_uri])
+
+
+def _place(row: ToolRow, name: str, credentials: Mapping[str, Credential], *, trusted: bool) -> _Place:
+    source = row.source or _source_of_address(row)
+    kind, settings = str(source["kind"]), dict(source["settings"])
+    settings.pop("prefix", None)
+    if not trusted:
+        _require_harmless(row, kind, settings)
+    shown: Credential | None = None
+    wanted = row.credential
+    if wanted is not None and wanted.get("type") == GIVEN:
+        shown = credentials.get(str(wanted.get("name")))
+        if shown is None or not shown.key:
+            raise AuthError(
+                f"{row.name} wants the credential {wanted.get('name')!r} to be given",
+                hint=f"credentials={{{wanted.get('name')!r}: …}}",
+                tool=row.name,
+            )
+    elif wanted is not None:
+        settings["auth"] = wanted
+    return _Place(name, kind, Path(source.get("root") or Path.cwd()), settings, shown)
+
+
+def _source_of_address(row: ToolRow) -> JsonObject:
+    if row.kind is ToolKind.MCP and row.server_uri:
+        return {"kind": "mcp", "settings": {"url": row.server_uri}}
+    what = (
+        "is a workflow of other software"
+        if row.kind is ToolKind.WORKFLOW
+        else "does not say where it comes from"
+    )
+    raise ConfigurationError(
+        f"{row.name} cannot be called: it {what}", hint="make the table with Spindle", tool=row.name
+    )
+
+
+def _require_harmless(row: ToolRow, kind: str, settings: JsonObject) -> None:
+    document = settings.get("document")
+    local = isinstance(document, str) and not document.startswith(("http://", "https://"))
+    variables = b"${" in canonical([settings, row.credential])
+    if kind in _REMOTE_KINDS and settings.keys() <= _HARMLESS and not local and not variables:
+        return
+    what = (
+        "shows variables of yours to a server"
+        if variables
+        else "reads a file"
+        if local
+        else f"starts {settings['command']!r}"
+        if "command" in settings
+        else f"uses more of this machine than the network (kind {kind!r})"
+    )
+    raise PermissionDeniedError(
+        f"{row.name} {what}, and the table is not trusted", hint="pass trusted=True if you know who made it",
+        tool=row.name,
+    )  # fmt: skip

@@ -1,0 +1,104 @@
+"""Columns of tools: finding them, bringing them into today's layout, joining tables end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from spindle.errors import TableError, suggest
+from spindle.tables import legacy
+from spindle.tables.arrow import ToolType, tool_array
+
+TODAY = ToolType()
+
+
+def layout_of(kind: pa.DataType) -> str | None:
+    """What a column of this type holds, in words; None where it does not hold tools."""
+    if kind == TODAY:
+        return "tools"
+    if isinstance(kind, ToolType):
+        wide = kind.storage_type.field(0).type == pa.int32()
+        return "tools with an int32 kind" if wide else "tools with large texts"
+    return legacy.layout_of(kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind)
+
+
+def as_tools(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column as today's type, whatever layout it has. Its length and its nulls stay as they are."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    if layout_of(column.type) is None:
+        raise TableError(f"a column of {column.type} does not hold tools", hint=_LAYOUTS)
+    return pa.chunked_array([_chunk_as_tools(chunk) for chunk in chunks], TODAY)
+
+
+def tool_column(table: pa.Table, name: str | None = None) -> pa.ChunkedArray:
+    """The column of tools of a table: the named one, or the only one that there is."""
+    return as_tools(table.column(tool_column_name(table, name)))
+
+
+def tool_column_name(table: pa.Table, name: str | None = None) -> str:
+    if name is not None:
+        if name not in table.column_names:
+            meant = suggest(name, table.column_names)
+            hint = f"did you mean {meant!r}?" if meant else f"it has: {', '.join(table.column_names)}"
+            raise TableError(f"the table has no column {name!r}", hint=hint)
+        return name
+    found = [field.name for field in table.schema if layout_of(field.type) is not None]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise TableError(f"several columns hold tools: {', '.join(found)}", hint="say which one")
+    listed = ", ".join(f"{field.name} ({_short(field.type)})" for field in table.schema) or "none at all"
+    raise TableError(f"no column of the table holds tools; its columns are {listed}", hint=_LAYOUTS)
+
+
+def concat_tables(tables: Iterable[pa.Table]) -> pa.Table:
+    """Tables one below the other. Columns of tools may have different layouts; a table may lack a column."""
+    converted = [_with_tools(table) for table in tables]
+    if not converted:
+        raise TableError("there is no table to concatenate")
+    try:
+        return pa.concat_tables(converted, promote_options="default")
+    except pa.ArrowException as error:
+        raise TableError(f"these tables do not go together: {error}") from None
+
+
+def for_knime(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with its kind as int32."""
+    wanted = ToolType(pa.int32())
+    chunks = [
+        pa.ExtensionArray.from_storage(wanted, _storage(chunk).cast(wanted.storage_type))
+        for chunk in as_tools(column).chunks
+    ]
+    return pa.chunked_array(chunks, wanted)
+
+
+_LAYOUTS = "docs/tables.md describes the layouts that are read"
+
+
+def _with_tools(table: pa.Table) -> pa.Table:
+    for index, field in enumerate(table.schema):
+        if field.type != TODAY and layout_of(field.type) is not None:
+            table = table.set_column(index, field.with_type(TODAY), as_tools(table.column(index)))
+    return table
+
+
+def _chunk_as_tools(chunk: pa.Array) -> pa.Array:
+    if chunk.type == TODAY:
+        return chunk
+    storage = _storage(chunk)
+    if legacy.is_nine(storage.type):
+        try:
+            return pa.ExtensionArray.from_storage(TODAY, storage.cast(TODAY.storage_type))
+        except pa.ArrowException as error:
+            raise TableError(f"the column is no column of tools: {error}") from None
+    return tool_array(legacy.rows_of(storage))
+
+
+def _storage(chunk: pa.Array) -> pa.Array:
+    return chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
+
+
+def _short(kind: pa.DataType) -> str:
+    text = str(kind)
+    return text if len(text) <= 40 else text[:39] + "…"

@@ -1,0 +1,217 @@
+"""Layouts of columns that were written before, and the names that made them.
+
+docs/tables.md describes each of them field by field. A layout is recognised by its fields alone: names of
+extension types get lost on the way through other software, and fields do not.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from spindle.domain.json_schema import JsonObject, to_json
+from spindle.domain.tool_row import Port, ToolKind, ToolRow
+from spindle.errors import TableError
+from spindle.tables.values import NO_PORT, ToolValueFactory, row_of
+
+PLAIN = "plain structs of nine fields"
+TEN = "structs of ten fields"
+WORKFLOWS = "workflow tools alone"
+MCP = "MCP tools alone"
+STORED = "with a file store around them"
+
+
+def layout_of(kind: pa.DataType) -> str | None:
+    """Which layout a struct has, in words; None where it is none of tools."""
+    inner = _inside_store(kind)
+    if inner is not None:
+        found = layout_of(inner)
+        return f"{found}, {STORED}" if found and not found.endswith(STORED) else None
+    if is_nine(kind):
+        return PLAIN
+    if _fits(kind, [_number, *[_text] * 5, _number, *[_text] * 3]):
+        return TEN
+    if _fits(kind, [_text, _text, _text, _ports, _ports, _number]):
+        return WORKFLOWS
+    return MCP if _fits(kind, [_text] * 4) else None
+
+
+def is_nine(kind: pa.DataType) -> bool:
+    """Whether casting the struct is all that it takes."""
+    return _fits(kind, [_number, *[_text] * 5, _number, _text, _text])
+
+
+def rows_of(storage: pa.Array) -> list[ToolRow | None]:
+    """The tools of an array whose layout was recognised."""
+    rows: list[ToolRow | None] = []
+    for index, cell in enumerate(cast("list[dict[str, Any] | None]", storage.to_pylist())):
+        try:
+            rows.append(None if cell is None else row_of_dict(cell))
+        except TableError as error:
+            raise TableError(f"row {index}: {error.message}", hint=error.hint) from None
+    return rows
+
+
+def row_of_dict(cell: Mapping[str, Any]) -> ToolRow:
+    """The tool in one cell, of whatever layout."""
+    match sorted(cell):
+        case ["0", "1"] if isinstance(cell["1"], Mapping):
+            return _of_store(cell)
+        case [_, _, _, _]:
+            return _of_mcp(cell)
+        case [_, _, _, _, _, _]:
+            return _of_workflow(cell)
+        case names if names == sorted(str(number) for number in range(9)):
+            return _of_nine(cell)
+        case names if names == sorted(str(number) for number in range(10)):
+            return _of_ten(cell)
+        case names:
+            raise TableError(
+                f"a cell with the fields {', '.join(names)} is no tool",
+                hint="docs/tables.md describes the layouts that are read",
+            )
+
+
+def _of_store(cell: Mapping[str, Any]) -> ToolRow:
+    keys: Any = cell["0"]
+    row = row_of_dict(cell["1"])
+    if not keys:
+        return row
+    return replace(row, file_store_keys=(keys,) if isinstance(keys, str) else tuple(str(key) for key in keys))
+
+
+def _of_workflow(cell: Mapping[str, Any]) -> ToolRow:
+    given, gives = _spec_of_ports(cell["3"]), _spec_of_ports(cell["4"])
+    port = NO_PORT if cell["5"] is None else int(cell["5"])
+    return row_of((int(ToolKind.WORKFLOW), cell["0"], cell["1"], cell["2"], given, gives, port, None, None))
+
+
+def _of_mcp(cell: Mapping[str, Any]) -> ToolRow:
+    """Its name is also the server's name for it, which is written down: renaming it must not lose that."""
+    given = to_json({"tool": cell["0"]}).decode()
+    return row_of((int(ToolKind.MCP), cell["0"], cell["1"], cell["2"], given, None, NO_PORT, None, cell["3"]))
+
+
+def _of_ten(cell: Mapping[str, Any]) -> ToolRow:
+    row = _of_nine(cell)
+    if row.kind is not ToolKind.MCP:
+        return row
+    given: JsonObject = {"tool": row.name}
+    if cell["9"]:
+        given["credential"] = {"type": "given", "name": cell["9"]}
+    return replace(row, input={**given, **(row.input or {})})
+
+
+def _of_nine(cell: Mapping[str, Any]) -> ToolRow:
+    # From software that has no whole numbers with gaps they come back as 1.0.
+    kind, port = (None if cell[number] is None else int(cell[number]) for number in ("0", "6"))
+    return row_of((kind, cell["1"], cell["2"], cell["3"], cell["4"], cell["5"], port, cell["7"], cell["8"]))
+
+
+def _spec_of_ports(ports: Any) -> str | None:
+    """A list of structs, or a text that holds one as JSON."""
+    if isinstance(ports, str) or not ports:
+        return ports or None
+    listed = [Port.from_dict(port).to_dict() for port in ports if port is not None]
+    return to_json({"ports": listed}).decode()
+
+
+# --- recognising
+
+
+def _number(kind: pa.DataType) -> bool:
+    """Also what other software makes of whole numbers, and of a column in which all are missing."""
+    return pt.is_integer(kind) or pt.is_floating(kind) or pt.is_null(kind)
+
+
+def _text(kind: pa.DataType) -> bool:
+    return pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind) or pt.is_null(kind)
+
+
+def _ports(kind: pa.DataType) -> bool:
+    if _is_list(kind):
+        inner = kind.value_type
+        return pt.is_null(inner) or _fits(inner, [_text] * 4)
+    return _text(kind)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pt.is_list(kind) or pt.is_large_list(kind) or pt.is_list_view(kind)
+
+
+def _fits(kind: pa.DataType, fields: Sequence[Callable[[pa.DataType], bool]]) -> bool:
+    if not pt.is_struct(kind) or kind.num_fields != len(fields):
+        return False
+    given = [kind.field(index) for index in range(kind.num_fields)]
+    return all(
+        field.name == str(number) and fits(field.type)
+        for number, (field, fits) in enumerate(zip(given, fields, strict=True))
+    )
+
+
+def _inside_store(kind: pa.DataType) -> pa.DataType | None:
+    """The type of the cells that KNIME keeps together with keys of its file store."""
+    if not pt.is_struct(kind) or kind.num_fields != 2:
+        return None
+    keys, inner = kind.field(0), kind.field(1)
+    if (keys.name, inner.name) != ("0", "1") or not pt.is_struct(inner.type):
+        return None
+    return inner.type if _text(keys.type) or _is_list(keys.type) else None
+
+
+# --- the names that made them
+
+
+def WorkflowTool(  # noqa: N802 - the old name
+    name: str,
+    description: str,
+    parameter_schema: JsonObject,
+    message_output_port_index: int,
+    input_ports: Sequence[Port] | None = None,
+    output_ports: Sequence[Port] | None = None,
+    filestore_keys: Sequence[str] | None = None,
+) -> ToolRow:
+    """The old name of `ToolRow.workflow`."""
+    _warn("WorkflowTool", "ToolRow.workflow")
+    return ToolRow.workflow(
+        name,
+        description,
+        parameter_schema,
+        input_ports=input_ports or (),
+        output_ports=output_ports or (),
+        message_output_port=None if message_output_port_index == NO_PORT else message_output_port_index,
+        file_store_keys=filestore_keys or (),
+    )
+
+
+def MCPTool(  # noqa: N802 - the old name
+    name: str, description: str, parameter_schema: JsonObject, server_uri: str, tool_name: str | None = None
+) -> ToolRow:
+    """The old name of `ToolRow.remote`."""
+    _warn("MCPTool", "ToolRow.remote")
+    return ToolRow.remote(
+        name, description, parameter_schema, server_uri=server_uri, remote_name=tool_name or name
+    )
+
+
+class WorkflowToolValueFactory(ToolValueFactory):
+    """The old name of `ToolValueFactory`, for columns of workflow tools alone."""
+
+    def __init__(self) -> None:
+        _warn("WorkflowToolValueFactory", "ToolValueFactory")
+
+
+class MCPToolValueFactory(ToolValueFactory):
+    """The old name of `ToolValueFactory`, for columns of MCP tools alone."""
+
+    def __init__(self) -> None:
+        _warn("MCPToolValueFactory", "ToolValueFactory")
+
+
+def _warn(old: str, new: str) -> None:
+    warnings.warn(f"{old} is deprecated: use {new}", DeprecationWarning, stacklevel=3)

@@ -1,0 +1,176 @@
+"""Tables from sources: one row for each tool that a server offers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from spindle.domain.identity import Credential, Principal
+from spindle.domain.source import SourceConfig
+from spindle.errors import AuthError, ConfigurationError, from_description
+from spindle.opening import open as open_workspace
+from spindle.ports.store import ToolFilter
+from spindle.settings import Settings
+from spindle.settings.expand import expand_text, has_reference
+from spindle.tables.arrow import tool_table
+from spindle.tables.rows import GIVEN, Note, credential_of, row_of_tool, source_of
+from spindle.tables.simple import simplified
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.domain.tool_row import ToolRow
+
+Given = str | Mapping[str, Any] | Credential
+"""A token or `${VARIABLE}`, an `auth` table as in spindle.toml, or a Credential."""
+
+LEFT_OUT = b"spindle.left_out"
+"""Beside the schema of a table that was made with `strict`: what is not in it, as JSON."""
+
+logger = logging.getLogger("spindle")
+
+_PLAIN_NAME = "server"
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+
+
+def tool_provider(
+    url_or_config: str | Mapping[str, Any] | SourceConfig,
+    *,
+    credential: Given | None = None,
+    name: str | None = None,
+    strict: bool = False,
+    note: Note = logger.warning,
+) -> pa.Table:
+    """The tools of a source as a table, one row for each, in the column `tool`.
+
+    `url_or_config` is the URL of an MCP server, or the settings of any source: what a table
+    [sources.NAME] of spindle.toml may hold. With a `name`, tools are called `name.tool`. `strict` keeps only
+    parameters of simple types, and tools that need no others; `note` and the table's metadata say what
+    was left out. A credential that cannot be used is an error: nothing is asked for without it.
+    """
+    table = _settings(url_or_config)
+    shown, settings = _with_credential(table, credential)
+    source = name or _PLAIN_NAME
+    if name is None:
+        settings = {**settings, "prefix": False}
+    opened = Settings(Path.cwd(), {"sources": {source: settings}, "store": ":memory:"}, is_workspace=False)
+
+    async def own_credential(_source: str, _principal: Principal) -> Credential | None:
+        return shown
+
+    with open_workspace(settings=opened, credentials=own_credential, note=note) as spindle:
+        given = {"type": GIVEN, "name": source} if shown is not None else None
+        rows = spindle.use(lambda app: rows_from(app, source, note=note, given=given, shown=shown))
+    return provide(rows, strict=strict, note=note)
+
+
+def provide(rows: list[ToolRow], *, strict: bool = False, note: Note = logger.warning) -> pa.Table:
+    """The rows as a table; with `strict` only what has simple types."""
+    if not strict:
+        return tool_table(rows)
+    kept, left_out = simplified(rows)
+    for sentence in left_out:
+        note(sentence)
+    table = tool_table(kept)
+    return table.replace_schema_metadata({LEFT_OUT: json.dumps(left_out).encode()})
+
+
+async def rows_from(
+    app: Spindle,
+    source: str,
+    *,
+    note: Note = logger.warning,
+    given: dict[str, Any] | None = None,
+    shown: Credential | None = None,
+) -> list[ToolRow]:
+    """Ask a source of an open workspace for its tools. `given` replaces the credential of its settings."""
+    (report,) = await app.sync(source)
+    if report.error is not None:
+        raise from_description(report.error)
+    table = app.catalog.sources.table(source)
+    where = source_of(source, table, app.catalog.sources.root, note)
+    credential = given or credential_of(source, table.get("auth"))
+    secrets = app.catalog.sources.secrets(source) | (set(shown.secrets) if shown is not None else set[str]())
+    tools = await app.catalog.whole_tools(ToolFilter(source=source))
+    return [row_of_tool(tool, where, credential, secrets) for tool in tools]
+
+
+def _settings(given: str | Mapping[str, Any] | SourceConfig) -> dict[str, Any]:
+    if isinstance(given, SourceConfig):
+        return given.model_dump(mode="json", by_alias=True, exclude_unset=True) | {"kind": given.kind}
+    if isinstance(given, str):
+        if not given.startswith(("http://", "https://", "${")):
+            raise ConfigurationError(
+                f"{given!r} is not the URL of a server",
+                hint='give one that begins with http, or settings: {"command": ["program", "argument"]}',
+            )
+        return {"kind": "mcp", "url": given}
+    return {"kind": "mcp", **given}
+
+
+def _with_credential(table: dict[str, Any], given: Given | None) -> tuple[Credential | None, dict[str, Any]]:
+    """What is shown to the source instead of its own settings, and those settings."""
+    if given is None:
+        return None, table
+    if table.get("auth") is not None:
+        raise ConfigurationError(
+            "the settings have `auth` and a credential is given too", hint="leave one of them out"
+        )
+    if isinstance(given, Credential):
+        if not given.key:
+            raise AuthError("the credential that was given is empty")
+        _require_place(table, in_environment=bool(given.env))
+        return given, table
+    if isinstance(given, str):
+        return _with_token(table, given)
+    if not given:
+        raise AuthError("the credential that was given is empty")
+    _require_values(given)
+    _require_place(table, in_environment="env" in given)
+    return None, {**table, "auth": dict(given)}
+
+
+def _with_token(table: dict[str, Any], token: str) -> tuple[Credential | None, dict[str, Any]]:
+    from spindle.auth.credentials import bearer
+
+    _require_place(table, in_environment=False)
+    if has_reference(token):
+        auth = {"type": "bearer", "token": token}
+        _require_values(auth)
+        return None, {**table, "auth": auth}
+    if not _TOKEN.fullmatch(token):
+        what = "is empty" if not token.strip() else "holds characters that no token has"
+        raise AuthError(f"the credential that was given {what}")
+    return bearer(token), table
+
+
+def _require_values(auth: Mapping[str, Any]) -> None:
+    """A variable that is set to nothing would be shown as an empty token."""
+    import os
+
+    for key, value in auth.items():
+        if isinstance(value, str) and not expand_text(value, os.environ, f"credential.{key}", None).strip():
+            raise AuthError(f"the credential that was given is empty: its {key} is {value!r}")
+
+
+_TAKE_CREDENTIALS = frozenset({"mcp", "openapi", "http", "utcp", "websocket"})
+
+
+def _require_place(table: Mapping[str, Any], *, in_environment: bool) -> None:
+    """A source that has no place for a credential would be asked without it."""
+    kind = cast(str, table["kind"])
+    starts_program = "command" in table
+    if starts_program and not in_environment:
+        raise AuthError(
+            "a server that is started as a program takes its credential in a variable",
+            hint='credential={"type": "bearer", "token": "${MY_TOKEN}", "env": "VARIABLE_OF_THE_PROGRAM"}',
+        )
+    if not starts_program and in_environment:
+        raise AuthError("a server that is reached by its URL sees no variables", hint="leave `env` out")
+    if kind not in _TAKE_CREDENTIALS:
+        raise AuthError(f"a source of kind {kind!r} takes no credential", hint="leave it out")

@@ -1,0 +1,124 @@
+"""One tool and the nine values of its cell, "0" to "8"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spindle.domain.json_schema import (
+    EMPTY_OBJECT_SCHEMA,
+    JsonObject,
+    from_json,
+    is_array,
+    is_object,
+    to_json,
+)
+from spindle.domain.tool_row import ToolKind, ToolRow
+from spindle.errors import TableError
+
+Cell = tuple[
+    int | None, str | None, str | None, str | None, str | None, str | None, int | None, str | None, str | None
+]
+FIELDS = (
+    "kind", "name", "description", "parameter schema", "input spec", "output spec",
+    "message output port", "file-store keys", "server URI",
+)  # fmt: skip
+NO_PORT = -1
+
+_KINDS = {int(kind): kind for kind in ToolKind}
+
+
+def cell_of(row: ToolRow) -> Cell:
+    return (
+        int(row.kind),
+        row.name,
+        row.description,
+        to_json(row.parameters).decode(),
+        None if row.input is None else to_json(row.input).decode(),
+        None if row.output is None else to_json(row.output).decode(),
+        NO_PORT if row.message_output_port is None else row.message_output_port,
+        to_json(row.file_store_keys).decode() if row.file_store_keys else None,
+        row.server_uri,
+    )
+
+
+def row_of(cell: Cell) -> ToolRow:
+    """Raises TableError, which names the field."""
+    number, name, description, parameters, given, gives, port, keys, uri = cell
+    kind = _KINDS.get(-1 if number is None else number)
+    if kind is None:
+        if number is None:
+            raise TableError("its kind (field 0) is null")
+        raise TableError(f"its kind (field 0) is {number}, which this Spindle does not know", hint=_NEWER)
+    if not name:
+        raise TableError("its name (field 1) is missing")
+    if port is not None and port < NO_PORT:
+        raise TableError(f"its message output port (field 6) is {port}", hint="-1 says that there is none")
+    return ToolRow(
+        kind,
+        name,
+        description or "",
+        _object(parameters, 3) or dict(EMPTY_OBJECT_SCHEMA),
+        _spec(given, 4),
+        _spec(gives, 5),
+        None if port is None or port == NO_PORT else port,
+        _keys(keys),
+        uri,
+    )
+
+
+_NEWER = "it was probably written by a newer version: upgrade"
+
+
+def _json(text: str, number: int) -> Any:
+    try:
+        return from_json(text.encode())
+    except (ValueError, RecursionError) as error:
+        raise TableError(f"its {FIELDS[number]} (field {number}) is not JSON: {error}") from None
+
+
+def _object(text: str | None, number: int) -> JsonObject | None:
+    if not text:
+        return None
+    value = _json(text, number)
+    if not is_object(value):
+        raise TableError(f"its {FIELDS[number]} (field {number}) is not a JSON object")
+    return value
+
+
+def _spec(text: str | None, number: int) -> JsonObject | None:
+    """An object, or an array of ports, which is all that other software writes there."""
+    if not text:
+        return None
+    value = _json(text, number)
+    if value is None or is_object(value):
+        return value
+    if is_array(value) and all(is_object(item) for item in value):
+        return {"ports": value}
+    raise TableError(f"its {FIELDS[number]} (field {number}) is neither a JSON object nor an array of ports")
+
+
+def _keys(text: str | None) -> tuple[str, ...]:
+    """A JSON array; a text that is none is one key, as other software writes it."""
+    if not text:
+        return ()
+    if text.startswith("["):
+        value = _json(text, 7)
+        if is_array(value) and all(isinstance(item, str) for item in value):
+            return tuple(value)
+    return (text,)
+
+
+class ToolValueFactory:
+    """Cells as dicts, for software that hands cells over one by one, such as KNIME."""
+
+    def encode(self, value: ToolRow | None) -> dict[str, Any] | None:
+        if value is None:
+            return None
+        return {str(number): part for number, part in enumerate(cell_of(value))}
+
+    def decode(self, storage: Mapping[str, Any] | None) -> ToolRow | None:
+        """Also from a dict of an older layout."""
+        from spindle.tables.legacy import row_of_dict
+
+        return None if storage is None else row_of_dict(storage)

@@ -1,0 +1,26 @@
+from pathlib import Path
+from typing import Any, Self
+
+from pyarrow import Table
+
+class ColumnChunkMetaData:
+    compression: str
+
+class RowGroupMetaData:
+    total_byte_size: int
+    def column(self, i: int) -> ColumnChunkMetaData: ...
+
+class FileMetaData:
+    num_row_groups: int
+    num_columns: int
+    def row_group(self, i: int) -> RowGroupMetaData: ...
+
+class ParquetFile:
+    def __init__(self, source: Path | str) -> None: ...
+    @property
+    def metadata(self) -> FileMetaData: ...
+    def read(self) -> Table: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exc: object) -> None: ...
+
+def write_table(table: Table, where: Any, *, compression: str = "snappy") -> None: ...

@@ -297,7 +297,6 @@ def tool_row_schema() -> JsonObject:
                     "title": text,
                     "tags": {"type": "array", "items": text},
                     "pure": {"type": "boolean"},
-                    "place": text,
                     "metadata": {"type": "object"},
                     "fingerprint": text,
                     "ports": ports,

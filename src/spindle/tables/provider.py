@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from spindle.calls.record import MIN_SECRET
 from spindle.domain.identity import Credential, Principal
 from spindle.domain.source import SourceConfig
 from spindle.errors import AuthError, ConfigurationError, from_description
@@ -19,7 +20,7 @@ from spindle.ports.store import ToolFilter
 from spindle.settings import Settings
 from spindle.settings.expand import expand_text, has_reference
 from spindle.tables.arrow import tool_table
-from spindle.tables.rows import GIVEN, Note, credential_of, row_of_tool, source_of
+from spindle.tables.rows import GIVEN, Hidden, Note, address_of, credential_of, row_of_tool, source_of
 from spindle.tables.simple import simplified
 
 if TYPE_CHECKING:
@@ -90,12 +91,19 @@ async def rows_from(
 ) -> list[ToolRow]:
     """Ask a source of an open workspace for its tools. `given` replaces the credential of its settings."""
     (report,) = await app.sync(source)
-    if report.error is not None:
-        raise from_description(report.error)
     table = app.catalog.sources.table(source)
-    where = source_of(source, table, app.catalog.sources.root, note)
-    credential = given or credential_of(source, table.get("auth"))
-    secrets = app.catalog.sources.secrets(source) | (set(shown.secrets) if shown is not None else set[str]())
+    hidden = Hidden()
+    where = source_of(source, table, app.catalog.sources.root, hidden)
+    if report.error is not None:
+        message = report.error["message"]
+        if source == _PLAIN_NAME and (address := address_of(where)):
+            message = f"{address}: {message}"
+        raise from_description({**report.error, "message": message})
+    credential = given or credential_of(source, table.get("auth"), hidden)
+    for variable in dict.fromkeys(hidden.variables):
+        note(f"{source}: a value in clear is not written to the table; calling needs the variable {variable}")
+    hidden.values |= app.catalog.sources.secrets(source) | (shown.secrets if shown is not None else set())
+    secrets = {value for value in hidden.values if len(value) >= MIN_SECRET}
     tools = await app.catalog.whole_tools(ToolFilter(source=source))
     return [row_of_tool(tool, where, credential, secrets) for tool in tools]
 

@@ -6,15 +6,14 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
+from spindle.calls.record import MASK
 from spindle.domain.json_schema import JsonObject, is_array, is_object, to_json
 from spindle.domain.tool import Tool
 from spindle.domain.tool_row import ToolKind, ToolRow
 
 Note = Callable[[str], None]
 
-MASK = "•••"
 GIVEN = "given"
 """The type of a credential that whoever calls must bring."""
 
@@ -26,40 +25,59 @@ _SECRET_PARTS = frozenset({"token", "password", "value", "client_secret"})
 """Of an `auth` table; the rest of it is no secret."""
 
 
-def source_of(name: str, table: Mapping[str, Any], root: Path, note: Note) -> JsonObject:
+class Hidden:
+    """Values that stand in settings in clear and are not handed on, and the variables that stand for them."""
+
+    def __init__(self) -> None:
+        self.values: set[str] = set()
+        self.variables: list[str] = []
+
+    def reference(self, name: str, value: str) -> str:
+        """What is written instead of a value. References stay, without defaults: those may be secrets too."""
+        if _REFERENCE.search(value):
+            return _REFERENCE.sub(lambda match: f"${{{match[1]}}}", value)
+        variable = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").upper() or "SECRET"
+        variable = f"_{variable}" if variable[0].isdigit() else variable
+        self.values.add(value)
+        self.variables.append(variable)
+        return f"${{{variable}}}"
+
+
+def source_of(name: str, table: Mapping[str, Any], root: Path, hidden: Hidden) -> JsonObject:
     """Where a tool comes from, as far as anybody may read it. Values in clear of variables and headers, and
-    of whatever is named like a secret, become references to variables, which `note` is told of."""
-    replaced: list[str] = []
+    of whatever is named like a secret, become references to variables."""
     settings = {
-        key: _without_secrets(key, value, replaced)
+        key: _without_secrets(key, value, hidden)
         for key, value in table.items()
         if key not in ("auth", "kind", "enabled")
     }
-    for variable in replaced:
-        note(f"{name}: a value in clear is not written to the table; calling needs the variable {variable}")
     return {"name": name, "kind": str(table["kind"]), "root": str(root), "settings": settings}
 
 
-def credential_of(name: str, auth: Any) -> JsonObject | None:
+def credential_of(name: str, auth: Any, hidden: Hidden) -> JsonObject | None:
     """The `auth` table if it says where its secrets are, else that one must be given."""
     if not is_object(auth):
         return None
-    clear = any(key in _SECRET_PARTS and not _is_reference(value) for key, value in auth.items())
-    return {"type": GIVEN, "name": name} if clear else auth
+    secret = {key: str(value) for key, value in auth.items() if key in _SECRET_PARTS and value}
+    clear = {value for value in secret.values() if not _REFERENCE.search(value)}
+    hidden.values |= clear
+    if clear:
+        return {"type": GIVEN, "name": name}
+    return {**auth, **{key: hidden.reference(key, value) for key, value in secret.items()}}
 
 
 def row_of_tool(
     tool: Tool, source: JsonObject, credential: JsonObject | None, secrets: Collection[str] = ()
 ) -> ToolRow:
-    """All that is known of the tool. `secrets` are masked wherever they should still turn up."""
+    """All that is known of the tool, but where its definition is found: the source says that, and a command
+    line may hold secrets. `secrets` are masked wherever they should still turn up."""
     spec = tool.spec
-    settings = cast(JsonObject, source["settings"])
     row = ToolRow.remote(
         tool.name,
         tool.description,
         tool.input_schema,
         kind=ToolKind.of_source(tool.kind),
-        server_uri=_address(settings),
+        server_uri=address_of(source),
         remote_name=spec.remote_name,
         output_schema=tool.output_schema,
         hints=tool.hints,
@@ -68,17 +86,23 @@ def row_of_tool(
         title=spec.title,
         tags=list(spec.tags),
         pure=spec.pure or None,
-        place=spec.place or None,
         metadata=spec.metadata,
         fingerprint=tool.fingerprint,
     )
-    text = to_json(row.to_dict()).decode()
+    described = row.to_dict()
+    text = to_json(described).decode()
     if not any(secret in text for secret in secrets):
         return row
-    return ToolRow.from_dict(_masked(row.to_dict(), sorted(secrets, key=len, reverse=True)))
+    shown = _masked(described, sorted(secrets, key=len, reverse=True))
+    # What the call is made with is free of secrets already, and has to stay as it is.
+    kept = {key: value for key, value in (row.input or {}).items() if key in ("tool", "source", "credential")}
+    shown |= {"name": row.name, "server_uri": row.server_uri, "input": {**shown["input"], **kept}}
+    return ToolRow.from_dict(shown)
 
 
-def _address(settings: JsonObject) -> str | None:
+def address_of(source: JsonObject) -> str | None:
+    """The URI of the server, if it is one that has any."""
+    settings = cast(JsonObject, source["settings"])
     for key in ("url", "base_url", "document"):
         found = settings.get(key)
         if isinstance(found, str) and ("://" in found or found.startswith("${")):
@@ -86,69 +110,52 @@ def _address(settings: JsonObject) -> str | None:
     return None
 
 
-def _without_secrets(key: str, value: Any, replaced: list[str], *, secret: bool = False) -> Any:
+def _without_secrets(key: str, value: Any, hidden: Hidden, *, secret: bool = False) -> Any:
     if isinstance(value, str):
-        if secret or _SECRET.search(key):
-            return value if _is_reference(value) else _reference(key, replaced)
-        return _without_password(key, value, replaced) if "://" in value else value
+        if value and (secret or _SECRET.search(key)):
+            return hidden.reference(key, value)
+        return _without_password(key, value, hidden) if "://" in value else value
     if is_object(value):
-        hidden = secret or key in _SECRET_TABLES
-        return {name: _without_secrets(name, item, replaced, secret=hidden) for name, item in value.items()}
+        inside = secret or key in _SECRET_TABLES
+        return {name: _without_secrets(name, item, hidden, secret=inside) for name, item in value.items()}
     if is_array(value) or isinstance(value, tuple):
-        return _words(key, list(cast("list[Any]", value)), replaced, secret=secret)
+        return _words(key, list(cast("list[Any]", value)), hidden, secret=secret)
     return value
 
 
-def _words(key: str, values: list[Any], replaced: list[str], *, secret: bool) -> list[Any]:
+def _words(key: str, values: list[Any], hidden: Hidden, *, secret: bool) -> list[Any]:
     """The arguments of a program: what follows `--token`, or stands behind its `=`, is a secret."""
     found: list[Any] = []
     before = ""
     for value in values:
         flag = _FLAG.fullmatch(value) if isinstance(value, str) else None
-        if flag and _SECRET.search(flag[1]) and flag[2] and not _is_reference(flag[2]):
-            found.append(value[: flag.start(2)] + _reference(flag[1], replaced))
+        if flag and flag[2] and _SECRET.search(flag[1]):
+            found.append(value[: flag.start(2)] + hidden.reference(flag[1], flag[2]))
         elif before and not flag:
-            found.append(_without_secrets(before, value, replaced, secret=True))
+            found.append(_without_secrets(before, value, hidden, secret=True))
         elif flag:
-            found.append(_without_password(flag[1], value, replaced) if "://" in value else value)
+            found.append(_without_password(flag[1], value, hidden) if "://" in value else value)
         else:
-            found.append(_without_secrets(key, value, replaced, secret=secret))
+            found.append(_without_secrets(key, value, hidden, secret=secret))
         before = flag[1] if flag and flag[2] is None and _SECRET.search(flag[1]) else ""
     return found
 
 
-def _without_password(key: str, text: str, replaced: list[str]) -> str:
+_PASSWORD = re.compile(r"(://[^/?#\s:@]*:)([^/?#\s]*)(@)")
+_QUERY = re.compile(r"([?&]([^=&#\s]+)=)([^&#\s]+)")
+
+
+def _without_password(key: str, text: str, hidden: Hidden) -> str:
     """An address without what is secret in it."""
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        return text
-    place = parts.netloc
-    if "@" in place:
-        user, _, host = place.rpartition("@")
-        name, colon, password = user.partition(":")
-        if colon and not _is_reference(password):
-            place = f"{name}:{_reference(f'{key}_password', replaced)}@{host}"
-    query = parts.query
-    for name, value in parse_qsl(parts.query):
-        if _SECRET.search(name) and not _is_reference(value):
-            hidden = re.escape(name) + r"=[^&]*"
-            query = re.sub(hidden, lambda _, name=name: f"{name}={_reference(name, replaced)}", query)
-    if (place, query) == (parts.netloc, parts.query):
-        return text
-    return urlunsplit((parts.scheme, place, parts.path, query, parts.fragment))
-
-
-def _is_reference(value: Any) -> bool:
-    """Whether a text says where its secret is. Numbers and the like are no secrets."""
-    return not isinstance(value, str) or not value or _REFERENCE.search(value) is not None
-
-
-def _reference(name: str, replaced: list[str]) -> str:
-    variable = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").upper() or "SECRET"
-    variable = variable if not variable[0].isdigit() else f"_{variable}"
-    replaced.append(variable)
-    return f"${{{variable}}}"
+    shown = _PASSWORD.sub(
+        lambda found: found[1] + hidden.reference(f"{key}_password", found[2]) + found[3], text
+    )
+    return _QUERY.sub(
+        lambda found: (
+            found[1] + hidden.reference(found[2], found[3]) if _SECRET.search(found[2]) else found[0]
+        ),
+        shown,
+    )
 
 
 def _masked(value: Any, secrets: list[str]) -> Any:

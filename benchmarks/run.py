@@ -21,10 +21,11 @@ from pathlib import Path
 from openapi import openapi
 from serving import serving
 from table import Row, table
+from tables import tables
 
 HERE = Path(__file__).parent
 SERVER = HERE / "servers" / "echo.py"
-PARTS = ("calls", "startup", "catalog", "serving")
+PARTS = ("calls", "startup", "catalog", "tables", "serving")
 ON_REQUEST = ("openapi", "search")
 """Parts that need much to be downloaded, by themselves or by `make node`: only when named."""
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | {
@@ -204,8 +205,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer rounds, a smaller catalog")
     given = parser.parse_args()
     runs: dict[str, Callable[[bool], list[Row]]] = {
-        "calls": calls, "startup": startup, "catalog": catalog, "serving": serving, "openapi": openapi,
-        "search": search,
+        "calls": calls, "startup": startup, "catalog": catalog, "tables": tables, "serving": serving,
+        "openapi": openapi, "search": search,
     }  # fmt: skip
     rows = [row for part in given.parts or PARTS for row in runs[part](given.quick)]
     if given.json:

@@ -12,7 +12,8 @@ class Row:
     value: float
     unit: str
     ratio: float | None = None
-    """To the same figure of `mcp.Client`; where gateways are compared, Spindle's to this one's."""
+    """To the same figure of `mcp.Client`, or of what the row names; where gateways are compared, Spindle's
+    to this one's."""
     goal: float | None = None
     """The most it may be: the ratio where there is one, else the value."""
 

@@ -42,14 +42,16 @@ def to_json(value: Any, *, sort_keys: bool = False, default: Callable[[Any], Any
         return json.dumps(value, default=default, sort_keys=sort_keys, separators=(",", ":")).encode()
 
 
-_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+# Finding a run of digits this way is many times faster than with a regular expression.
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_LONG_NUMBER = b"0" * 19
 
 
 def from_json(data: bytes) -> Any:
     """What `to_json` was given, also where orjson alone would round a number or refuse a text."""
     import orjson
 
-    if not _LONG_NUMBER.search(data):
+    if _LONG_NUMBER not in data.translate(_DIGITS):
         try:
             return orjson.loads(data)
         except orjson.JSONDecodeError:

@@ -169,6 +169,11 @@ async def test_a_token_lets_in_and_is_not_in_the_table(guarded: str) -> None:
         assert (await opened.call(row, {"n": 4})).text == "8"
 
 
+async def test_a_given_credential_may_have_a_name_of_its_own(guarded: str) -> None:
+    row = rows_of(await provided(guarded, credential=bearer(TOKEN), credential_name="vault"))["double"]
+    assert row.credential == {"type": "given", "name": "vault"}
+
+
 async def test_a_variable_is_kept_as_a_reference(guarded: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAR_TOKEN", TOKEN)
     table = await provided(guarded, credential="${FAR_TOKEN}")

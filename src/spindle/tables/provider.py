@@ -43,6 +43,7 @@ def tool_provider(
     url_or_config: str | Mapping[str, Any] | SourceConfig,
     *,
     credential: Given | None = None,
+    credential_name: str | None = None,
     name: str | None = None,
     strict: bool = False,
     note: Note = logger.warning,
@@ -52,7 +53,8 @@ def tool_provider(
     `url_or_config` is the URL of an MCP server, or the settings of any source: what a table
     [sources.NAME] of spindle.toml may hold. With a `name`, tools are called `name.tool`. `strict` keeps only
     parameters of simple types, and tools that need no others; `note` and the table's metadata say what
-    was left out. A credential that cannot be used is an error: nothing is asked for without it.
+    was left out. A credential that cannot be used is an error: nothing is asked for without it. Of one that
+    is handed over, rows hold only the `credential_name`, or else the source's.
     """
     table = _settings(url_or_config)
     shown, settings = _with_credential(table, credential)
@@ -65,7 +67,7 @@ def tool_provider(
         return shown
 
     with open_workspace(settings=opened, credentials=own_credential, note=note) as spindle:
-        given = {"type": GIVEN, "name": source} if shown is not None else None
+        given = {"type": GIVEN, "name": credential_name or source} if shown is not None else None
         rows = spindle.use(lambda app: rows_from(app, source, note=note, given=given, shown=shown))
     return provide(rows, strict=strict, note=note)
 

@@ -14,7 +14,7 @@ WORKER = Path(__file__).with_name("tables_worker.py")
 
 
 def tables(quick: bool) -> list[Row]:
-    count, rounds = (10_000, 2) if quick else (100_000, 5)
+    count, rounds = (10_000, 2) if quick else (100_000, 3)
     found = [_round(count) for _ in range(rounds)]
 
     def row(what: str, key: str, beside: str) -> Row:

@@ -68,7 +68,7 @@ def tool_provider(
 
     with open_workspace(settings=opened, credentials=own_credential, note=note) as spindle:
         given = {"type": GIVEN, "name": credential_name or source} if shown is not None else None
-        rows = spindle.use(lambda app: rows_from(app, source, note=note, given=given, shown=shown))
+        rows = spindle.wait(lambda app: rows_from(app, source, note=note, given=given, shown=shown))
     return provide(rows, strict=strict, note=note)
 
 

@@ -18,6 +18,7 @@ import spindle
 from servers.running import PATIENCE, OpenSources, StdioServers, until
 from servers.serving import serve_command, served
 from spindle import Context, Principal, tool
+from spindle.catalog.diff import SyncReport
 from spindle.domain.serve import ServeConfig
 from spindle.mcp_server.access import OpenAccess
 from spindle.mcp_server.http import McpApp
@@ -91,7 +92,7 @@ async def shouting(tmp_path: Path, **serve: Any) -> AsyncGenerator[tuple[httpx2.
 async def both_transports(tmp_path: Path) -> AsyncGenerator[tuple[httpx2.AsyncClient, httpx2.AsyncClient]]:
     """Clients of the same handlers behind our transport and behind the SDK's."""
     async with spindle.open(tmp_path, tools=[shout, work]) as app:
-        catalog = CatalogServer(app, ServeConfig())
+        catalog = CatalogServer(app, ServeConfig)
         theirs = _with_inbound(catalog).streamable_http_app(host="127.0.0.1")
         manager = catalog.server.session_manager
         async with (
@@ -305,6 +306,33 @@ async def test_a_session_has_one_stream_of_its_own(tmp_path: Path) -> None:
             assert stream.status_code == 200
             await anext(stream.aiter_lines())
             assert (await http.get(url, headers=headers)).status_code == 409
+
+
+async def test_what_is_told_while_a_session_has_no_stream_begins_the_next(tmp_path: Path) -> None:
+    async with (
+        spindle.open(tmp_path, tools=[shout]) as app,
+        served(app) as url,
+        httpx2.AsyncClient(timeout=PATIENCE) as http,
+    ):
+        headers = await handshake(http, url)
+        for _ in range(3):
+            app.catalog.tell(SyncReport("s"))
+        # What was told is on its way before this is answered.
+        assert (await http.post(url, json=rpc("ping"), headers=headers)).status_code == 200
+        async with http.stream("GET", url, headers=headers) as stream:
+            app.catalog.tell(SyncReport(""))
+            told: list[str] = []
+            async for line in stream.aiter_lines():
+                if line.startswith("data:"):
+                    told.append(json.loads(line[5:])["method"])
+                if "notifications/resources/list_changed" in told:
+                    break
+    assert told == [
+        "notifications/tools/list_changed",
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+    ]
 
 
 async def test_a_client_of_2026_that_hangs_up_takes_its_call_with_it(

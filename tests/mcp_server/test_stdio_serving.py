@@ -196,6 +196,15 @@ def test_messages_may_come_from_a_file(tmp_path: Path) -> None:
     assert answer["id"] == 1
 
 
+def test_no_input_at_all_is_the_end(tmp_path: Path) -> None:
+    (tmp_path / "spindle.toml").touch()
+    done = subprocess.run(
+        [SPINDLE, "-w", str(tmp_path), "serve", "--stdio"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_the_server_in_good_order(
     tmp_path: Path, stdio_server: StdioServers, how: signal.Signals

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,14 @@ SPINDLE = str(Path(sys.executable).with_name("spindle"))
 
 
 @contextlib.asynccontextmanager
-async def served(app: Spindle, rules: Rules | None = None, **serve: Any) -> AsyncGenerator[str]:
+async def served(
+    app: Spindle, rules: Rules | None = None, *, access: Access | None = None, **serve: Any
+) -> AsyncGenerator[str]:
     """The address of the workspace, served over HTTP for as long as this lasts."""
-    config = ServeConfig(port=0, **serve)
-    access = Access.of(config, {})
+    access = access or Access.of(ServeConfig(port=0, **serve), {})
+    config = access.config
     with listen(config.host, config.port) as listening:
-        running = asyncio.create_task(run_http(app, config, access, listening, rules))
+        running = asyncio.create_task(run_http(app, access, listening, rules))
         try:
             yield f"{address_of(listening, config.host)}/mcp"
         finally:
@@ -87,11 +89,14 @@ class Lines:
 
 
 @contextlib.asynccontextmanager
-async def piped(app: Spindle, **serve: Any) -> AsyncGenerator[Lines]:
+async def piped(
+    app: Spindle, settings: Callable[[], ServeConfig] | None = None, **serve: Any
+) -> AsyncGenerator[Lines]:
     """The workspace, served over pipes in this process."""
     loop = asyncio.get_running_loop()
     (their_in, our_out), (our_in, their_out) = os.pipe(), os.pipe()
-    catalog = CatalogServer(app, ServeConfig(**serve))
+    config = ServeConfig(**serve)
+    catalog = CatalogServer(app, settings or (lambda: config))
     await catalog.start()
     running = asyncio.create_task(serve_stdio(catalog, their_in, their_out))
     reader = asyncio.StreamReader(limit=2**26)

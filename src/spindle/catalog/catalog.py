@@ -18,6 +18,7 @@ from spindle.errors import (
     AuthError,
     AuthorizationRequired,
     CallTimeoutError,
+    NameConflictError,
     NotFoundError,
     PermissionDeniedError,
     ServerError,
@@ -50,6 +51,8 @@ class Catalog:
         """By source, the signature that its stored tools stand for."""
         self._failed: dict[str, str] = {}
         """By source, the signature with which it last could not be read."""
+        self.conflicts: dict[str, NameConflictError] = {}
+        """By source, why its tools could not be taken: another has one of the same name."""
         self._listeners: list[Listener] = []
         self._closing: set[asyncio.Task[None]] = set()
         self._dirty: set[str] = set()
@@ -141,6 +144,10 @@ class Catalog:
         """Sources whose stored tools are missing, or belong to other settings than those in force."""
         return [name for name in self.sources.names if not self._is_fresh(name)]
 
+    def untried(self) -> list[str]:
+        """Of those, the ones that did not just fail with the settings in force."""
+        return [name for name in self.unsynced() if self._failed.get(name) != self.sources.signature(name)]
+
     def on_change(self, listener: Listener) -> None:
         """Call `listener` after the tools of a source changed while this process runs, and after a
         source's own notice also when nothing did."""
@@ -172,6 +179,7 @@ class Catalog:
             self._note(f"{name}: its tools could not be forgotten: {error.message}")
         self._marks.pop(name, None)
         self._failed.pop(name, None)
+        self.conflicts.pop(name, None)
         closing = asyncio.create_task(self.connections.close_source(name), name=f"end of {name}")
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
@@ -258,6 +266,7 @@ class Catalog:
                 self._marks[name] = signature
                 self._synced_as[name] = principal
                 self._failed.pop(name, None)
+                self.conflicts.pop(name, None)
             except (SpindleError, AuthorizationRequired) as error:
                 kind: dict[str, str] = {}
                 if isinstance(error, AuthorizationRequired):
@@ -269,6 +278,8 @@ class Catalog:
                 if name in self.sources.names:
                     await self._store.note_failure(name, self.sources.kind(name), error.message)
                     self._failed[name] = signature
+                    if isinstance(error, NameConflictError):
+                        self.conflicts[name] = error
                 report = SyncReport(name, error=error.to_dict() | kind)
         report.seconds = time.perf_counter() - started
         return report

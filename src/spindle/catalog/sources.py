@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from spindle.domain.json_schema import canonical
 from spindle.errors import ConfigurationError, NotFoundError, suggest
@@ -15,7 +15,7 @@ from spindle.settings.expand import expand, missing_variables, secret_values
 
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
-    from spindle.ports.source import Note, Source
+    from spindle.ports.source import Note, Notice, RelaySource, Source
     from spindle.settings import Settings
 
 
@@ -34,11 +34,14 @@ class SourceSet:
         """Those that were made in Python."""
         self._table_marks: dict[str, str] = {}
         self._classes: dict[str, type[Source] | None] = {}
+        self.notices: list[Notice] = []
+        """Who hears what the servers of all sources tell of, besides their tools."""
 
     def replaced(self, settings: Settings) -> SourceSet:
         """The same for other settings, all of them valid. What did not change is kept as it is, and so is
         what was made in Python."""
         other = SourceSet(settings, self._note, self._environ)
+        other.notices = self.notices
         for name in self._handed_over:
             other.add(name, self._made[name], self._configs[name])
         other.validate()
@@ -110,6 +113,8 @@ class SourceSet:
             cls = self._class(name)
             assert cls is not None, "an unknown kind does not pass validation"
             made = self._made[name] = cls(name, config, self._settings.root, self._note)
+            if self.relays(name):
+                cast("RelaySource", made).notices = self.notices
         return made
 
     def relays(self, name: str) -> bool:

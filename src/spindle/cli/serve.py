@@ -70,8 +70,8 @@ async def _serve_stdio(cli: Cli, config: ServeConfig) -> int:
     from spindle.serving.access import Access
 
     access = Access.of(config)
-    async with cli.open(visible=access.shows) as app, _live(cli, app, access, {}):
-        await _until_stopped(run_stdio(app, config, cli.output.hand_over_stdout(), access))
+    async with _opened(cli, access) as app, _live(cli, app, access, {}):
+        await _until_stopped(run_stdio(app, cli.output.hand_over_stdout(), access))
     return 0
 
 
@@ -81,12 +81,12 @@ async def _serve_http(cli: Cli, config: ServeConfig, given: Mapping[str, Any]) -
     from spindle.serving.listening import address_of, listen
 
     access = Access.of(config)
-    async with cli.open(visible=access.shows) as app:
+    async with _opened(cli, access) as app:
         with listen(config.host, config.port) as listening:
             access.require_for(listening.getsockname()[0])
             cli.output.aside(f"serving MCP on {address_of(listening, config.host)}/mcp")
             async with _live(cli, app, access, given):
-                await _until_stopped(run_http(app, config, access, listening))
+                await _until_stopped(run_http(app, access, listening))
     return 0
 
 
@@ -99,7 +99,7 @@ async def _serve_rest(cli: Cli, config: ServeConfig, given: Mapping[str, Any]) -
     from spindle.serving.listening import serve as serve_http
 
     access = Access.of(config)
-    async with cli.open(visible=access.shows) as app:
+    async with _opened(cli, access) as app:
         tools = await app.tools()
         with listen(config.host, config.port) as listening:
             access.require_for(listening.getsockname()[0])
@@ -111,9 +111,20 @@ async def _serve_rest(cli: Cli, config: ServeConfig, given: Mapping[str, Any]) -
                 cli.output.status("waiting for running calls to end …")
 
             async with _live(cli, app, access, given):
-                serving = serve_http(make_app(app, access), listening, config.shutdown_timeout, stopping)
+                serving = serve_http(
+                    make_app(app, access), listening, lambda: access.config.shutdown_timeout, stopping
+                )
                 await _until_stopped(serving)
     return 0
+
+
+@contextlib.asynccontextmanager
+async def _opened(cli: Cli, access: Access) -> AsyncGenerator[Spindle]:
+    from spindle.serving.conflicts import refuse_conflicts
+
+    async with cli.open(visible=access.shows) as app:
+        await refuse_conflicts(app, cli.output.note)
+        yield app
 
 
 @contextlib.asynccontextmanager

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mcp.server.subscriptions import ServerEvent
 
     from spindle.app import Spindle
+    from spindle.catalog.diff import SyncReport
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
     from spindle.mcp_server.passing import Passing
@@ -57,14 +58,14 @@ class Changes:
         self._listening: dict[str, int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._seen = -1
+        self._relayed = passing.settings
         server.add_request_handler(
             "subscriptions/listen", SubscriptionsListenRequestParams, self._serve_listen
         )
 
     def start(self) -> None:
-        self._app.catalog.on_change(lambda _report: self._tools_changed())
-        for source in self._passing.relay_sources:
-            source.notices.append(self._notice)
+        self._app.catalog.on_change(self._changed)
+        self._app.catalog.sources.notices.append(self._notice)
         self._spawn(self._look())
 
     def close_streams(self) -> None:
@@ -93,9 +94,14 @@ class Changes:
             for connection in self._subscribed.get(uri, ()):
                 self._spawn(connection.notify(method, {"uri": uri}))
 
-    def _tools_changed(self) -> None:
+    def _changed(self, report: SyncReport) -> None:
+        """Tools are others, or exist for others; then so may be what else sources have."""
         self.tell("notifications/tools/list_changed")
         self._spawn(self._take_note())
+        before, self._relayed = self._relayed, self._passing.settings
+        if not report.source or before != self._relayed:
+            self.tell("notifications/prompts/list_changed")
+            self.tell("notifications/resources/list_changed")
 
     async def _take_note(self) -> None:
         self._seen = await self._app.catalog.version()

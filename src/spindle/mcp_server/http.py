@@ -24,7 +24,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object
 from spindle.mcp_server.channel import Channel, answer_message, error_message
-from spindle.mcp_server.exchange import EventStream, Exchange, Headers, respond
+from spindle.mcp_server.exchange import Exchange, Headers, respond
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.sessions import Session, Sessions
 
@@ -259,7 +259,7 @@ class McpApp:
         session = self._session(request)
         if session.stream is not None:
             raise Refused(409, INVALID_REQUEST, "Conflict: the session has a stream already")
-        session.stream = stream = EventStream()
+        stream = session.open_stream()
         try:
             await stream.serve(request.receive, request.send, session.headers)
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ class _Snapshot:
     """The tools at one version of the catalog. Their definitions are read when somebody lists them."""
 
     version: int
+    style: NameStyle
     summaries: Mapping[str, ToolSummary]
     """By full name, without those that wait to be accepted."""
     served: Mapping[str, str]
@@ -47,10 +48,10 @@ class _Snapshot:
 
 
 class Listing:
-    def __init__(self, catalog: Catalog, access: Access, style: NameStyle) -> None:
+    def __init__(self, catalog: Catalog, access: Access, style: Callable[[], NameStyle]) -> None:
         self._catalog = catalog
         self._access = access
-        self._style: NameStyle = style
+        self._style = style
         self._snapshot: _Snapshot | None = None
 
     async def visible(self, principal: Principal) -> list[ToolSummary]:
@@ -109,12 +110,12 @@ class Listing:
 
     async def _current(self) -> _Snapshot:
         snapshot = self._snapshot
-        version = await self._catalog.version()
-        if snapshot is None or snapshot.version != version:
+        version, style = await self._catalog.version(), self._style()
+        if snapshot is None or snapshot.version != version or snapshot.style != style:
             summaries = {item.name: item for item in await self._catalog.tools(ToolFilter())}
-            served = served_names(summaries, self._style)
+            served = served_names(summaries, style)
             full = {short: name for name, short in served.items()}
-            snapshot = self._snapshot = _Snapshot(version, summaries, served, full)
+            snapshot = self._snapshot = _Snapshot(version, style, summaries, served, full)
         return snapshot
 
     async def _definitions(self, snapshot: _Snapshot) -> Mapping[str, JsonObject]:

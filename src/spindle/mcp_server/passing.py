@@ -11,7 +11,7 @@ import asyncio
 import base64
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote, unquote
@@ -26,7 +26,7 @@ from mcp_types import (
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import NotFoundError, ResultTooLargeError, ServerError, SpindleError, suggest
-from spindle.ports.source import Relay, RelaySource
+from spindle.ports.source import Relay
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -73,14 +73,10 @@ class Passing:
         ]
 
     @property
-    def has_sources(self) -> bool:
+    def settings(self) -> dict[str, Mapping[str, Any]]:
+        """Of the sources that have more than tools. What they offer may be other with other settings."""
         sources = self._app.catalog.sources
-        return any(sources.relays(name) for name in sources.names)
-
-    @property
-    def relay_sources(self) -> list[RelaySource]:
-        sources = self._app.catalog.sources
-        return [cast(RelaySource, sources.get(name)) for name in sources.names if sources.relays(name)]
+        return {name: sources.table(name) for name in sources.names if sources.relays(name)}
 
     # --- prompts
 

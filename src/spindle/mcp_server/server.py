@@ -16,7 +16,7 @@ from spindle.calls.validate import Validation
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, canonical, is_object
 from spindle.domain.tool import ToolSummary
-from spindle.errors import Interruption, NotFoundError, ServerError, SpindleError
+from spindle.errors import ConfigurationError, Interruption, NotFoundError, ServerError, SpindleError
 from spindle.mcp_server import search_mode
 from spindle.mcp_server.access import Access, OpenAccess
 from spindle.mcp_server.asking import (
@@ -44,12 +44,14 @@ from spindle.mcp_server.refusals import refusal
 from spindle.mcp_server.search_mode import SearchMode
 from spindle.mcp_server.suspended import PREFIX, Suspended, Waiting
 from spindle.runs.outcomes import Finished, Outcome, Paused
+from spindle.serving.instruction import instruction
 from spindle.version import __version__
 
 if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
 
     from spindle.app import Spindle
+    from spindle.catalog.diff import SyncReport
     from spindle.domain.identity import Principal
     from spindle.domain.serve import ServeConfig
 
@@ -70,21 +72,18 @@ class CatalogServer:
     """Serves an open workspace. The transports bring requests in through `server`."""
 
     def __init__(
-        self,
-        app: Spindle,
-        config: ServeConfig,
-        access: Access | None = None,
-        *,
-        instruction: str | None = None,
+        self, app: Spindle, settings: Callable[[], ServeConfig], access: Access | None = None
     ) -> None:
+        """`settings` gives those in force at the moment: they may change while we serve."""
         self.app = app
-        self.config = config
+        self._settings = settings
         self.access = access or OpenAccess()
-        self.listing = Listing(app.catalog, self.access, config.names)
+        self.listing = Listing(app.catalog, self.access, lambda: self.config.names)
         self.passing = Passing(app, self.access, logger.warning)
         self._search = SearchMode(app, self.listing, self.access)
         self._validation = Validation()
-        self.server: Server[Any] = Server("spindle", version=__version__, instructions=instruction)
+        text = instruction(self.config, app.settings.root)
+        self.server: Server[Any] = Server("spindle", version=__version__, instructions=text)
         # Spans are made where calls are, and cost every request here.
         self.server.middleware.clear()
         self.changes = Changes(app, self.passing, self.server)
@@ -101,14 +100,18 @@ class CatalogServer:
             "resources/read": self._read_resource,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
+            # Also where no source has any: one that does may come while a client is connected.
+            "prompts/list": self._list_prompts,
+            "prompts/get": self._get_prompt,
+            "completion/complete": self._complete,
             "logging/setLevel": self._set_level,
         }
-        if self.passing.has_sources:
-            handlers["prompts/list"] = self._list_prompts
-            handlers["prompts/get"] = self._get_prompt
-            handlers["completion/complete"] = self._complete
         for method, handler in handlers.items():
             self.server.add_request_handler(method, RequestParams, _raw(handler))
+
+    @property
+    def config(self) -> ServeConfig:
+        return self._settings()
 
     @property
     def init_options(self) -> InitializationOptions:
@@ -118,10 +121,25 @@ class CatalogServer:
     async def start(self) -> None:
         """Begin to ask sources that were never asked, and to hear of changes."""
         self.changes.start()
-        unsynced = self.app.catalog.unsynced()
-        if unsynced:
-            sync = self.app.catalog.sync(unsynced)
-            self._first_sync = asyncio.create_task(sync, name="first sync")
+        self.app.catalog.on_change(self._changed)
+        unasked = self.app.catalog.untried()
+        if unasked:
+            self._first_sync = asyncio.create_task(self._ask(unasked), name="first sync")
+
+    def _changed(self, report: SyncReport) -> None:
+        if report.source:
+            return
+        # The settings are others. Clients that come from now on get the text that they name.
+        try:
+            self.server.instructions = instruction(self.config, self.app.settings.root)
+        except ConfigurationError as error:
+            # It was there when the settings were taken over.
+            logger.warning("the instruction stays as it was: %s", error.message)
+
+    async def _ask(self, sources: list[str]) -> None:
+        for report in await self.app.catalog.sync(sources):
+            if report.error is not None:
+                logger.warning("%s: %s", report.source, report.error["message"])
 
     async def close(self) -> None:
         """End what runs in the background. Calls that run are the transports' to end."""

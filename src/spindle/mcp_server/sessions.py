@@ -14,7 +14,7 @@ from mcp.shared.dispatcher import CallOptions, coerce_request_id
 from mcp.shared.exceptions import NoBackChannelError
 from mcp_types import RequestId
 
-from spindle.domain.json_schema import JsonObject
+from spindle.domain.json_schema import JsonObject, to_json
 from spindle.mcp_server.exchange import EventStream
 from spindle.mcp_server.questions import Questions
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 IDLE_TIMEOUT = 30 * 60.0
 MAX_SESSIONS = 10_000
 SWEEP_EVERY = 60.0
+MAX_MISSED = 100
+"""Notices that are kept for a client that has no stream open; the same is kept once."""
 
 SESSION_HEADER = b"mcp-session-id"
 
@@ -42,6 +44,7 @@ class Session:
         self.connection = Connection.for_loop(self, session_id=self.id)
         self.runner = ServerRunner(catalog.server, self.connection, {}, init_options=catalog.init_options)
         self.last_used = time.monotonic()
+        self._missed: dict[bytes, JsonObject] = {}
 
     @property
     def headers(self) -> tuple[tuple[bytes, bytes], ...]:
@@ -78,6 +81,19 @@ class Session:
     async def put(self, message: JsonObject) -> None:
         if self.stream is not None:
             self.stream.put(message)
+        elif "id" not in message:
+            # Also a client that listens is without a stream at times: before its first, and when it is lost.
+            self._missed[to_json(message)] = message
+            if len(self._missed) > MAX_MISSED:
+                del self._missed[next(iter(self._missed))]
+
+    def open_stream(self) -> EventStream:
+        """The stream of the session, which begins with what was said while there was none."""
+        self.stream = stream = EventStream()
+        for message in self._missed.values():
+            stream.put(message)
+        self._missed.clear()
+        return stream
 
 
 class Sessions:

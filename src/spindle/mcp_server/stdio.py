@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import selectors
 import stat
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from spindle.mcp_server.lines import LineServer
@@ -23,7 +25,7 @@ LAST_GRACE = 2.0
 async def serve_stdio(catalog: CatalogServer, stdin: int = 0, stdout: int = 1) -> None:
     """Serve until the client closes our input, or this task is cancelled; then let the calls that run end
     within the limit. `stdin` and `stdout` are file descriptors, which nobody else may use."""
-    pipes = Pipes(catalog.config.max_body_size)
+    pipes = Pipes(lambda: catalog.config.max_body_size)
     await pipes.open(stdin, stdout)
     principal = catalog.access.principal(None)
     server = LineServer(catalog, pipes.write, principal)
@@ -52,7 +54,7 @@ def take_stdin() -> int:
 class Pipes:
     """The two ends. Nothing is queued without bound: while the client does not read, nobody writes."""
 
-    def __init__(self, max_line: int) -> None:
+    def __init__(self, max_line: Callable[[], int]) -> None:
         self.ended = asyncio.Event()
         self._max_line = max_line
         self._lines: LineReader | None = None
@@ -68,17 +70,17 @@ class Pipes:
     async def open(self, stdin: int, stdout: int) -> None:
         """Both are ours from now on, and closed in the end."""
         loop = asyncio.get_running_loop()
-        # The event loop cannot wait for regular files, which have no need of it when written to.
+        # The event loop cannot wait for regular files and some devices, which need it only when read.
         if _is_file(stdout):
             self._file = stdout
         else:
             opened = os.fdopen(stdout, "wb", 0)
             self._writing, _ = await loop.connect_write_pipe(lambda: _Output(self), opened)
-        reading = os.fdopen(_pumped(stdin) if _is_file(stdin) else stdin, "rb", 0)
+        reading = os.fdopen(stdin if _can_be_watched(stdin) else _pumped(stdin), "rb", 0)
         self._reading, _ = await loop.connect_read_pipe(lambda: _Input(self), reading)
 
     def listen(self, server: LineServer) -> None:
-        self._lines = LineReader(self._max_line, server.line, server.too_long)
+        self._lines = LineReader(self._max_line(), server.line, server.too_long)
         for data in self._early:
             self._lines.feed(data)
         self._early.clear()
@@ -115,6 +117,7 @@ class Pipes:
         if self._lines is None:
             self._early.append(data)
         else:
+            self._lines.limit = self._max_line()
             self._lines.feed(data)
 
     def input_ended(self) -> None:
@@ -166,8 +169,18 @@ def _is_file(descriptor: int) -> bool:
     return stat.S_ISREG(os.fstat(descriptor).st_mode)
 
 
+def _can_be_watched(descriptor: int) -> bool:
+    """Not so regular files and, of devices, `/dev/null` for one: only trying tells."""
+    with selectors.DefaultSelector() as selector:
+        try:
+            selector.register(descriptor, selectors.EVENT_READ)
+        except (OSError, ValueError):
+            return False
+    return True
+
+
 def _pumped(source: int) -> int:
-    """A pipe with what a regular file holds."""
+    """A pipe with what a file or device holds."""
     reading, writing = os.pipe()
 
     def pump() -> None:

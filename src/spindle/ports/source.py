@@ -64,7 +64,7 @@ class Relay(Protocol):
 
 
 class RelaySource(Protocol):
-    """A source whose sessions are relays says so by `relays = True`."""
+    """A source whose sessions are relays says so by `relays = True`. It is given the list of `notices`."""
 
     relays: ClassVar[bool]
     notices: list[Notice]

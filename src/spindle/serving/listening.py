@@ -54,10 +54,13 @@ def address_of(listening: socket.socket, host: str) -> str:
 
 
 async def serve(
-    app: ASGIApp, listening: socket.socket, shutdown_timeout: float, stopping: Callable[[], None]
+    app: ASGIApp,
+    listening: socket.socket,
+    shutdown_timeout: Callable[[], float],
+    stopping: Callable[[], None],
 ) -> None:
     """Answer requests until this task is cancelled. Then take no more, and let those that run end
-    within `shutdown_timeout` seconds."""
+    within the seconds that `shutdown_timeout` gives then."""
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -68,7 +71,6 @@ async def serve(
         server_header=False,
         proxy_headers=False,
         limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=max(1, round(shutdown_timeout)) if shutdown_timeout else 0,
     )
     server = _Server(config)
     running = asyncio.create_task(server.serve(sockets=[listening]), name="the HTTP server")
@@ -76,6 +78,8 @@ async def serve(
         await asyncio.shield(running)
     except asyncio.CancelledError:
         stopping()
+        seconds = shutdown_timeout()
+        config.timeout_graceful_shutdown = max(1, round(seconds)) if seconds else 0
         server.should_exit = True
         await running
         raise

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spindle.catalog.diff import SyncReport
 from spindle.errors import SpindleError
 from spindle.serving.exposure import doubts
+from spindle.serving.instruction import instruction
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -96,6 +97,7 @@ class Live:
         # Where we listen stays as it is, and who is let in depends on it.
         now = {name: getattr(self._access.config, name) for name in _AT_START}
         self._late = [f"serve.{name}" for name, value in now.items() if getattr(wanted, name) != value]
+        instruction(wanted, settings.root)  # raises where it names a file that cannot be read
         self._access.adopt(wanted.model_copy(update=now))
 
 

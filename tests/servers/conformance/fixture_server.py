@@ -14,7 +14,13 @@ from typing import Any
 import mcp_types as t
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -232,6 +238,11 @@ async def call(ctx: Any, params: t.CallToolRequestParams) -> Any:
             if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
                 await ctx.session.send_tool_list_changed()
             return said("Told.")
+        case "test_change_prompts":
+            await bus.publish(PromptsListChanged())
+            if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+                await ctx.session.send_prompt_list_changed()
+            return said("Told.")
     raise MCPError(t.INVALID_PARAMS, f"Unknown tool: {params.name}")
 
 
@@ -260,6 +271,7 @@ NAMES = (
     "test_custom_headers",
     "test_touch_resource",
     "test_trigger_tool_change",
+    "test_change_prompts",
 )
 
 

@@ -185,14 +185,17 @@ async def test_variables_in_settings_are_replaced(
     assert workspace.logged() == ["start", "stop"]
 
 
-async def test_two_tools_of_one_name_are_reported(workspace: Workspace) -> None:
+async def test_two_tools_of_one_name_are_a_conflict_that_names_both(workspace: Workspace) -> None:
     workspace.write("counter.py", COUNTER)
     workspace.write(
         "other.py", "def count(): return 1\nclass Other:\n    def get_tools(self): return [count]\n"
     )
     async with workspace.open() as app:
-        assert await names(app) == ["count", "who"]
-    assert any("a second tool is called 'count'" in note for note in workspace.notes)
+        (report,) = await app.sync()
+    assert report.error is not None
+    assert "two tools are called 'count'" in report.error["message"]
+    assert "counter.py" in report.error["message"]
+    assert "other.py" in report.error["message"]
 
 
 async def test_a_mod_and_a_tool_file_of_one_name_are_a_conflict(workspace: Workspace) -> None:

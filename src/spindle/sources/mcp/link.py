@@ -48,7 +48,7 @@ class LineReader:
     def __init__(
         self, limit: int, on_line: Callable[[bytes], None], on_too_long: Callable[[bytes, bytes], None]
     ) -> None:
-        self._limit = limit
+        self.limit = limit
         self._on_line = on_line
         self._on_too_long = on_too_long
         self._buffer = bytearray()
@@ -70,14 +70,14 @@ class LineReader:
         if self._head is not None:
             head, self._head = self._head, None
             self._on_too_long(head, piece[-EDGE:])
-        elif len(piece) > self._limit:
+        elif len(piece) > self.limit:
             self._on_too_long(piece[:EDGE], piece[-EDGE:])
         else:
             self._on_line(piece)
 
     def _keep(self, piece: bytes) -> None:
         self._buffer += piece
-        if self._head is None and len(self._buffer) > self._limit:
+        if self._head is None and len(self._buffer) > self.limit:
             self._head = bytes(self._buffer[:EDGE])
         if self._head is not None:
             del self._buffer[:-EDGE]

@@ -31,6 +31,7 @@ class ModsSession:
         self._note = note
         self._running: dict[str, Mod] = {}
         self._tools: dict[str, FunctionTool] | None = None
+        self._specs: list[ToolSpec] = []
         self._loading = asyncio.Lock()
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -66,12 +67,13 @@ class ModsSession:
             classes = await in_thread(
                 lambda: mod_classes(folder, self._config.mods, self._note), f"spindle-load-{self._name}"
             )
-        self._tools = {}
+        self._tools, self._specs = {}, []
         for name, cls in classes.items():
             settings = self._config.mods.get(name, {})
             if settings.get("enabled", True) is not False:
                 await self._start(name, cls, settings)
-        return [tool.spec for tool in self._tools.values()]
+        # With those of one name: the catalog refuses them, and says where both are.
+        return self._specs
 
     async def _start(self, name: str, cls: type[Mod], settings: dict[str, Any]) -> None:
         assert self._tools is not None
@@ -91,12 +93,8 @@ class ModsSession:
             except UnusableFunctionError as error:
                 self._note(f"mods.{name}: `{place(function)}` is left out: {error}")
                 continue
-            other = self._tools.setdefault(tool.spec.remote_name, tool)
-            if other is not tool:
-                self._note(
-                    f"mods.{name}: a second tool is called {tool.spec.remote_name!r} and is left out; "
-                    f"the first is in {other.spec.place}"
-                )
+            self._tools.setdefault(tool.spec.remote_name, tool)
+            self._specs.append(tool.spec)
 
     async def _do(self, step: Callable[[], Any] | None) -> None:
         if step is None:

@@ -15,7 +15,7 @@ from servers.serving import SPINDLE, serve_command
 
 NODE22 = REPOSITORY / ".node" / "node22" / "node_modules"
 BENCH_PYTHON = REPOSITORY / ".venv-bench" / "bin" / "python"
-FASTMCP_CLIENT = Path(__file__).with_name("fastmcp_client.py")
+PYTHON_CLIENTS = ("fastmcp_client.py", "pydantic_ai_client.py")
 
 EACH_WAY = pytest.mark.parametrize("over", ["http", "stdio"])
 
@@ -59,10 +59,13 @@ async def test_the_inspector_lists_and_calls(workspace: Path, over: str) -> None
 
 
 @EACH_WAY
-async def test_fastmcp_lists_and_calls(workspace: Path, over: str) -> None:
+@pytest.mark.parametrize("client", PYTHON_CLIENTS)
+async def test_fastmcp_and_an_agent_of_pydantic_ai_list_and_call(
+    workspace: Path, client: str, over: str
+) -> None:
     if not BENCH_PYTHON.exists():
-        missing("fastmcp is not installed: run `make peers`")
-    command = (str(BENCH_PYTHON), str(FASTMCP_CLIENT))
+        missing("fastmcp and pydantic-ai are not installed: run `make peers`")
+    command = (str(BENCH_PYTHON), str(Path(__file__).with_name(client)))
     words = (SPINDLE, "s_echo", "hello")
     if over == "stdio":
         found = await run(*command, str(workspace), *words, folder=workspace)

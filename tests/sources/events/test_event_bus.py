@@ -12,7 +12,7 @@ from event_documents import Workspace, document
 
 import spindle
 from servers.running import PATIENCE
-from spindle.errors import ServerError
+from spindle.errors import InvalidArgumentsError, ServerError
 from spindle.sources.events import bus
 
 
@@ -44,6 +44,18 @@ async def test_an_event_is_what_cloudevents_says(workspace: Workspace) -> None:
         "server": "memory",
         "acknowledged": {"subscribers": 1},
     }
+
+
+async def test_a_payload_that_does_not_fit_is_not_emitted(workspace: Workspace) -> None:
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    workspace.write("events/a.json", document(payload=schema))
+    async with workspace.open() as app:
+        heard = app.events("*")
+        for wrong in ({"id": "seven"}, {}, {"id": None}):
+            with pytest.raises(InvalidArgumentsError, match="id"):
+                await app.call("emit", wrong)
+        await app.call("emit", id=7)
+        assert (await next_of(heard)).data == {"id": 7}
 
 
 async def test_a_pattern_is_for_channels_and_types(workspace: Workspace) -> None:

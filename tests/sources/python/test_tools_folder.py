@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import spindle
-from spindle.errors import NameConflictError, NotFoundError, ServerError
+from spindle.errors import InvalidArgumentsError, NameConflictError, NotFoundError, ServerError
 from spindle.sources.python import files, threads
 from spindle.sources.python.files import FolderModules, folder_signature, module_signature
 from spindle.sources.python.threads import in_thread, stdout_to_stderr
@@ -39,6 +39,31 @@ async def test_marked_functions_are_offered_under_their_plain_names(folder: Any)
         [first, _] = await app.tools()
         assert (first.source, first.kind) == ("tools", "python")
         assert (await app.show("first")).spec.place == f"{folder.root}/tools/one.py:2"
+
+
+async def test_postponed_annotations_are_read_also_those_of_what_comes_later(folder: Any) -> None:
+    file = folder.write("later.py", "")
+    file.write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "from typing import Literal\n"
+        "import spindle\n"
+        "@spindle.tool\n"
+        "def bill(item: Item, size: Literal['s', 'm'] = 's', note: str | None = None) -> str:\n"
+        "    return f'{type(item).__name__} {item.price * 2} {size}'\n"
+        "@spindle.tool\n"
+        "def lost(item: Nowhere) -> str:\n"
+        "    return ''\n"
+        "@dataclass\n"
+        "class Item:\n"
+        "    price: float\n"
+    )
+    async with folder.open() as app:
+        assert await folder.names(app) == ["bill"]
+        assert (await app.call("bill", item={"price": 1.5}, size="m")).text == "Item 3.0 m"
+        with pytest.raises(InvalidArgumentsError, match="size"):
+            await app.call("bill", item={"price": 1.5}, size="l")
+    assert any("`lost`" in note and "'Nowhere' is not defined" in note for note in folder.notes)
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,5 @@
 """The catalog as an MCP server, on stdio or Streamable HTTP."""
+
+from spindle import sdk
+
+sdk.spare()

@@ -7,12 +7,16 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spindle import sdk
+
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
     from spindle.ports.source import Note, Notice, Session
     from spindle.sources.mcp.config import McpConfig
+
+sdk.spare()
 
 
 class McpSource:

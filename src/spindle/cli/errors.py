@@ -40,7 +40,7 @@ EXIT_CODES: Mapping[str, int] = {
     "error": 9,
     "client": 10,
     "store": 11,
-    "table": 12,
+    "table": 13,
     "consent": PAUSED,
     "approval": PAUSED,
     "input": PAUSED,

@@ -144,7 +144,7 @@ class ModelServer:
         assert task is not None
         self._stop = lambda: loop.call_soon_threadsafe(task.cancel) and None
         with listening:
-            serving = serve(self._app(), listening, 0, lambda: None)
+            serving = serve(self._app(), listening, lambda: 0.0, lambda: None)
             ready.set()
             try:
                 await serving

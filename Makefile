@@ -17,6 +17,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 VENV_READY     := .venv/.ready
 BENCH_READY    := .venv-bench/.ready
 PROXY_READY    := .venv-bench/proxy/.ready
+PFLOW_READY    := .venv-bench/pflow/.ready
 NODE_READY     := .node/.runtime-ready
 SERVERS_READY  := .node/.servers-ready
 PAGE_READY     := examples/oauth-react/dist/.ready
@@ -78,7 +79,7 @@ format: $(VENV_READY) ## format the code and apply the safe fixes
 	@.venv/bin/ruff format .
 
 .PHONY: bench
-bench: $(BENCH_READY) $(PROXY_READY) ## run the benchmarks, in an environment of their own
+bench: $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY) ## run the benchmarks, in an environment of their own
 	@$(IN_BENCH) .venv-bench/bin/python benchmarks/run.py $(ARGS)
 
 .PHONY: services
@@ -143,6 +144,12 @@ $(BENCH_READY): pyproject.toml requirements/bench-constraints.txt requirements/b
 
 # Some peers need an older `mcp` than the others. The list is whole, and one of them runs well with a library that
 # it does not admit to: hence --no-deps.
+$(PFLOW_READY): requirements/bench-pflow.txt $(BENCH_READY)
+	$(call make_venv,.venv-bench/pflow)
+	@$(call say,installing the measured runner of flows into .venv-bench/pflow)
+	@.venv-bench/pflow/bin/python -m pip install $(PIP_FLAGS) --no-deps -r requirements/bench-pflow.txt
+	@touch $@
+
 $(PROXY_READY): requirements/bench-proxy.txt $(BENCH_READY)
 	$(call make_venv,.venv-bench/proxy)
 	@$(call say,installing the measured gateways into .venv-bench/proxy)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from spindle.auth.credentials import bearer as bearer
     from spindle.blocking import BlockingSpindle as BlockingSpindle
     from spindle.calls.caller import CallOptions as CallOptions
+    from spindle.calls.context import Context as Context
     from spindle.calls.limits import Limit as Limit
     from spindle.catalog.diff import SyncReport as SyncReport
     from spindle.console.oauth_callback import callback_app as callback_app
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from spindle.runs.outcomes import Finished as Finished
     from spindle.runs.outcomes import OpenPause as OpenPause
     from spindle.runs.outcomes import Paused as Paused
-    from spindle.sources.python.context import Context as Context
     from spindle.sources.python.decorator import tool as tool
 
 # Loaded when first used: `import spindle` in a user's tool file should cost next to nothing.
@@ -45,7 +45,7 @@ _HOMES = {
     "BlockingSpindle": "spindle.blocking",
     "CallOptions": "spindle.calls.caller",
     "CallRecord": "spindle.domain.call",
-    "Context": "spindle.sources.python.context",
+    "Context": "spindle.calls.context",
     "Continuing": "spindle.runs.outcomes",
     "Credential": "spindle.domain.identity",
     "Event": "spindle.domain.event",

@@ -21,6 +21,7 @@ from spindle.catalog.sources import SourceSet
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
+from spindle.flows.workspace import WorkspaceFlows
 from spindle.ports.store import RunStore, Store, ToolFilter, ToolStore
 from spindle.runs.runner import Runner
 from spindle.sources.events.bus import Subscription, bus_of
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from spindle.catalog.diff import SyncReport
     from spindle.domain.call import Progress
     from spindle.domain.event import Event
+    from spindle.flows.definition import FlowDefinition
+    from spindle.flows.flow import Flow
     from spindle.ports.source import Note
     from spindle.runs.outcomes import OpenPause, Outcome
     from spindle.settings import Settings
@@ -55,6 +58,7 @@ class Spindle:
         caller: Caller,
         auth: Access,
         runner: Runner,
+        flows: WorkspaceFlows,
         environ: Mapping[str, str] | None = None,
         visible: Visible = show_all,
     ) -> None:
@@ -68,6 +72,8 @@ class Spindle:
         self.runner = runner
         self.visible = visible
         """Whether a tool exists for a principal."""
+        self.flows = flows
+        """Flows of the workspace: run, and looked at afterwards."""
         self._environ = environ
         self._bus = bus_of(settings.root)
         self._subscriptions: WeakSet[Subscription] = WeakSet()
@@ -94,6 +100,18 @@ class Spindle:
         """Call a tool so that it may stop for a person: the result is then `Paused` instead of `Finished`,
         and `resume` goes on, in this process or another."""
         return await self.runner.run(tool, {**(arguments or {}), **named}, options)
+
+    async def run_flow(
+        self,
+        flow: Flow | FlowDefinition | str,
+        inputs: Mapping[str, Any] | None = None,
+        options: CallOptions = DEFAULT_OPTIONS,
+        /,
+        **named: Any,
+    ) -> Outcome:
+        """Run a flow: one built in Python, the name or file of a saved one, or a pipe of tools such as
+        `"search --query TODO >> summarize"`. Inputs are given by name, or as one mapping."""
+        return await self.flows.run(flow, {**(inputs or {}), **named}, options)
 
     async def resume(
         self,
@@ -185,6 +203,7 @@ async def build(
     path: Path | str | None = None,
     *,
     tools: Sequence[Callable[..., Any]] = (),
+    flows: Sequence[Flow] = (),
     settings: Settings | None = None,
     store: Store | None = None,
     run_store: RunStore | None = None,
@@ -217,13 +236,16 @@ async def build(
         caller = Caller(
             catalog, opened, files, chosen, note, permission=permission, visible=visible, clock=clock
         )
-        runner = Runner(caller, run_store or opened, sealer, note, clock)
+        kept = run_store or opened
+        flow_parts = WorkspaceFlows(loaded.root, flows, opened, kept, sealer, caller, clock.now)
+        runner = Runner(caller, kept, sealer, note, clock, {"flow": flow_parts.work})
+        flow_parts.runner = runner
         await catalog.open()
     except BaseException:
         await private.close()
         await opened.close()
         raise
-    return Spindle(loaded, opened, private, catalog, caller, auth, runner, environ, visible)
+    return Spindle(loaded, opened, private, catalog, caller, auth, runner, flow_parts, environ, visible)
 
 
 def _oauth(settings: Settings, store: Store, sealer: Sealer, clock: Clock) -> OAuth:

@@ -15,6 +15,7 @@
     ├── ServerError             the source failed, or broke its protocol       server
     │   └── ResultTooLargeError the answer is over the size limit
     ├── ToolError               the tool ran and reported an error             tool
+    ├── FlowError               a flow cannot be read, or cannot go on         flow
     ├── CancelledCallError      the call was given up by its caller            cancelled
     ├── StoreError              the workspace's own state cannot be used       store
     └── TableError              a table does not hold tools that can be read   table
@@ -152,6 +153,12 @@ class ToolError(SpindleError):
     """The tool itself reported an error. `details` holds the whole result as a dict."""
 
     category = "tool"
+
+
+class FlowError(SpindleError):
+    """A flow cannot be read, or cannot go on: an unknown action, a missing value, an endless loop."""
+
+    category = "flow"
 
 
 class CancelledCallError(SpindleError):

@@ -14,6 +14,7 @@ from spindle.calls.permissions import Permission, Visible, allow_all, show_all
 
 if TYPE_CHECKING:
     from spindle.auth.credentials import CredentialProvider
+    from spindle.flows.flow import Flow
     from spindle.ports.source import Note
     from spindle.ports.store import RunStore, Store
     from spindle.settings import Settings
@@ -52,6 +53,7 @@ def open(
     path: Path | str | None = None,
     *,
     tools: Sequence[Callable[..., Any]] = (),
+    flows: Sequence[Flow] = (),
     settings: Settings | None = None,
     store: Store | None = None,
     run_store: RunStore | None = None,
@@ -64,7 +66,8 @@ def open(
 ) -> Opening:
     """Open the workspace at `path`, or the nearest one. Contacts no source.
 
-    `tools` are Python functions to add under their plain names. `credentials` gives each principal's
+    `tools` are Python functions to add under their plain names, `flows` flows with nodes of their own that
+    runs may be of. `credentials` gives each principal's
     own credential for a source, `permission` decides who may call what, `visible` for whom a tool is there
     at all, `run_store` keeps runs elsewhere, and `note` takes sentences about what went oddly but not wrong.
     """
@@ -72,6 +75,7 @@ def open(
         lambda: build(
             path,
             tools=tools,
+            flows=flows,
             settings=settings,
             store=store,
             run_store=run_store,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 BUILT_IN: Mapping[str, str] = {
     "cli": "spindle.sources.cli:CliSource",
     "events": "spindle.sources.events:EventsSource",
+    "flows": "spindle.sources.flows:FlowsSource",
     "http": "spindle.sources.http_api:HttpSource",
     "mcp": "spindle.sources.mcp:McpSource",
     "mods": "spindle.sources.mods:ModsSource",

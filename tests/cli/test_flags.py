@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindle.cli.arguments import load_object, parse
+from spindle.calls.flags import load_object
+from spindle.cli.arguments import parse
 from spindle.errors import InvalidArgumentsError
 
 SCHEMA = {

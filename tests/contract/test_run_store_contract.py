@@ -81,9 +81,10 @@ class TestRuns(RunStoreContract):
     async def test_events_come_back_in_the_order_in_which_they_were_saved(self, store: RunStore) -> None:
         events = [RunEvent("r1", "step", float(9 - n), f"/x:{n}", bytes([n, 0, 255])) for n in range(5)]
         await store.save_run(a_run(), events[:2])
-        for event in events[2:]:
-            await store.save_event(event)
-        await store.save_event(RunEvent("r2", "started", 1.0))
+        await store.save_events(events[2:4])
+        await store.save_events(events[4:])
+        await store.save_events([])
+        await store.save_events([RunEvent("r2", "started", 1.0)])
         assert await store.history("r1") == events
         assert await store.history("nothing") == []
 
@@ -146,6 +147,14 @@ class TestPauses(RunStoreContract):
         run = await store.run("r1")
         assert run is not None
         assert (run.owner, run.lease_until) == ("p1", 50.0)
+
+    async def test_a_cancelled_run_can_be_taken_up_again_and_one_that_is_done_cannot(
+        self, store: RunStore
+    ) -> None:
+        for status, free in (("cancelled", True), ("paused", True), ("done", False), ("failed", False)):
+            await store.save_run(a_run(status, status=status))  # type: ignore[arg-type]
+            assert await store.take_run(status, "p2", 50.0, 20.0) is free
+            assert not await store.take_run(status, "p3", 60.0, 21.0)
 
     async def test_an_answer_takes_a_run_over_whose_owner_died(self, store: RunStore) -> None:
         await paused(store, a_pause("t1"), a_pause("t2"))

@@ -396,7 +396,7 @@ async def test_a_run_and_its_events_are_saved_once_though_the_answer_is_lost(
     await distant.save_run(run, events[:2])
     assert proxy[0].loses_answer_to is None
     proxy[0].loses_answer_to = b"COMMIT"
-    await distant.save_event(events[2])
+    await distant.save_events([events[2]])
     assert proxy[0].loses_answer_to is None
     assert await store.history("r1") == events
     assert await store.run("r1") == run

@@ -21,21 +21,26 @@ class ResultCache:
         self._store = store
         self._now = now
 
-    async def get(self, tool: Tool, call: Call, config: CacheConfig | None) -> Result | None:
-        if config is None or not _pure(tool, config):
+    async def get(
+        self, tool: Tool, call: Call, config: CacheConfig | None, ttl: float | None
+    ) -> Result | None:
+        if ttl is None or not _pure(tool, config):
             return None
         return await self._store.cached(_key(tool, call), self._now())
 
-    async def put(self, tool: Tool, call: Call, config: CacheConfig | None, result: Result) -> None:
+    async def put(
+        self, tool: Tool, call: Call, config: CacheConfig | None, ttl: float | None, result: Result
+    ) -> None:
         if result.is_error or result.asked is not None or call.answers is not None:
             return
-        if config is not None and _pure(tool, config):
+        if ttl is not None and _pure(tool, config):
             now = self._now()
-            await self._store.cache(_key(tool, call), result, now + config.ttl, now)
+            await self._store.cache(_key(tool, call), result, now + ttl, now)
 
 
-def _pure(tool: Tool, config: CacheConfig) -> bool:
-    return tool.pure or any(re.fullmatch(pattern, tool.local_name) for pattern in config.tools)
+def _pure(tool: Tool, config: CacheConfig | None) -> bool:
+    patterns = config.tools if config is not None else ()
+    return tool.pure or any(re.fullmatch(pattern, tool.local_name) for pattern in patterns)
 
 
 def _key(tool: Tool, call: Call) -> str:

@@ -153,8 +153,9 @@ class Caller:
             if self._running == 0:
                 self._idle.set()
 
-    async def _call_for(self, principal: Principal, name: str, arguments: Mapping[str, Any]) -> Result:
-        return await self.call(name, arguments, CallOptions(principal=principal))
+    async def find(self, name: str, principal: Principal) -> Tool:
+        """The tool that a call of this principal would reach."""
+        return await self._catalog.find(name, principal, partial(self._visible, principal))
 
     async def check(self, name: str, arguments: JsonObject) -> None:
         """Raises what is wrong with these arguments for this tool."""
@@ -168,8 +169,7 @@ class Caller:
         parent, token = _current_call.get(), _current_call.set(running.key)
         outcome, problem = "ok", None
         try:
-            sees = partial(self._visible, options.principal)
-            tool = running.tool = await self._catalog.find(name, options.principal, sees)
+            tool = running.tool = await self.find(name, options.principal)
             config = self._catalog.sources.config(tool.source)
             guards = self._guards.get(tool.source)
             if guards is None or guards.config is not config:
@@ -187,17 +187,18 @@ class Caller:
             call = Call(
                 tool.name, given, options.principal, credential, options.on_progress, running.key, parent,
                 self._files,
-                CallHost(partial(self._call_for, options.principal), journal),
+                CallHost(self, options.principal, journal),
                 journal.reply() if journal is not None else None,
                 options.peer, options.answers,
             )  # fmt: skip
-            result = await self._cached(tool, call, config) if options.use_cache else None
+            ttl = config.cache.ttl if config.cache is not None else options.cache_ttl
+            result = await self._cached(tool, call, config, ttl) if options.use_cache else None
             if result is None:
                 timeout = config.timeout if options.timeout is None else options.timeout
                 limits = in_order(options.limits, guards.limit)
                 ready = _Ready(tool, call, config, guards, limits, timeout)
                 result = await self._attempt_until_done(ready, running)
-                await self._keep_result(tool, call, config, result)
+                await self._keep_result(tool, call, config, ttl, result)
             else:
                 outcome = "cached"
             if result.is_error:
@@ -239,6 +240,8 @@ class Caller:
                     parent=parent,
                 )
                 await self._record(record)
+                if options.on_record is not None:
+                    options.on_record(record)
 
     async def settle(self, seconds: float) -> None:
         """Wait until the calls that run now are recorded, but not for long."""
@@ -340,16 +343,18 @@ class Caller:
         )
         return guards
 
-    async def _cached(self, tool: Tool, call: Call, config: SourceConfig) -> Result | None:
+    async def _cached(self, tool: Tool, call: Call, config: SourceConfig, ttl: float | None) -> Result | None:
         try:
-            return await self._cache.get(tool, call, config.cache)
+            return await self._cache.get(tool, call, config.cache, ttl)
         except StoreError as error:
             self._note(f"a cached result of {tool.name} could not be read: {error.message}")
             return None
 
-    async def _keep_result(self, tool: Tool, call: Call, config: SourceConfig, result: Result) -> None:
+    async def _keep_result(
+        self, tool: Tool, call: Call, config: SourceConfig, ttl: float | None, result: Result
+    ) -> None:
         try:
-            await self._cache.put(tool, call, config.cache, result)
+            await self._cache.put(tool, call, config.cache, ttl, result)
         except (StoreError, TypeError) as error:
             # A value that the store cannot write, such as a number over 64 bits, is as good as uncached.
             self._note(f"the result of {tool.name} could not be cached: {error}")

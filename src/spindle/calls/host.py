@@ -6,30 +6,64 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.journal import Journal, current_journal
+from spindle.calls.options import CallOptions
 from spindle.errors import Interruption
 
 if TYPE_CHECKING:
-    from spindle.domain.call import Reply, Result
+    from spindle.calls.caller import Caller
+    from spindle.domain.call import CallRecord, Host, Reply, Result
+    from spindle.domain.identity import Principal
+    from spindle.domain.json_schema import JsonObject
+    from spindle.domain.tool import Tool
 
 
 class CallHost:
     """Makes further calls, and asks questions, at the place of one call."""
 
-    def __init__(
-        self, call: Callable[[str, Mapping[str, Any]], Awaitable[Result]], journal: Journal | None
-    ) -> None:
-        self._call = call
+    def __init__(self, caller: Caller, principal: Principal, journal: Journal | None) -> None:
+        self._caller = caller
+        self._principal = principal
         self._journal = journal
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Result:
+    @property
+    def principal(self) -> Principal:
+        return self._principal
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        use_cache: bool = True,
+        cache_ttl: float | None = None,
+        on_record: Callable[[CallRecord], None] | None = None,
+    ) -> Result:
+        options = CallOptions(
+            self._principal, timeout, use_cache=use_cache, cache_ttl=cache_ttl, on_record=on_record
+        )
         # Not left to the context: a tool may hand its Context to threads and tasks that have another one.
         token = current_journal.set(self._journal)
         try:
-            return await self._call(tool, arguments)
+            return await self._caller.call(tool, arguments, options)
         finally:
             current_journal.reset(token)
+
+    async def find(self, tool: str) -> Tool:
+        return await self._caller.find(tool, self._principal)
 
     def ask(self, question: BaseException) -> Reply:
         if self._journal is None or not isinstance(question, Interruption):
             raise question
         return self._journal.ask(question)
+
+    async def remember(self, name: str, key: Any, make: Callable[[Host], Awaitable[Any]]) -> Any:
+        if self._journal is None:
+            return await make(self)
+        return await self._journal.remember(
+            name, key, lambda place: make(CallHost(self._caller, self._principal, place))
+        )
+
+    def note(self, name: str, data: JsonObject) -> None:
+        if self._journal is not None:
+            self._journal.note(name, data)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from spindle.domain.call import Reply, Result
     from spindle.domain.identity import Principal
+    from spindle.domain.json_schema import JsonObject
     from spindle.errors import Interruption
 
 
@@ -32,6 +33,15 @@ class Journal(Protocol):
 
     def ask(self, question: Interruption) -> Reply:
         """What a person answered to this question at this place; raises it when nobody has yet."""
+        ...
+
+    async def remember(self, name: str, key: Any, make: Callable[[Journal | None], Awaitable[Any]]) -> Any:
+        """The value of a piece of work at this place: from the record if JSON could hold it, else by
+        doing it."""
+        ...
+
+    def note(self, name: str, data: JsonObject) -> None:
+        """Add to the run's history, once for each name at this place."""
         ...
 
     def reply(self) -> Reply | None:

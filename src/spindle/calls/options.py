@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from spindle.domain.identity import LOCAL, Principal
 
 if TYPE_CHECKING:
     from spindle.calls.limits import Limit
-    from spindle.domain.call import Peer, Progress
+    from spindle.domain.call import CallRecord, Peer, Progress
     from spindle.domain.json_schema import JsonObject
 
 
@@ -24,6 +24,10 @@ class CallOptions:
     limits: Sequence[Limit] = ()
     """Limits to keep besides the source's, such as an agent's."""
     use_cache: bool = True
+    cache_ttl: float | None = None
+    """Seconds that the result of a pure tool stays good, where its source does not say."""
+    on_record: Callable[[CallRecord], None] | None = None
+    """Is shown how the call went."""
     raise_tool_errors: bool = False
     """Raise ToolError instead of returning a result with `is_error`."""
     peer: Peer | None = None

@@ -1,46 +1,20 @@
-"""From the words after `spindle call TOOL` to the tool's arguments, typed by its schema.
+"""From the words after `spindle call TOOL` to the tool's arguments.
 
-    --path=x  --path x         a value; text stays text where the schema wants a string
-    --some-name                finds `some_name` and `someName` too
-    --force  --no-force        booleans
-    --tag a --tag b            an array, item by item; one `--tag='["a", "b"]'` gives it whole
-    --options='{"a": 1}'       objects as JSON
-    --limit null               where the schema admits null
-    {"path": "x"}              all arguments as JSON; flags win over it
-    -                          the same JSON from stdin
-
-Where a schema admits several types, a value that is JSON of one of them is taken as that, and any
-other as text where text is admitted.
+--path=x                   flags, typed by the tool's schema (calls/flags.py)
+{"path": "x"}              all arguments as JSON; flags win over it
+-                          the same JSON from stdin
 """
 
 from __future__ import annotations
 
-import json
-import math
-import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spindle.domain.json_schema import (
-    JsonObject,
-    Parameter,
-    is_array,
-    is_object,
-    parameters,
-    resolve,
-    type_of,
-    types_of,
-)
-from spindle.errors import InvalidArgumentsError, suggest
-
-_STRING, _INTEGER, _NUMBER, _OBJECT, _ARRAY, _NULL = (
-    frozenset({name}) for name in ("string", "integer", "number", "object", "array", "null")
-)
-_INTEGER_TEXT = re.compile(r"[+-]?[0-9]+")
-_NUMBER_TEXT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_ARTICLES = {"integer": "an integer", "object": "a JSON object", "array": "a JSON array", "null": "null"}
+from spindle.calls.flags import Flags
+from spindle.domain.json_schema import JsonObject, Parameter
+from spindle.errors import InvalidArgumentsError
 
 
 @dataclass(slots=True)
@@ -54,242 +28,37 @@ class Given:
 
 
 def parse(tool: str, schema: JsonObject, words: Sequence[str]) -> Given:
-    return _Parser(tool, schema).parse(words)
+    given = Given()
+    flags = Flags(tool, schema)
+    others: list[str] = []
+    waiting = deque(words)
+    while waiting:
+        word = waiting.popleft()
+        if word == "--":
+            others += waiting
+            break
+        if not word.startswith("--"):
+            others.append(word)
+        elif word in ("--help", "--json") and flags.find(word[2:]) is None:
+            given.wants_help |= word == "--help"
+            given.wants_json |= word == "--json"
+        else:
+            flags.take(word[2:], waiting)
+    if others:
+        given.document = _document(tool, flags.known, others)
+    given.arguments = flags.arguments()
+    return given
 
 
-def value_of(text: str, schema: JsonObject, what: str) -> Any:
-    """One value of the type that a schema wants."""
-    return _scalar(what, text, types_of(schema, schema))
-
-
-def load_json(text: str, where: str) -> Any:
-    try:
-        return _strict_json(text)
-    except ValueError as error:
+def _document(tool: str, known: Mapping[str, Parameter], others: list[str]) -> str:
+    first = others[0]
+    if first == "-" or first.lstrip().startswith(("{", "[")):
+        if len(others) == 1:
+            return first
         raise InvalidArgumentsError(
-            f"{where} is not valid JSON: {error}", hint="""quote it for the shell: '{"name": "value"}'"""
-        ) from None
-
-
-def load_object(text: str, where: str) -> JsonObject:
-    """Arguments written as one JSON object."""
-    value = load_json(text, where)
-    if not is_object(value):
-        raise InvalidArgumentsError(f"{where} must be a JSON object, not {_article(type_of(value))}")
-    return value
-
-
-class _Parser:
-    def __init__(self, tool: str, schema: JsonObject) -> None:
-        self._tool = tool
-        self._schema = schema
-        self._known = {parameter.name: parameter for parameter in parameters(schema)}
-        self._texts: dict[str, list[str]] = {}
-
-    def parse(self, words: Sequence[str]) -> Given:
-        given = Given()
-        others: list[str] = []
-        waiting = deque(words)
-        while waiting:
-            word = waiting.popleft()
-            if word == "--":
-                others += waiting
-                break
-            if word.startswith("--"):
-                self._read_flag(word[2:], waiting, given)
-            else:
-                others.append(word)
-        if others:
-            given.document = self._document(others)
-        for name, texts in self._texts.items():
-            given.arguments[name] = self._value(self._known[name], texts)
-        return given
-
-    def _document(self, others: list[str]) -> str:
-        first = others[0]
-        if first == "-" or first.lstrip().startswith(("{", "[")):
-            if len(others) == 1:
-                return first
-            raise InvalidArgumentsError(
-                f"{others[1]!r} is one argument too many", hint="give one JSON object, and flags"
-            )
-        wanted = next((name for name, item in self._known.items() if item.required), None)
-        wanted = wanted or next(iter(self._known), None)
-        hint = f"perhaps --{wanted}={first}" if wanted else f"{self._tool} takes no arguments"
-        raise InvalidArgumentsError(f"{first!r} is neither a flag nor a JSON object", hint=hint)
-
-    # --- which parameter a flag means
-
-    def _read_flag(self, body: str, waiting: deque[str], given: Given) -> None:
-        name, value = self._split(body)
-        parameter = self._find(name)
-        if parameter is None and value is None and name in ("help", "json"):
-            given.wants_help |= name == "help"
-            given.wants_json |= name == "json"
-            return
-        if parameter is None and value is None and name.startswith("no-"):
-            parameter = self._find(name[3:])
-            if parameter is not None and "boolean" in parameter.types:
-                self._texts.setdefault(parameter.name, []).append("false")
-                return
-            parameter = None
-        if parameter is None:
-            parameter = self._additional(name)
-        if value is None:
-            value = self._next_value(name, parameter, waiting)
-        self._texts.setdefault(parameter.name, []).append(value)
-
-    def _split(self, body: str) -> tuple[str, str | None]:
-        # A parameter's own name may hold `=`, so known names come first, the longest before others.
-        for name in sorted(self._known, key=len, reverse=True):
-            if body == name:
-                return name, None
-            if body.startswith(f"{name}="):
-                return name, body[len(name) + 1 :]
-        name, equals, value = body.partition("=")
-        return name, value if equals else None
-
-    def _find(self, name: str) -> Parameter | None:
-        if name in self._known:
-            return self._known[name]
-        close = [known for known in self._known if _folded(known) == _folded(name)]
-        return self._known[close[0]] if len(close) == 1 else None
-
-    def _additional(self, name: str) -> Parameter:
-        rest = self._schema.get("additionalProperties")
-        if rest is True or (is_object(rest) and rest):
-            schema = resolve(self._schema, rest)
-            self._known[name] = Parameter(name, schema, False, types_of(self._schema, schema))
-            return self._known[name]
-        meant = suggest(name, self._known)
-        raise InvalidArgumentsError(
-            f"{self._tool} has no parameter --{name}",
-            hint=f"did you mean --{meant}?"
-            if meant
-            else f"`spindle call {self._tool} --help` shows its parameters",
-            tool=self._tool,
+            f"{others[1]!r} is one argument too many", hint="give one JSON object, and flags"
         )
-
-    def _next_value(self, name: str, parameter: Parameter, waiting: deque[str]) -> str:
-        following = waiting[0] if waiting else None
-        if "boolean" in parameter.types:
-            literals = ("true", "false", "null") if "null" in parameter.types else ("true", "false")
-            only_boolean = parameter.types <= {"boolean", "null"}
-            if (
-                following is None
-                or following.startswith("--")
-                or (only_boolean and following not in literals)
-            ):
-                return "true"
-            return waiting.popleft()
-        if following is None:
-            raise InvalidArgumentsError(f"--{name} needs a value")
-        if following.startswith("--"):
-            raise InvalidArgumentsError(
-                f"--{name} needs a value", hint=f"write --{name}={following} if that is the value"
-            )
-        return waiting.popleft()
-
-    # --- from text to value
-
-    def _value(self, parameter: Parameter, texts: list[str]) -> Any:
-        flag, types = f"--{parameter.name}", parameter.types
-        if len(texts) > 1:
-            if types and "array" not in types:
-                raise InvalidArgumentsError(f"{flag} was given {len(texts)} times and takes one value")
-            return [self._item(flag, parameter, text) for text in texts]
-        text = texts[0]
-        if "array" not in types:
-            return _scalar(flag, text, types)
-        whole = self._whole_array(parameter, text)
-        if whole is not None:
-            return whole
-        others = types - {"array"}
-        if others == _NULL and text == "null":
-            return None
-        return _scalar(flag, text, others) if others - {"null"} else [self._item(flag, parameter, text)]
-
-    def _whole_array(self, parameter: Parameter, text: str) -> list[Any] | None:
-        try:
-            value = _strict_json(text)
-        except ValueError:
-            return None
-        if not is_array(value):
-            return None
-        is_one_item = parameter.item_types == _ARRAY and not all(is_array(item) for item in value)
-        return [value] if is_one_item else value
-
-    def _item(self, flag: str, parameter: Parameter, text: str) -> Any:
-        return _scalar(flag, text, parameter.item_types)
-
-
-def _scalar(flag: str, text: str, types: frozenset[str]) -> Any:
-    if types == _STRING:
-        return text
-    if types == _INTEGER and _INTEGER_TEXT.fullmatch(text):
-        return _number(flag, text, types)
-    if types == _NUMBER and _NUMBER_TEXT.fullmatch(text):
-        return _number(flag, text, types)
-    try:
-        value = _strict_json(text)
-    except ValueError as error:
-        if types == _OBJECT and text.lstrip().startswith("{"):
-            raise InvalidArgumentsError(f"{flag} is not valid JSON: {error}") from None
-    else:
-        if not types or _admits(types, value):
-            return value
-    if not types or "string" in types:
-        return text
-    raise _wrong_type(flag, text, types)
-
-
-def _number(flag: str, text: str, types: frozenset[str]) -> int | float:
-    try:
-        if _INTEGER_TEXT.fullmatch(text):
-            return int(text)
-        value = float(text)
-    except ValueError:  # more digits than Python converts
-        raise _wrong_type(flag, text[:20] + "…", types) from None
-    if not math.isfinite(value):
-        raise InvalidArgumentsError(f"{flag} is too large a number: {text!r}")
-    return value
-
-
-def _admits(types: frozenset[str], value: Any) -> bool:
-    kind = type_of(value)
-    return (
-        kind in types
-        or (kind == "integer" and "number" in types)
-        or (kind == "number" and "integer" in types and float(value).is_integer())
-    )
-
-
-def _wrong_type(flag: str, text: str, types: frozenset[str]) -> InvalidArgumentsError:
-    wanted = " or ".join(_article(name) for name in sorted(types))
-    return InvalidArgumentsError(f"{flag} must be {wanted}, not {text!r}")
-
-
-def _article(name: str) -> str:
-    return _ARTICLES.get(name, f"a {name}")
-
-
-def _folded(name: str) -> str:
-    return name.replace("-", "").replace("_", "").lower()
-
-
-def _strict_json(text: str) -> Any:
-    """JSON as the standard has it: no NaN, no number that overflows."""
-
-    def finite(number: str) -> float:
-        value = float(number)
-        if not math.isfinite(value):
-            raise ValueError(f"the number {number} is too large")
-        return value
-
-    def refuse(name: str) -> Any:
-        raise ValueError(f"{name} is not JSON")
-
-    try:
-        return json.loads(text, parse_float=finite, parse_constant=refuse)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+    wanted = next((name for name, item in known.items() if item.required), None)
+    wanted = wanted or next(iter(known), None)
+    hint = f"perhaps --{wanted}={first}" if wanted else f"{tool} takes no arguments"
+    raise InvalidArgumentsError(f"{first!r} is neither a flag nor a JSON object", hint=hint)

@@ -65,7 +65,7 @@ async def _call(
 
 
 async def _arguments(tool: Tool, given: Given, *, any_words: bool) -> JsonObject:
-    from spindle.cli.arguments import load_object
+    from spindle.calls.flags import load_object
     from spindle.domain.json_schema import parameters
     from spindle.errors import InvalidArgumentsError
 

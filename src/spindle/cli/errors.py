@@ -39,6 +39,7 @@ EXIT_CODES: Mapping[str, int] = {
     "server": 9,
     "error": 9,
     "client": 10,
+    "flow": 12,
     "store": 11,
     "table": 13,
     "consent": PAUSED,

@@ -58,7 +58,7 @@ async def _answer(cli: Cli, pause: OpenPause, *, approve: bool) -> dict[str, Any
 
 
 async def _typed_answer(cli: Cli, pause: OpenPause) -> dict[str, Any] | None:
-    from spindle.cli.arguments import value_of
+    from spindle.calls.flags import value_of
     from spindle.domain.json_schema import types_of
     from spindle.errors import InvalidArgumentsError
 

@@ -51,7 +51,7 @@ def _said(value: str | None, answer: str | None, approve: bool, refuse: str | No
 async def _resume(
     cli: Cli, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
 ) -> int:
-    from spindle.cli.arguments import load_json
+    from spindle.calls.flags import load_json
     from spindle.cli.outcome import conclude
     from spindle.runs.outcomes import Paused
 
@@ -83,7 +83,7 @@ async def _find(app: Spindle, token: str) -> OpenPause | None:
 
 
 def _typed(pause: OpenPause | None, value: str) -> Any:
-    from spindle.cli.arguments import value_of
+    from spindle.calls.flags import value_of
     from spindle.cli.errors import UsageMistakeError
 
     if pause is None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from spindle.domain.identity import LOCAL, NO_CREDENTIAL, Credential, Principal
 from spindle.domain.json_schema import JsonObject
+
+if TYPE_CHECKING:
+    from spindle.domain.tool import Tool
 
 
 class Progress(Protocol):
@@ -82,10 +85,36 @@ class Reply:
 class Host(Protocol):
     """What a tool may want of Spindle while it serves a call. All of it is done for the call's principal."""
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Result: ...
+    @property
+    def principal(self) -> Principal: ...
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        use_cache: bool = True,
+        cache_ttl: float | None = None,
+        on_record: Callable[[CallRecord], None] | None = None,
+    ) -> Result:
+        """`cache_ttl`: seconds that the result of a pure tool stays good, where its source does not say.
+        `on_record` is shown how the call went, unless it was made before in the same run."""
+        ...
+
+    async def find(self, tool: str) -> Tool: ...
 
     def ask(self, question: BaseException) -> Reply:
         """What a person answered to this Interruption; raises it when nobody has yet."""
+        ...
+
+    async def remember(self, name: str, key: Any, make: Callable[[Host], Awaitable[Any]]) -> Any:
+        """What `make` gives, or gave when the run was at this place before. Only values that JSON can hold
+        are remembered; others are made again. `make` is handed the host for what it does itself."""
+        ...
+
+    def note(self, name: str, data: JsonObject) -> None:
+        """Keep this in the run's history, encrypted; once, however often the run comes by."""
         ...
 
 
@@ -156,6 +185,8 @@ class Result:
     has_structured: bool = False
     """True when the tool gave structured data, which may itself be null."""
     cached: bool = False
+    action: str | None = None
+    """The edge that a node chose, where the tool is a node of a flow."""
     asked: JsonObject | None = field(default=None, repr=False)
     """What the source wants to know before it goes on, as MCP has it: only for a call that has a peer, which
     is asked, or told to make the call again with the answers."""
@@ -184,6 +215,7 @@ class Result:
             structured=data["structured"],
             is_error=data["is_error"],
             has_structured=data.get("has_structured", data["structured"] is not None),
+            action=data.get("action"),
             cached=cached,
         )
 

@@ -61,6 +61,14 @@ def from_json(data: bytes) -> Any:
     return json.loads(data)
 
 
+def survives_json(value: Any) -> bool:
+    """Whether a value comes back the same after it was written down."""
+    try:
+        return bool(from_json(to_json(value)) == value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
 def resolve_pointer(root: JsonObject, reference: str) -> Any:
     """What a local `#/...` reference points at, or None when it points nowhere."""
     from urllib.parse import unquote

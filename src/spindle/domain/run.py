@@ -12,7 +12,7 @@ from spindle.domain.json_schema import JsonObject
 RunStatus = Literal["running", "paused", "done", "failed", "cancelled"]
 PauseKind = Literal["consent", "approval", "input"]
 PauseState = Literal["waiting", "answered"]
-EventKind = Literal["started", "step", "paused", "answered", "resumed", "ended"]
+EventKind = Literal["started", "step", "note", "paused", "answered", "resumed", "ended"]
 
 
 @dataclass(frozen=True, slots=True)

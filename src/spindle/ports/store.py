@@ -109,7 +109,9 @@ class RunStore(Protocol):
         """The newest first."""
         ...
 
-    async def save_event(self, event: RunEvent) -> None: ...
+    async def save_events(self, events: Sequence[RunEvent]) -> None:
+        """Add these, in one transaction."""
+        ...
 
     async def history(self, run: str) -> list[RunEvent]:
         """In the order in which they were saved."""
@@ -135,7 +137,7 @@ class RunStore(Protocol):
         ...
 
     async def take_run(self, id: str, owner: str, lease_until: float, now: float) -> bool:
-        """Take over a run that nobody executes: it is paused, or its owner's lease is over."""
+        """Take over a run that nobody executes: it is paused or cancelled, or its owner's lease is over."""
         ...
 
     async def renew_leases(self, owner: str, lease_until: float) -> None:

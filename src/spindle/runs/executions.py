@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from spindle.calls.host import CallHost
 from spindle.calls.journal import current_journal
 from spindle.domain.call import Result, new_id
 from spindle.domain.run import Pause, Run, RunEvent
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
     from spindle.ports.store import RunStore
 
 
+class Work(Protocol):
+    """What a run of some kind does, whenever it is executed: from its start, and again after each pause."""
+
+    async def __call__(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Ended:
     """How an execution ended that did not pause."""
@@ -30,7 +38,15 @@ class _Ended:
 
 
 class Executions:
-    def __init__(self, caller: Caller, store: RunStore, sealer: Sealer, note: Note, clock: Clock) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        store: RunStore,
+        sealer: Sealer,
+        note: Note,
+        clock: Clock,
+        works: Mapping[str, Work],
+    ) -> None:
         self.owner = new_id()
         """Of the runs that execute here, as others see it."""
         self.running: dict[str, asyncio.Future[Outcome]] = {}
@@ -40,6 +56,7 @@ class Executions:
         self._sealer = sealer
         self._note = note
         self._clock = clock
+        self._works = works
         self._leases = Leases(store, self.owner, clock.now, note)
 
     async def close(self) -> None:
@@ -79,6 +96,8 @@ class Executions:
         """Execute until the run is done or really waits: an answer may arrive while it executes."""
         while True:
             with self._leases.kept(journal):
+                if journal.run.kind != "call" and not journal.is_stored:
+                    await self._save_started(journal)
                 ended = await self._once(journal, options)
                 if ended is not None:
                     return Finished(journal.run.id, await self._finished(journal, ended.outcome))
@@ -98,11 +117,11 @@ class Executions:
             journal = await self.load(run)
 
     async def _once(self, journal: RunJournal, options: CallOptions) -> _Ended | None:
-        """Make the outer call. None: it pauses."""
-        given, outcome = journal.given, None
+        """Do the run's work. None: it pauses."""
+        outcome = None
         token = current_journal.set(journal.root)
         try:
-            outcome = await self._caller.call(given["tool"], given["arguments"], options)
+            outcome = await self._work(journal, options)
         except SpindleError as error:
             outcome = error
         except Interruption:
@@ -123,6 +142,25 @@ class Executions:
         journal.has_ended = True
         assert outcome is not None
         return _Ended(outcome)
+
+    async def _save_started(self, journal: RunJournal) -> None:
+        """What takes several steps can be found from its first moment on. A call alone need not be."""
+        try:
+            await journal.save()
+        except StoreError as error:
+            self._note(f"run {journal.run.id} could not be recorded: {error.message}")
+
+    async def _work(self, journal: RunJournal, options: CallOptions) -> Result:
+        given, kind = journal.given, journal.run.kind
+        if kind == "call":
+            return await self._caller.call(given["tool"], given["arguments"], options)
+        work = self._works[kind]
+        return await journal.root.step(
+            kind,
+            {},
+            options.principal,
+            lambda place: work(given, CallHost(self._caller, options.principal, place), options),
+        )
 
     async def _finished(self, journal: RunJournal, outcome: Result | SpindleError) -> Result:
         if journal.is_stored:

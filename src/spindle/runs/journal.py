@@ -13,11 +13,11 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spindle.calls.journal import Journal, current_journal
 from spindle.domain.call import Reply, Result
-from spindle.domain.json_schema import JsonObject, from_json, to_json
+from spindle.domain.json_schema import JsonObject, from_json, survives_json, to_json
 from spindle.domain.run import Pause, Run, RunEvent
 from spindle.errors import (
     AuthError,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from spindle.ports.source import Note
     from spindle.ports.store import RunStore
 
+T = TypeVar("T")
 Make = Callable[[Journal | None], Awaitable[Result]]
 
 
@@ -70,6 +71,7 @@ class RunJournal:
         self._now = now
         self._note = note
         self._outcomes = {event.path: event.sealed for event in history if event.kind == "step"}
+        self._noted = {event.path for event in history if event.kind == "note"}
         self._waiting = {pause.path: pause for pause in pauses if pause.state == "waiting"}
         self._answered = {pause.path: pause for pause in pauses if pause.answer is not None}
         self._first: Interruption | None = None
@@ -104,8 +106,7 @@ class RunJournal:
             events, self._unsaved = self._unsaved, []
             try:
                 if run is None and self.is_stored:
-                    for event in events:
-                        await self._store.save_event(event)
+                    await self._store.save_events(events)
                     return
                 started: list[RunEvent] = []
                 if not self.is_stored:
@@ -116,6 +117,13 @@ class RunJournal:
             except BaseException:
                 self._unsaved = [*events, *self._unsaved]
                 raise
+
+    def note(self, path: str, data: JsonObject) -> None:
+        """Goes with the next `save`: lost with this process, it is noted again when the run comes by."""
+        if path not in self._noted and not self.has_ended:
+            self._noted.add(path)
+            sealed = self._sealer.seal(data, f"run:{self.run.id}:{path}")
+            self.add_event(RunEvent(self.run.id, "note", self._now(), path, sealed))
 
     def add_event(self, event: RunEvent) -> None:
         """To be written with the next `save`."""
@@ -242,6 +250,24 @@ class _Place:
                 await asyncio.wait([task])
             raise
 
+    async def remember(self, name: str, key: Any, make: Callable[[Journal | None], Awaitable[Any]]) -> Any:
+        journal = self._journal
+        if journal.has_ended:
+            return await make(None)
+        path = self._next(f"/{name}:{_digest(key)}")
+        recorded = journal.outcome(path)
+        if recorded is not None:
+            return read(recorded).structured
+        journal.refuse_when_stopping(path)
+        await journal.check_lease()
+        value = await _Place(journal, path, self._principal)._in_force(make)
+        if survives_json(value):
+            await journal.record(path, Result(structured=value, has_structured=True))
+        return value
+
+    def note(self, name: str, data: JsonObject) -> None:
+        self._journal.note(f"{self._path}#{name}", data)
+
     def ask(self, question: Interruption) -> Reply:
         path = self._next(f"?{question.kind}:{_digest([question.message, question.details])}")
         reply = self._journal.reply(path)
@@ -275,7 +301,7 @@ class _Place:
         await self._journal.record(self._path, result)
         return result
 
-    async def _in_force(self, make: Make) -> Result:
+    async def _in_force(self, make: Callable[[Journal | None], Awaitable[T]]) -> T:
         token = current_journal.set(self)
         try:
             self._refuse_without_consent()

@@ -17,7 +17,7 @@ from spindle.errors import (
     suggest,
 )
 from spindle.runs.answers import checked_answer
-from spindle.runs.executions import Executions
+from spindle.runs.executions import Executions, Work
 from spindle.runs.leases import LEASE
 from spindle.runs.outcomes import Continuing, Finished, OpenPause, Outcome, open_content, opened, read
 
@@ -41,13 +41,14 @@ class Runner:
         sealer: Sealer,
         note: Note,
         clock: Clock = Clock(),  # noqa: B008 - frozen
+        works: Mapping[str, Work] | None = None,
     ) -> None:
         self._caller = caller
         self._store = store
         self._sealer = sealer
         self._note = note
         self._clock = clock
-        self._executions = Executions(caller, store, sealer, note, clock)
+        self._executions = Executions(caller, store, sealer, note, clock, works or {})
         self._owner = self._executions.owner
 
     # --- what a user does
@@ -56,16 +57,21 @@ class Runner:
         self, tool: str, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS
     ) -> Outcome:
         """Call a tool so that it can stop for a person and go on later."""
+        return await self.start("call", tool, {"tool": tool, "arguments": dict(arguments or {})}, options)
+
+    async def start(
+        self, kind: str, name: str, given: JsonObject, options: CallOptions = DEFAULT_OPTIONS
+    ) -> Outcome:
+        """Start a run of any kind of work. `given` is all that going on with it in another process takes."""
         now = self._clock.now()
-        run = Run(tool, "call", options.principal, "running", now, now, owner=self._owner)
-        given: JsonObject = {
-            "tool": tool,
-            "arguments": dict(arguments or {}),
+        run = Run(name, kind, options.principal, "running", now, now, owner=self._owner)
+        kept = {
+            **given,
             "timeout": options.timeout,
             "use_cache": options.use_cache,
             "raise_tool_errors": options.raise_tool_errors,
         }
-        return await self._executions.execute(self._executions.journal(run, given), options)
+        return await self._executions.execute(self._executions.journal(run, kept), options)
 
     async def resume(
         self,
@@ -190,8 +196,6 @@ class Runner:
             )
         if run.status in ("done", "failed"):
             return Finished(run.id, await self._recorded_outcome(run))
-        if run.status == "cancelled":
-            raise ClientError(f"run {run.id} was cancelled", hint="run it again")
         if run.id in self._executions.running:
             return await self._executed_elsewhere(run.id)
         now = self._clock.now()

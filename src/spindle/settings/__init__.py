@@ -28,7 +28,7 @@ FILE_NAME = "spindle.toml"
 STATE_FOLDER = ".spindle"
 TOOLS_FOLDER = "tools"
 # The workspace's own folders, and the kinds of source that they are.
-FOLDERS = {TOOLS_FOLDER: "python", "mods": "mods", "events": "events"}
+FOLDERS = {TOOLS_FOLDER: "python", "mods": "mods", "events": "events", "flows": "flows"}
 TOP_LEVEL = ("auth", "mods", "serve", "sources", "store")
 
 RawTable = dict[str, Any]

@@ -47,8 +47,9 @@ class SqliteRuns:
         values = {"status": status, "principal": principal and storable(principal), "limit": limit}
         return await self._reader.run(lambda db: [run_from_row(row) for row in db.execute(query, values)])
 
-    async def save_event(self, event: RunEvent) -> None:
-        await self._writer.run(lambda db: db.execute(_INSERT_EVENT, event_row(event)) and None)
+    async def save_events(self, events: Sequence[RunEvent]) -> None:
+        rows = [event_row(event) for event in events]
+        await self._writer.run(lambda db: db.executemany(_INSERT_EVENT, rows) and None)
 
     async def history(self, run: str) -> list[RunEvent]:
         query = "SELECT run, kind, at, path, sealed, id FROM run_events WHERE run = ? ORDER BY number"
@@ -107,7 +108,8 @@ class SqliteRuns:
         return await self._writer.run(work)
 
     async def take_run(self, id: str, owner: str, lease_until: float, now: float) -> bool:
-        query = f"{_TAKE_RUN} AND (status = 'paused' OR (status = 'running' AND lease_until <= :now))"
+        resting = "status IN ('paused', 'cancelled') OR (status = 'running' AND lease_until <= :now)"
+        query = f"{_TAKE_RUN} AND ({resting})"
         values = {"id": id, "owner": owner, "lease_until": lease_until, "now": now}
         return await self._writer.run(lambda db: db.execute(query, values).rowcount == 1)
 

@@ -64,7 +64,8 @@ class StateStoreOf:
             return
         try:
             sealed = self._sealer.seal(content, run)
-            await self._runs.save_event(RunEvent(run, "step", float(event.ts), str(event.kind), sealed, id))
+            written = RunEvent(run, "step", float(event.ts), str(event.kind), sealed, id)
+            await self._runs.save_events([written])
         except StoreError:
             if not await self._has(run, id):  # another process may have been faster
                 raise
@@ -142,9 +143,9 @@ class RunsIn:
         ]
         return found[:limit]
 
-    async def save_event(self, event: RunEvent) -> None:
+    async def save_events(self, events: Sequence[RunEvent]) -> None:
         async with self._changing:
-            await self._log({"events": [_plain(event)]})
+            await self._log({"events": [_plain(event) for event in events]})
 
     async def history(self, run: str) -> list[RunEvent]:
         return [event for event in (await self._read()).events if event.run == run]
@@ -234,7 +235,7 @@ class _State:
 
 def _is_free(run: Run, now: float) -> bool:
     dead = run.status == "running" and (run.lease_until is None or run.lease_until <= now)
-    return run.status == "paused" or dead
+    return run.status in ("paused", "cancelled") or dead
 
 
 def _taken(run: Run, owner: str, lease_until: float, now: float) -> Run:

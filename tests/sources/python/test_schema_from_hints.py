@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 import spindle
+from spindle.calls.context import Context
 from spindle.domain.call import Block, Result
-from spindle.sources.python.context import Context
 from spindle.sources.python.schema import UnusableFunctionError, function_tool
 
 

@@ -14,7 +14,7 @@ import spindle
 from spindle.errors import InvalidArgumentsError, NameConflictError, NotFoundError, ServerError
 from spindle.sources.python import files, threads
 from spindle.sources.python.files import FolderModules, folder_signature, module_signature
-from spindle.sources.python.threads import in_thread, stdout_to_stderr
+from spindle.threads import in_thread, stdout_to_stderr
 
 
 def returning(name: str, value: str) -> str:

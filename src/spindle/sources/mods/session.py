@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spindle.sources.mods.loading import UnusableModError, make, mod_classes
 from spindle.sources.python.functions import call_function
 from spindle.sources.python.schema import FunctionTool, UnusableFunctionError, function_tool, place
-from spindle.sources.python.threads import in_thread, stdout_to_stderr
+from spindle.threads import in_thread, stdout_to_stderr
 
 if TYPE_CHECKING:
     from spindle.domain.call import Call, Result

@@ -33,10 +33,10 @@ _SETTLED_AFTER = 2.0
 _digests: dict[str, tuple[tuple[int, ...], str]] = {}
 
 
-def folder_signature(folder: Path) -> str:
-    """Changes when any Python file in the folder does."""
+def folder_signature(folder: Path, endings: tuple[str, ...] = (".py",)) -> str:
+    """Changes when any file in the folder does that has one of the endings."""
     marks: list[str] = []
-    for path in _python_files(folder):
+    for path in _files(folder, endings):
         with contextlib.suppress(OSError):
             marks.append(f"{path}:{_digest(path)}")
     return hashlib.sha256("\n".join(marks).encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -53,11 +53,11 @@ def module_signature(module: str, root: Path) -> str | None:
     return None
 
 
-def _python_files(folder: Path) -> list[str]:
+def _files(folder: Path, endings: tuple[str, ...] = (".py",)) -> list[str]:
     found: list[str] = []
     for base, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__pycache__")))
-        found += [os.path.join(base, name) for name in sorted(files) if name.endswith(".py")]
+        found += [os.path.join(base, name) for name in sorted(files) if name.endswith(endings)]
         if len(found) > MAX_FILES:
             break
     return found

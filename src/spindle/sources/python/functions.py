@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from spindle.calls.context import Context
 from spindle.domain.call import Block, Call, Result
 from spindle.domain.json_schema import to_json
 from spindle.errors import (
@@ -21,8 +22,7 @@ from spindle.errors import (
     ToolError,
     interruption_in,
 )
-from spindle.sources.python.context import Context
-from spindle.sources.python.threads import in_thread
+from spindle.threads import in_thread
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool

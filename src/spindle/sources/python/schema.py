@@ -13,10 +13,11 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from spindle.calls.context import Context
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, canonical, to_json
 from spindle.domain.tool import Hints, ToolSpec
-from spindle.sources.python.context import Context
+from spindle.flows.memory import is_flow_safe
 from spindle.sources.python.decorator import MARK, ToolOptions
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def function_tool(function: Callable[..., Any]) -> FunctionTool:
             hints=Hints(options.read_only, options.idempotent, options.destructive),
             tags=options.tags,
             place=place(function),
-            pure=options.pure,
+            pure=options.pure or is_flow_safe(function),
         )
         canonical(spec.definition())
     except UnusableFunctionError:

@@ -12,7 +12,7 @@ from spindle.sources.python.decorator import MARK, ToolOptions
 from spindle.sources.python.files import FolderModules, load_module
 from spindle.sources.python.functions import call_function
 from spindle.sources.python.schema import FunctionTool, UnusableFunctionError, function_tool, place
-from spindle.sources.python.threads import in_thread, stdout_to_stderr
+from spindle.threads import in_thread, stdout_to_stderr
 
 if TYPE_CHECKING:
     from spindle.domain.call import Call, Result

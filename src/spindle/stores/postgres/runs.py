@@ -33,13 +33,13 @@ class PostgresRuns:
 
         await self._db.transaction(work)
 
-    async def save_event(self, event: RunEvent) -> None:
+    async def save_events(self, events: Sequence[RunEvent]) -> None:
         tries = 0
 
         async def work(connection: Connection) -> None:
             nonlocal tries
             tries += 1
-            await self._insert_events(connection, [event], tries)
+            await self._insert_events(connection, events, tries)
 
         await self._db.transaction(work)
 
@@ -162,7 +162,7 @@ _CLAIM_RUN = f"""
     {_SET_OWNER} AND (status = 'paused' OR (status = 'running' AND lease_until <= %(now)s))
 """
 _TAKE_RUN = f"""
-    {_SET_OWNER} AND (status = 'paused' OR (status = 'running' AND
+    {_SET_OWNER} AND (status IN ('paused', 'cancelled') OR (status = 'running' AND
         (lease_until <= %(now)s OR (owner = %(owner)s AND lease_until = %(lease_until)s))))
 """
 _IS_TAKEN = """

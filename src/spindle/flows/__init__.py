@@ -1,0 +1,60 @@
+"""Flows: nodes over a shared store, joined by actions. Every tool is a node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spindle.flows.context import context as context
+    from spindle.flows.definition import Batch as Batch
+    from spindle.flows.definition import CacheRule as CacheRule
+    from spindle.flows.definition import Retry as Retry
+    from spindle.flows.flow import Flow as Flow
+    from spindle.flows.memory import flow_safe as flow_safe
+    from spindle.flows.node import BatchNode as BatchNode
+    from spindle.flows.node import Node as Node
+    from spindle.flows.node import ParallelBatchNode as ParallelBatchNode
+    from spindle.flows.pocketflow import AsyncBatchFlow as AsyncBatchFlow
+    from spindle.flows.pocketflow import AsyncBatchNode as AsyncBatchNode
+    from spindle.flows.pocketflow import AsyncFlow as AsyncFlow
+    from spindle.flows.pocketflow import AsyncNode as AsyncNode
+    from spindle.flows.pocketflow import AsyncParallelBatchFlow as AsyncParallelBatchFlow
+    from spindle.flows.pocketflow import AsyncParallelBatchNode as AsyncParallelBatchNode
+    from spindle.flows.pocketflow import BatchFlow as BatchFlow
+    from spindle.flows.running import map_concurrent as map_concurrent
+    from spindle.flows.tool_node import Ask as Ask
+    from spindle.flows.tool_node import ToolNode as ToolNode
+
+_HOMES = {
+    "Ask": "tool_node",
+    "AsyncBatchFlow": "pocketflow",
+    "AsyncBatchNode": "pocketflow",
+    "AsyncFlow": "pocketflow",
+    "AsyncNode": "pocketflow",
+    "AsyncParallelBatchFlow": "pocketflow",
+    "AsyncParallelBatchNode": "pocketflow",
+    "Batch": "definition",
+    "BatchFlow": "pocketflow",
+    "BatchNode": "node",
+    "CacheRule": "definition",
+    "Flow": "flow",
+    "Node": "node",
+    "ParallelBatchNode": "node",
+    "Retry": "definition",
+    "ToolNode": "tool_node",
+    "context": "context",
+    "flow_safe": "memory",
+    "map_concurrent": "running",
+}
+
+__all__ = [*_HOMES]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'spindle.flows' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"spindle.flows.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,152 @@
+"""Between a flow as data and a flow that runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from spindle.domain.json_schema import JsonObject, is_object
+from spindle.errors import FlowError
+from spindle.flows.definition import Edge, FlowDefinition, NodeDefinition, Output
+from spindle.flows.flow import Flow
+from spindle.flows.node import BaseNode
+from spindle.flows.tool_node import WorkspaceNode, node_of
+
+
+class DefinedFlow(Flow):
+    """A flow made of a definition."""
+
+    def __init__(self, definition: FlowDefinition, id: str | None = None) -> None:
+        super().__init__(
+            on_unknown=definition.on_unknown,
+            max_visits=definition.max_visits,
+            name=definition.name,
+            description=definition.description,
+            inputs=definition.inputs,
+            outputs=definition.outputs,
+            cache=definition.cache,
+            id=id,
+        )
+        self.definition = definition
+        self.params = dict(definition.params)
+
+
+def build(definition: FlowDefinition, id: str | None = None) -> DefinedFlow:
+    """Raises FlowError where the definition does not hang together."""
+    flow = DefinedFlow(definition, id)
+    nodes: dict[str, BaseNode] = {}
+    for node in definition.nodes:
+        if node.id in nodes:
+            raise FlowError(f"two nodes have the id {node.id!r}", hint="give each node an id of its own")
+        nodes[node.id] = _node(node)
+    for edge in definition.edges:
+        for end in (edge.source, edge.target):
+            if end not in nodes:
+                raise FlowError(f"an edge names {end!r}, and there is no such node")
+        if edge.action in nodes[edge.source].successors:
+            raise FlowError(
+                f"node {edge.source!r} has two edges for {edge.action!r}", hint="an action leads to one node"
+            )
+        nodes[edge.source].next(nodes[edge.target], edge.action)
+    if not nodes:
+        raise FlowError("the flow has no nodes")
+    if definition.start_id not in nodes:
+        raise FlowError(f"the flow is to start at {definition.start_id!r}, and there is no such node")
+    flow.start_node = nodes[definition.start_id]
+    return flow
+
+
+def _node(node: NodeDefinition) -> BaseNode:
+    if node.flow is None:
+        return node_of(node)
+    inner = build(node.flow, node.id)
+    inner.params = {**inner.params, **node.params}
+    return inner
+
+
+def definition_of(flow: Flow) -> FlowDefinition:
+    """The flow as data. Raises FlowError where it has nodes that only Python knows."""
+    name_nodes(flow)
+    nodes: list[NodeDefinition] = []
+    edges: list[Edge] = []
+    for node in flow.nodes():
+        assert node.id is not None
+        if isinstance(node, WorkspaceNode):
+            nodes.append(node.definition)
+        elif isinstance(node, Flow):
+            nodes.append(NodeDefinition(node.id, flow=definition_of(node)))
+        else:
+            raise FlowError(
+                f"node {node.id!r} is a {type(node).__name__} written in Python, which a file cannot hold",
+                hint="offer it as a tool (a file in flows/, or @tool), and use a tool node",
+            )
+        edges += [Edge(node.id, _id(target), action) for action, target in node.successors.items()]
+    return FlowDefinition(
+        nodes=tuple(nodes),
+        edges=tuple(edges),
+        name=flow.name,
+        description=flow.description,
+        inputs=flow.inputs,
+        params=dict(flow.params),
+        outputs=None
+        if flow.outputs is None
+        else {key: output_of(item) for key, item in flow.outputs.items()},
+        start=flow.start_node.id if flow.start_node is not None else None,
+        cache=flow.cache,
+        on_unknown=flow.on_unknown,
+        max_visits=flow.max_visits,
+    )
+
+
+def output_of(value: Any) -> Output:
+    return value if isinstance(value, Output) else Output(value)
+
+
+def name_nodes(flow: Flow) -> None:
+    """Give every node an id that no other has: its own, or one made of its class."""
+    nodes = list(flow.nodes())
+    taken: set[str] = set()
+    for node in nodes:
+        if node.id is not None and node.id in taken:
+            raise FlowError(f"two nodes have the id {node.id!r}", hint="give each node an id of its own")
+        if node.id is not None:
+            taken.add(node.id)
+    for node in nodes:
+        if node.id is None:
+            base = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(node).__name__).lower()
+            count = 1
+            while (name := base if count == 1 else f"{base}_{count}") in taken:
+                count += 1
+            taken.add(name)
+            node.id = name
+        if isinstance(node, Flow):
+            name_nodes(node)
+
+
+def _id(node: BaseNode) -> str:
+    assert node.id is not None
+    return node.id
+
+
+def input_schema(inputs: dict[str, Any]) -> JsonObject:
+    """The JSON Schema of a flow's inputs. A flow that declares none takes what it is given."""
+    if not inputs:
+        return {"type": "object", "properties": {}}
+    properties: JsonObject = {}
+    required: list[str] = []
+    for name, schema in inputs.items():
+        given: JsonObject = dict(schema) if is_object(schema) else {"type": str(schema)}
+        if given.pop("required", "default" not in given):
+            required.append(name)
+        properties[name] = given
+    schema: JsonObject = {"type": "object", "properties": properties, "additionalProperties": False}
+    if required:
+        schema["required"] = required
+    return schema
+
+
+def output_schema(outputs: dict[str, Any] | None) -> JsonObject | None:
+    """Of what a flow gives back. A branch that was not taken leaves its outputs out, so none is required."""
+    if outputs is None:
+        return None
+    return {"type": "object", "properties": {name: output_of(item).schema for name, item in outputs.items()}}

@@ -1,0 +1,108 @@
+"""Executing a flow in a workspace, from its inputs to its result."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from spindle.domain.call import Block, Result
+from spindle.domain.json_schema import is_object, to_json
+from spindle.errors import FlowError, SpindleError, suggest
+from spindle.flows.build import name_nodes, output_of
+from spindle.flows.node import BaseNode
+from spindle.flows.recording import Recording
+from spindle.flows.shared import lookup_in
+from spindle.flows.templates import TemplateError, UnresolvedError, render
+
+if TYPE_CHECKING:
+    from spindle.domain.call import Host
+    from spindle.flows.flow import Flow
+    from spindle.flows.memory import PureNodes
+
+MAX_DEPTH = 16
+"""Flows that may call each other, one inside the other."""
+
+_within: ContextVar[tuple[str, ...]] = ContextVar("spindle_flows", default=())
+
+
+async def execute(
+    flow: Flow,
+    shared: dict[str, Any],
+    host: Host,
+    pure: PureNodes | None = None,
+    *,
+    use_cache: bool = True,
+    start: str | None = None,
+    only: bool = False,
+) -> Result:
+    """Run the flow over `shared`, which holds its inputs. `start`: from this node on; `only`: just that."""
+    name_nodes(flow)
+    chain = (*_within.get(), flow.name or "flow")
+    if len(chain) > MAX_DEPTH:
+        raise FlowError(
+            f"flows call each other {len(chain)} deep: {' → '.join(chain[:3])} → … → {chain[-1]}",
+            hint="a flow that calls itself needs an end",
+        )
+    for name, schema in flow.inputs.items():
+        if is_object(schema) and "default" in schema:
+            shared.setdefault(name, schema["default"])
+    recording = Recording(flow, host, pure, use_cache=use_cache)
+    if start is not None:
+        flow = starting_at(flow, start, only=only)
+    token = _within.set(chain)
+    try:
+        await flow.run_async(shared, recording, host)
+    except SpindleError:
+        raise
+    except Exception as error:
+        # What a node written by hand raises is the flow's failure, and says where.
+        place = f"node {recording.failed!r}" if recording.failed else "the flow"
+        raise FlowError(f"{place} failed: {type(error).__name__}: {error}") from error
+    finally:
+        _within.reset(token)
+    if flow.outputs is None or only:
+        return _result(recording.output)
+    return _result(_outputs(flow, shared), is_whole=True)
+
+
+def starting_at(flow: Flow, id: str, *, only: bool = False) -> Flow:
+    """The flow from this node on."""
+    nodes = {node.id: node for node in flow.nodes() if node.id is not None}
+    found: BaseNode | None = nodes.get(id)
+    if found is None:
+        meant = suggest(id, nodes)
+        raise FlowError(
+            f"the flow has no node {id!r}",
+            hint=f"did you mean {meant!r}?" if meant else f"its nodes are {', '.join(nodes)}",
+        )
+    part = copy.copy(flow)
+    part.successors = {}
+    if only:
+        found = copy.copy(found)
+        found.successors = {}
+    part.start_node = found
+    return part
+
+
+def _outputs(flow: Flow, shared: Mapping[str, Any]) -> dict[str, Any]:
+    """An output that speaks of a node that was not visited is left out."""
+    found: dict[str, Any] = {}
+    for name, item in (flow.outputs or {}).items():
+        try:
+            found[name] = render(output_of(item).value, lookup_in(shared))
+        except UnresolvedError:
+            continue
+        except TemplateError as error:
+            raise FlowError(f"outputs.{name}: {error}") from None
+    return found
+
+
+def _result(value: Any, *, is_whole: bool = False) -> Result:
+    if value is None and not is_whole:
+        return Result()
+    if isinstance(value, str):
+        return Result((Block("text", text=value),))
+    text = to_json(value, default=repr).decode()
+    return Result((Block("text", text=text),), structured=value, has_structured=True)

@@ -1,0 +1,124 @@
+"""A flow: nodes run one after the other, each by the action of the one before. A flow is a node itself."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from spindle.errors import FlowError, suggest
+from spindle.flows.definition import DEFAULT_ACTION, CacheRule, OnUnknown
+from spindle.flows.node import BaseNode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from spindle.flows.running import Running
+
+N = TypeVar("N", bound=BaseNode)
+
+
+class Flow(BaseNode):
+    """`on_unknown`: what an action does that its node has no edge for, though it has others: "error", or
+    "end" as if the flow were done. `max_visits` of any one node in a run stop a loop that does not end.
+
+    `name`, `inputs` and `outputs` make a tool of it: `inputs` are JSON Schemas by name, `outputs` templates.
+    `cache` lets results of pure nodes be used again.
+    """
+
+    def __init__(
+        self,
+        start: BaseNode | None = None,
+        *,
+        on_unknown: OnUnknown = "error",
+        max_visits: int = 1000,
+        name: str = "",
+        description: str = "",
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        cache: CacheRule | None = None,
+        id: str | None = None,
+    ) -> None:
+        super().__init__()
+        if max_visits < 1:
+            raise ValueError("max_visits must be at least 1")
+        self.start_node = start
+        self.on_unknown: OnUnknown = on_unknown
+        self.max_visits = max_visits
+        self.name = name
+        self.description = description
+        self.inputs = dict(inputs or {})
+        self.outputs = dict(outputs) if outputs is not None else None
+        self.cache = cache
+        if id is not None:
+            self.id = id
+
+    def start(self, node: N) -> N:
+        self.start_node = node
+        return node
+
+    def nodes(self) -> Iterator[BaseNode]:
+        """All that can be reached from the start, nearest first; those of inner flows are theirs."""
+        waiting = [self.start_node] if self.start_node is not None else []
+        seen = {id(node) for node in waiting}
+        for node in waiting:
+            yield node
+            for successor in node.successors.values():
+                if id(successor) not in seen:
+                    seen.add(id(successor))
+                    waiting.append(successor)
+
+    def post(self, shared: Any, prep_res: Any, exec_res: Any) -> Any:
+        """By default the last action of a flow is its own."""
+        return exec_res
+
+    async def _run(self, shared: Any, running: Running) -> Any:
+        prepared = await running.settled(self.prep(shared))
+        action = await self._orchestrate(shared, running, self.params)
+        return await running.settled(self.post(shared, prepared, action))
+
+    async def _orchestrate(self, shared: Any, running: Running, params: dict[str, Any]) -> Any:
+        node, action = self.start_node, None
+        visits: dict[int, int] = {}
+        while node is not None:
+            visit = visits[id(node)] = visits.get(id(node), 0) + 1
+            if visit > self.max_visits:
+                raise FlowError(
+                    f"{self._named(node)} was visited {self.max_visits} times",
+                    hint="if the loop is meant to go on for so long, raise the flow's max_visits",
+                )
+            # A copy: what a visit sets on its node is gone with it, and no other run sees it.
+            visited = copy.copy(node)
+            visited.params = {**params, **node.params} if node.params else params
+            if running.notes is None:
+                action = await visited._run(shared, running)  # pyright: ignore[reportPrivateUsage] - a node's own
+            else:
+                action = await running.notes.visit(visited, shared, running)
+            node = self._successor(node, action)
+        return action
+
+    def _successor(self, node: BaseNode, action: Any) -> BaseNode | None:
+        successors = node.successors
+        if not successors:
+            return None
+        if action is None:
+            action = DEFAULT_ACTION
+        elif not isinstance(action, str):
+            raise FlowError(
+                f"`post` of {self._named(node)} returned a {type(action).__name__}, which is not an action",
+                hint="return the name of an edge, or nothing; put results into the shared store",
+            )
+        found = successors.get(action or DEFAULT_ACTION)
+        if found is None and action not in (DEFAULT_ACTION, "") and self.on_unknown == "error":
+            known = ", ".join(repr(name) for name in successors)
+            meant = suggest(action, successors)
+            raise FlowError(
+                f"{self._named(node)} chose {action!r}, and has no edge for it, only for {known}",
+                hint=f"did you mean {meant!r}?"
+                if meant
+                else 'add an edge, or let the flow end: on_unknown="end"',
+            )
+        return found
+
+    def _named(self, node: BaseNode) -> str:
+        return f"node {node.id!r}" if node.id else f"a {type(node).__name__} node"

@@ -1,0 +1,250 @@
+"""What a node looks like from outside, in one form for every tool and every node written by hand.
+
+    summarize: Make a text shorter.
+
+    Reads:
+        text (string): the text
+        language (string, optional): of the summary
+    Writes:
+        summary (string): the shorter text
+    Params:
+        sentences (integer = 3): how many are left
+    Actions:
+        default: it is done
+        too_short: there was nothing to leave out
+
+This is how `show --as-node` prints it, and how the docstring of a node says it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from spindle.domain.json_schema import JsonObject, Parameter, is_object, parameters, types_of
+
+if TYPE_CHECKING:
+    from spindle.domain.tool import Tool
+
+ERROR_ACTIONS: Mapping[str, str] = {
+    "rate_limited": "the source asks to wait",
+    "auth_failed": "the source refused the credential, or the principal may not do that",
+    "resource_missing": "what was asked for does not exist",
+    "timeout": "there was no answer in time",
+    "server_error": "the source failed or could not be reached",
+    "error": "the tool reported an error, or any of the above without an edge of its own",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One thing that a node reads, writes or is configured by."""
+
+    name: str
+    schema: JsonObject = field(default_factory=dict[str, Any])
+    description: str = ""
+    required: bool = True
+
+    @property
+    def has_default(self) -> bool:
+        return "default" in self.schema
+
+    @property
+    def type(self) -> str:
+        return Parameter(self.name, self.schema, self.required, types_of(self.schema, self.schema)).label
+
+    def to_dict(self) -> JsonObject:
+        fields: JsonObject = {"name": self.name, "type": self.type, "description": self.description}
+        fields["required"] = self.required
+        if self.has_default:
+            fields["default"] = self.schema["default"]
+        return fields
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """`reads` are keys of the shared store (or arguments), `writes` those that are there afterwards."""
+
+    name: str
+    description: str = ""
+    reads: tuple[Key, ...] = ()
+    writes: tuple[Key, ...] = ()
+    params: tuple[Key, ...] = ()
+    actions: Mapping[str, str] = field(default_factory=lambda: {"default": "it is done"})
+    pure: bool = False
+    source: str | None = None
+    version: str | None = None
+    """The fingerprint of what stands behind it."""
+
+    def to_dict(self) -> JsonObject:
+        return {
+            "name": self.name,
+            "description": self.description,
+            "reads": [key.to_dict() for key in self.reads],
+            "writes": [key.to_dict() for key in self.writes],
+            "params": [key.to_dict() for key in self.params],
+            "actions": dict(self.actions),
+            "pure": self.pure,
+            "source": self.source,
+            "version": self.version,
+        }
+
+    def to_text(self) -> str:
+        headline = self.description.strip().split("\n", 1)[0]
+        lines = [f"{self.name}: {headline}" if headline else self.name, ""]
+        lines += _section("Reads", (_key_line(key) for key in self.reads))
+        lines += _section("Writes", (_key_line(key) for key in self.writes))
+        lines += _section("Params", (_key_line(key) for key in self.params))
+        lines += _section("Actions", (f"{name}: {what}".rstrip(": ") for name, what in self.actions.items()))
+        return "\n".join(lines).rstrip()
+
+
+def of_tool(tool: Tool) -> Interface:
+    """Every argument may be read from the shared store; those with a default are parameters as well."""
+    declared = tool.spec.metadata.get("node")
+    stated: JsonObject = declared if is_object(declared) else {}
+    keys = [
+        Key(item.name, item.schema, item.description, item.required) for item in parameters(tool.input_schema)
+    ]
+    own_params = set(stated.get("params", ()))
+    return Interface(
+        name=tool.name,
+        description=tool.description,
+        reads=tuple(key for key in keys if key.name not in own_params),
+        writes=natural_outputs(tool),
+        params=tuple(key for key in keys if key.name in own_params or key.has_default),
+        actions={**(stated.get("actions") or {"default": "it is done"}), **ERROR_ACTIONS},
+        pure=tool.pure,
+        source=tool.source,
+        version=tool.fingerprint,
+    )
+
+
+def natural_outputs(tool: Tool) -> tuple[Key, ...]:
+    """The properties that the output schema names; else the one thing it gives, under the tool's name."""
+    schema = tool.output_schema
+    found = parameters(schema) if schema is not None and not is_wrapped(schema) else []
+    if found:
+        return tuple(Key(item.name, item.schema, item.description, item.required) for item in found)
+    only: JsonObject = schema or {}
+    if is_wrapped(schema):
+        only = only["properties"]["result"]
+    return (Key(natural_key(tool.name), only, str(only.get("description") or "")),)
+
+
+def natural_key(tool: str) -> str:
+    """Under which a tool's output is found when it has no keys of its own: the last part of its name."""
+    return tool.rpartition(".")[2]
+
+
+def is_wrapped(schema: JsonObject | None) -> bool:
+    """Whether the server says that it put a plain value into an object, since older MCP wants one."""
+    return (
+        schema is not None
+        and schema.get("x-fastmcp-wrap-result") is True
+        and "result" in schema.get("properties", {})
+    )
+
+
+# --- nodes written by hand
+
+
+_SECTION = re.compile(r"(Reads|Writes|Params|Actions):\s*")
+_KEY = re.compile(r"(?P<name>[\w.-]+)\s*(?:\((?P<kind>[^)]*)\))?\s*(?::\s*(?P<text>.*))?")
+_TYPES = {
+    "str": "string", "string": "string", "text": "string",
+    "int": "integer", "integer": "integer",
+    "float": "number", "number": "number",
+    "bool": "boolean", "boolean": "boolean",
+    "list": "array", "array": "array",
+    "dict": "object", "object": "object",
+    "none": "null", "null": "null",
+}  # fmt: skip
+
+
+def of_docstring(name: str, docstring: str | None, *, pure: bool = False) -> Interface:
+    """What a node's docstring says of it. One that says nothing of what it reads reads what it likes."""
+    text: list[str] = []
+    sections: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for line in inspect.cleandoc(docstring or "").splitlines():
+        heading = _SECTION.fullmatch(line.strip())
+        if heading is not None and not line.startswith((" ", "\t")):
+            current = sections.setdefault(heading[1], [])
+        elif current is not None and (line.startswith((" ", "\t")) or not line.strip()):
+            current.append(line)
+        else:
+            current = None
+            text.append(line)
+    actions = {key.name: key.description for key in _keys(sections.get("Actions", []))}
+    return Interface(
+        name=name,
+        description="\n".join(text).strip(),
+        reads=_keys(sections.get("Reads", [])),
+        writes=_keys(sections.get("Writes", [])),
+        params=_keys(sections.get("Params", []), are_params=True),
+        actions=actions or {"default": "it is done"},
+        pure=pure,
+    )
+
+
+def _keys(lines: list[str], *, are_params: bool = False) -> tuple[Key, ...]:
+    entries: list[str] = []
+    base = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    for line in lines:
+        if not line.strip():
+            continue
+        if len(line) - len(line.lstrip()) > base and entries:
+            entries[-1] += f" {line.strip()}"  # goes on with the text of the line before
+        else:
+            entries.append(line.strip())
+    return tuple(key for entry in entries if (key := _key(entry, are_params)) is not None)
+
+
+def _key(entry: str, is_param: bool) -> Key | None:
+    found = _KEY.fullmatch(entry)
+    if found is None:
+        return None
+    kind, _, default = (found["kind"] or "").partition("=")
+    words = [word.strip() for word in kind.split(",") if word.strip()]
+    schema: JsonObject = {}
+    names = [
+        _TYPES[part.strip().lower()]
+        for word in words
+        for part in word.split("|")
+        if part.strip().lower() in _TYPES
+    ]
+    if names:
+        schema["type"] = names[0] if len(names) == 1 else names
+    if default.strip():
+        schema["default"] = _literal(default.strip())
+    text = (found["text"] or "").strip()
+    if text:
+        schema["description"] = text
+    optional = "optional" in words or "default" in schema or (is_param and "required" not in words)
+    return Key(found["name"], schema, text, not optional)
+
+
+def _literal(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {"True": True, "False": False, "None": None}.get(text, text.strip("'"))
+
+
+def _section(title: str, lines: Iterable[str]) -> list[str]:
+    found = [f"    {line}" for line in lines]
+    return [f"{title}:", *found] if found else []
+
+
+def _key_line(key: Key) -> str:
+    kind = key.type
+    if key.has_default:
+        kind += f" = {json.dumps(key.schema['default'])}"
+    elif not key.required:
+        kind += ", optional"
+    return f"{key.name} ({kind}): {' '.join(key.description.split())}".rstrip(": ")

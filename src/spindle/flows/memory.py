@@ -1,0 +1,67 @@
+"""Results of pure nodes written by hand, kept for a time where a flow asks for it.
+
+Tools' results are kept by the call path itself; this is the same for what is not a tool.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from spindle.domain.call import Result
+from spindle.domain.json_schema import canonical, from_json, survives_json
+
+if TYPE_CHECKING:
+    from spindle.domain.identity import Principal
+    from spindle.flows.definition import CacheRule
+    from spindle.flows.node import BaseNode
+    from spindle.ports.store import CacheStore
+
+C = TypeVar("C")
+
+MARK = "__spindle_flow_safe__"
+
+
+def flow_safe(target: C) -> C:
+    """Mark a node, or a function that is a tool, as pure: the same inputs give the same, and nothing else
+    happens. Its results may be kept where a flow asks for it."""
+    setattr(target, MARK, True)
+    return target
+
+
+def is_flow_safe(target: object) -> bool:
+    return getattr(target, MARK, False) is True
+
+
+class PureNodes:
+    def __init__(self, store: CacheStore, now: Callable[[], float]) -> None:
+        self._store = store
+        self._now = now
+
+    def key(self, node: BaseNode, given: Any, principal: Principal) -> str | None:
+        """None: it is not pure, or works on what JSON cannot hold."""
+        if not is_flow_safe(type(node)):
+            return None
+        try:
+            parts = [type(node).__qualname__, inspect.getsource(type(node)), node.params, given, principal.id]
+            text = canonical(parts)
+            if from_json(text)[-2] != given:
+                return None
+        except (TypeError, ValueError, OSError, RecursionError):
+            return None
+        return hashlib.sha256(b"node " + text).hexdigest()
+
+    async def value(
+        self, key: str, rule: CacheRule, make: Callable[[], Awaitable[Any]], *, use_cache: bool
+    ) -> tuple[Any, bool]:
+        """The value, and whether it was there already."""
+        found = await self._store.cached(key, self._now()) if use_cache else None
+        if found is not None:
+            return found.structured, True
+        value = await make()
+        if survives_json(value):
+            now = self._now()
+            await self._store.cache(key, Result(structured=value, has_structured=True), now + rule.ttl, now)
+        return value, False

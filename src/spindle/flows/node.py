@@ -1,0 +1,207 @@
+"""A node: a piece of work in three parts, joined to others by actions.
+
+class Greet(Node):
+    def prep(self, shared):
+        return shared["name"]                # what the work needs
+
+    def exec(self, name):
+        return f"Hello, {name}"              # the work; it alone is repeated, and sees no shared state
+
+    def post(self, shared, name, greeting):
+        shared["greeting"] = greeting        # what becomes of it
+        return "known" if name else None     # the action: which edge to take; None is "default"
+
+ask >> greet                                 # on "default"
+greet - "known" >> farewell                  # on an action
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from spindle.flows.definition import DEFAULT_ACTION
+from spindle.flows.running import Running
+
+if TYPE_CHECKING:
+    from spindle.flows.running import Notes
+
+B = TypeVar("B", bound="BaseNode")
+
+_attempt: ContextVar[int] = ContextVar("spindle_flow_attempt", default=0)
+
+
+class BaseNode:
+    """What nodes and flows have in common: a place in a graph, parameters, and two ways to be run alone."""
+
+    id: str | None = None
+
+    def __init__(self) -> None:
+        self.params: dict[str, Any] = {}
+        self.successors: dict[str, BaseNode] = {}
+
+    # --- the graph
+
+    def next(self, node: B, action: str = DEFAULT_ACTION) -> B:
+        if action in self.successors:
+            warnings.warn(f"the edge for {action!r} of {self!r} is replaced", stacklevel=3)
+        self.successors[action] = node
+        return node
+
+    def __rshift__(self, node: B) -> B:
+        return self.next(node)
+
+    def __sub__(self, action: str) -> _Action:
+        if not isinstance(action, str):  # pyright: ignore[reportUnnecessaryIsInstance] - written by hand
+            raise TypeError(f"an action is a text, not {action!r}")
+        return _Action(self, action)
+
+    def set_params(self, params: dict[str, Any]) -> None:
+        self.params = params
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}{f' {self.id}' if self.id else ''}>"
+
+    # --- what a subclass writes; each may be `async`
+
+    def prep(self, shared: Any) -> Any:
+        return None
+
+    def post(self, shared: Any, prep_res: Any, exec_res: Any) -> Any:
+        return None
+
+    # --- running
+
+    def run(self, shared: Any) -> Any:
+        """Run in this thread, and return the action. For a program without an event loop."""
+        running = Running(blocking=True)
+        work = self._alone(shared, running)
+        try:
+            work.send(None)
+        except StopIteration as ended:
+            return ended.value
+        finally:
+            work.close()
+            running.close()
+        raise AssertionError("a blocking run does not wait for anybody")
+
+    async def run_async(self, shared: Any, notes: Notes | None = None, host: Any = None) -> Any:
+        """The same from async code. What nodes do in a sync `exec` happens in threads, and delays nobody."""
+        return await self._alone(shared, Running(notes=notes, host=host))
+
+    async def _alone(self, shared: Any, running: Running) -> Any:
+        if self.successors:
+            warnings.warn(f"{self!r} runs alone: its successors run in a Flow", stacklevel=3)
+        return await self._run(shared, running)
+
+    async def _run(self, shared: Any, running: Running) -> Any:
+        raise NotImplementedError
+
+
+class _Action:
+    """`node - "action"`, waiting for `>> successor`."""
+
+    def __init__(self, node: BaseNode, action: str) -> None:
+        self._node = node
+        self._action = action
+
+    def __rshift__(self, node: B) -> B:
+        return self._node.next(node, self._action)
+
+
+class Node(BaseNode):
+    """`max_retries` is the number of attempts in all. Each wait is `backoff` times the one before."""
+
+    remembers = True
+    """Whether a run that goes on after a pause takes the result of `exec` from its record."""
+
+    def __init__(
+        self, max_retries: int = 1, wait: float = 0, *, backoff: float = 1, id: str | None = None
+    ) -> None:
+        if max_retries < 1:
+            raise ValueError("max_retries counts all attempts, so it is at least 1")
+        super().__init__()
+        self.max_retries = max_retries
+        self.wait = wait
+        self.backoff = backoff
+        if id is not None:
+            self.id = id
+
+    @property
+    def cur_retry(self) -> int:
+        """Which attempt `exec` is in, from 0. It belongs to the run, so parallel ones keep their own."""
+        return _attempt.get()
+
+    def exec(self, prep_res: Any) -> Any:
+        return None
+
+    def exec_fallback(self, prep_res: Any, exc: Exception) -> Any:
+        """What to take for a result after the last attempt. Raises by default."""
+        raise exc
+
+    def worth_another_try(self, exc: Exception) -> bool:
+        return True
+
+    async def _run(self, shared: Any, running: Running) -> Any:
+        prepared = await running.settled(self.prep(shared))
+        if running.notes is None or not self.remembers:
+            result = await self._exec(prepared, running)
+        else:
+            result = await running.notes.remember(self, prepared, lambda: self._exec(prepared, running))
+        return await running.settled(self.post(shared, prepared, result))
+
+    async def _exec(self, prepared: Any, running: Running) -> Any:
+        return await self._attempts(prepared, running)
+
+    async def _attempts(self, given: Any, running: Running) -> Any:
+        wait = self.wait
+        for attempt in range(self.max_retries):
+            token = _attempt.set(attempt)
+            try:
+                return await running.call(self.exec, given)
+            except Exception as error:  # noqa: BLE001 - whatever a user's code raises
+                if attempt == self.max_retries - 1 or not self.worth_another_try(error):
+                    return await running.call(self.exec_fallback, given, error)
+            finally:
+                _attempt.reset(token)
+            if wait > 0:
+                await running.sleep(wait)
+            wait *= self.backoff
+        raise AssertionError("the last attempt returns or raises")
+
+    def __copy__(self) -> Self:
+        # As the default, but without its detour over pickling: a node is copied at each visit.
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        return new
+
+
+class BatchNode(Node):
+    """`prep` gives items, `exec` works on one of them, `post` gets the list of results."""
+
+    async def _exec(self, prepared: Iterable[Any] | None, running: Running) -> Any:
+        return [await self._attempts(item, running) for item in (prepared or ())]
+
+
+class ParallelBatchNode(BatchNode):
+    """A BatchNode that works on up to `max_concurrency` items at a time; results stay in order."""
+
+    def __init__(
+        self,
+        max_retries: int = 1,
+        wait: float = 0,
+        *,
+        backoff: float = 1,
+        max_concurrency: int = 10,
+        id: str | None = None,
+    ) -> None:
+        super().__init__(max_retries, wait, backoff=backoff, id=id)
+        self.max_concurrency = max_concurrency
+
+    async def _exec(self, prepared: Iterable[Any] | None, running: Running) -> Any:
+        async def one(beside: Running, item: Any) -> Any:
+            return await self._attempts(item, beside)
+
+        return await running.each(one, prepared or (), self.max_concurrency)

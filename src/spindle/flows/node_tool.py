@@ -1,0 +1,98 @@
+"""A node written by hand as a tool: what its docstring says it reads are arguments, what it writes is the
+result, and its action goes with it. So flows, people and models need not know which kind a node is."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from spindle.domain.call import Block, Result
+from spindle.domain.json_schema import JsonObject, to_json
+from spindle.domain.tool import Hints, ToolSpec
+from spindle.errors import FlowError
+from spindle.flows.flow import Flow
+from spindle.flows.interface import Interface, Key, of_docstring
+from spindle.flows.memory import is_flow_safe
+
+if TYPE_CHECKING:
+    from spindle.domain.call import Host
+    from spindle.flows.node import BaseNode
+
+
+def interface_of(kind: type[BaseNode]) -> Interface:
+    """What the class says about itself."""
+    name = str(vars(kind).get("name") or _snake(kind.__name__))
+    return of_docstring(name, kind.__doc__, pure=is_flow_safe(kind))
+
+
+def spec_of(kind: type[BaseNode], place: str) -> ToolSpec:
+    interface = interface_of(kind)
+    keys = {key.name: key for key in (*interface.reads, *interface.params)}
+    schema: JsonObject = _object(keys.values())
+    if not interface.reads and not interface.params:
+        schema = {"type": "object", "properties": {}}  # it reads what it likes
+    else:
+        schema["additionalProperties"] = False
+    return ToolSpec(
+        interface.name,
+        interface.description,
+        schema,
+        _object(interface.writes) if interface.writes else None,
+        hints=Hints(read_only=True) if interface.pure else Hints(),
+        place=place,
+        pure=interface.pure,
+        metadata={
+            "node": {"params": [key.name for key in interface.params], "actions": dict(interface.actions)},
+            "code": _digest_of(kind),
+        },
+    )
+
+
+def _digest_of(kind: type[BaseNode]) -> str:
+    """So that a changed node has another fingerprint, and no old result is used for it."""
+    import hashlib
+
+    try:
+        return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()[:16]
+    except (OSError, TypeError):
+        return ""
+
+
+def _object(keys: Any) -> JsonObject:
+    found: list[Key] = list(keys)
+    schema: JsonObject = {"type": "object", "properties": {key.name: key.schema for key in found}}
+    required = [key.name for key in found if key.required]
+    if required:
+        schema["required"] = required
+    return schema
+
+
+async def call_node(kind: type[BaseNode], arguments: JsonObject, host: Host) -> Result:
+    """Visit one node of this kind, in a shared store of its own."""
+    from spindle.flows.recording import Recording
+
+    interface = interface_of(kind)
+    try:
+        node = kind()
+    except TypeError as error:
+        raise FlowError(f"{kind.__name__} cannot be made without arguments: {error}") from None
+    node.id = interface.name
+    params = {key.name for key in interface.params}
+    defaults = {key.name: key.schema["default"] for key in interface.params if key.has_default}
+    node.params = {**defaults, **{name: value for name, value in arguments.items() if name in params}}
+    shared: JsonObject = {name: value for name, value in arguments.items() if name not in params}
+    flow = Flow(node)
+    before = dict(shared)
+    action = await flow.run_async(shared, Recording(flow, host), host)
+    names = [key.name for key in interface.writes]
+    changed = {key for key, value in shared.items() if key not in before or before[key] is not value}
+    wrote = {key: shared[key] for key in (names or sorted(changed)) if key in shared}
+    text = to_json(wrote, default=repr).decode()
+    chosen = action if isinstance(action, str) else None
+    return Result((Block("text", text=text),), structured=wrote, has_structured=True, action=chosen)
+
+
+def _snake(name: str) -> str:
+    import re
+
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Node") or name).lower()

@@ -1,0 +1,118 @@
+"""What is wrong with a flow, each with its place."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from spindle.domain.json_schema import JsonObject
+from spindle.errors import ConfigurationError
+
+Severity = Literal["error", "warning"]
+
+DocumentPath = tuple[str | int, ...]
+"""Where something stands in a flow's document: `("nodes", 0, "params", "query")`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in a text; both count from 1."""
+
+    line: int
+    column: int
+
+
+class Lines:
+    """Turns offsets in a text into marks."""
+
+    def __init__(self, text: str) -> None:
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
+
+    def mark(self, offset: int) -> Mark:
+        line = bisect_right(self._starts, offset)
+        return Mark(line, offset - self._starts[line - 1] + 1)
+
+
+class Positions:
+    """Where the parts of a document stand in its text. Found when somebody asks, which is seldom."""
+
+    def __init__(
+        self, find: Callable[[], Mapping[DocumentPath, Mark]], *, with_columns: bool = False
+    ) -> None:
+        self._find = find
+        self._marks: Mapping[DocumentPath, Mark] | None = None
+        self._with_columns = with_columns
+
+    def at(self, path: DocumentPath) -> Mark | None:
+        """Of this part, or of the nearest that it is in."""
+        if self._marks is None:
+            self._marks = self._find()
+        for length in range(len(path), -1, -1):
+            if (mark := self._marks.get(path[:length])) is not None:
+                return mark
+        return None
+
+    def problem(
+        self,
+        severity: Severity,
+        message: str,
+        path: DocumentPath = (),
+        *,
+        hint: str | None = None,
+        place: str = "",
+    ) -> Problem:
+        mark = self.at(path)
+        line = mark.line if mark is not None else None
+        column = mark.column if mark is not None and self._with_columns else None
+        return Problem(severity, message, hint, place, line, column)
+
+
+NOWHERE: Final = Positions(dict)
+"""Of a flow that was not read from a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    severity: Severity
+    message: str
+    hint: str | None = None
+    place: str = ""
+    """The file, or what else holds the flow."""
+    line: int | None = None
+    column: int | None = None
+    """Where a line holds a whole flow, as pipe text does."""
+
+    @property
+    def where(self) -> str:
+        """`flows/triage.json:12`"""
+        numbers = [str(number) for number in (self.line, self.column) if number is not None]
+        return ":".join([self.place, *numbers] if self.place else numbers)
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" if self.where else self.message
+
+    def to_dict(self) -> JsonObject:
+        fields = {
+            "severity": self.severity,
+            "message": self.message,
+            "hint": self.hint,
+            "place": self.place,
+            "line": self.line,
+            "column": self.column,
+        }
+        return {key: value for key, value in fields.items() if value is not None}
+
+
+class BrokenFlowError(ConfigurationError):
+    """A flow that cannot be read. The message is about the first of its `problems`."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        first = problems[0]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(
+            f"{first}{more}", hint=first.hint, details=[problem.to_dict() for problem in problems]
+        )
+        self.problems = tuple(problems)

@@ -1,0 +1,133 @@
+"""What a node takes and gives, as far as that is known before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spindle.domain.json_schema import JsonObject, is_object, parameters, resolve
+from spindle.domain.tool import Tool
+from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition
+from spindle.flows.interface import ERROR_ACTIONS, Key, is_wrapped, natural_key, of_tool
+
+REFUSED = "refused"
+"""The action of a question that was not answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    takes: Mapping[str, Key] = field(default_factory=dict[str, Key])
+    """Its arguments, by name."""
+    takes_others: bool = False
+    """Whether it invites arguments that it does not name."""
+    gives: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    """The shared keys that it writes, renamed as the node says, with the schema of each."""
+    whole: JsonObject = field(default_factory=dict[str, Any])
+    """The schema of all that it gives, as it stands under the node's id."""
+    fallback: str | None = None
+    """Its key that stands for an output without keys of its own; nobody declared it."""
+    is_open: bool = False
+    """Whether it may write keys that nobody knows of."""
+    actions: Mapping[str, str] = field(default_factory=lambda: {DEFAULT_ACTION: ""})
+    failures: frozenset[str] = frozenset()
+    """Those of the actions with which it leaves an error instead of an output."""
+
+
+def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Shape:
+    """Of a tool (None: one that is not known), or a question. `ids` are those of all nodes of the flow: keys
+    of these names are written by none but them."""
+    if node.ask is not None:
+        schema = node.ask.schema if node.ask.schema is not None else {"type": "string"}
+        gives, is_open = _given(schema, node.id)
+        return Shape(
+            gives=_renamed(gives, node, ids),
+            whole=schema,
+            fallback=node.id,
+            is_open=is_open,
+            actions={DEFAULT_ACTION: "there is an answer", REFUSED: "nobody answered"},
+            failures=frozenset({REFUSED}),
+        )
+    if tool is None:
+        return Shape(takes_others=True, is_open=True, actions={DEFAULT_ACTION: "", **ERROR_ACTIONS},
+                     failures=frozenset(ERROR_ACTIONS))  # fmt: skip
+    interface = of_tool(tool)
+    whole = _whole(tool)
+    natural = natural_key(tool.name)
+    gives, is_open = _given(whole, natural)
+    if node.batch is not None:
+        whole, is_open = {"type": "array", "items": whole}, False
+        gives = {natural: whole, f"{node.id}.failed": {"type": "array", "items": {"type": "object"}}}
+    if natural in gives and natural != node.id:
+        gives[f"{node.id}.{natural}"] = gives[natural]
+    rest = tool.input_schema.get("additionalProperties")
+    return Shape(
+        takes={
+            item.name: Key(item.name, item.schema, "", item.required)
+            for item in parameters(tool.input_schema)
+        },
+        takes_others=rest is True or (is_object(rest) and bool(rest)),
+        gives=_renamed(gives, node, ids),
+        whole=whole,
+        fallback=natural if natural in gives and natural not in whole.get("properties", {}) else None,
+        is_open=is_open,
+        actions={DEFAULT_ACTION: "it is done", **interface.actions},
+        failures=frozenset(ERROR_ACTIONS),
+    )
+
+
+def shape_of_flow(flow: FlowDefinition, endings: Mapping[str, str]) -> Shape:
+    """Of a flow inside a flow: its nodes use the same shared store, so what they give is theirs."""
+    takes = {
+        name: Key(
+            name, {key: value for key, value in schema.items() if key != "required"}, "", is_required(schema)
+        )
+        for name, schema in flow.inputs.items()
+    }
+    return Shape(takes=takes, takes_others=True, is_open=True, actions=endings)
+
+
+def is_required(schema: JsonObject) -> bool:
+    """Whether an input of a flow must be given."""
+    return "default" not in schema and schema.get("required") is not False
+
+
+def _whole(tool: Tool) -> JsonObject:
+    schema = tool.output_schema
+    if schema is None:
+        return {}
+    # References are followed from the root, so parts of it are taken with its definitions.
+    return within(schema, schema["properties"]["result"]) if is_wrapped(schema) else schema
+
+
+def within(root: JsonObject, part: Any) -> JsonObject:
+    """A part of a schema that stands by itself."""
+    found = resolve(root, part)
+    shared = {key: root[key] for key in ("$defs", "definitions") if key in root and key not in found}
+    return {**found, **shared} if found and shared else found
+
+
+def _given(schema: JsonObject, natural: str) -> tuple[dict[str, JsonObject], bool]:
+    """The keys that an output of this schema is written under, and whether there may be others."""
+    found = {item.name: within(schema, item.schema) for item in parameters(schema)}
+    if not found:
+        kind = schema.get("type")
+        return {natural: schema}, kind is None or kind == "object" or (
+            isinstance(kind, list) and "object" in kind
+        )
+    for name, part in list(found.items()):
+        for inner in parameters(part):
+            found[f"{name}.{inner.name}"] = within(part, inner.schema)
+    return found, False
+
+
+def _renamed(
+    gives: dict[str, JsonObject], node: NodeDefinition, ids: frozenset[str]
+) -> dict[str, JsonObject]:
+    renamed: dict[str, JsonObject] = {}
+    for key, schema in gives.items():
+        first, dot, rest = key.partition(".")
+        name = node.outputs.get(key) or (f"{node.outputs.get(first, first)}{dot}{rest}")
+        if name not in ids:
+            renamed[name] = schema
+    return renamed

@@ -1,0 +1,53 @@
+"""The shared store of a flow: where nodes leave what others read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, MutableMapping
+from typing import Any
+
+from spindle.domain.json_schema import is_object
+from spindle.flows.templates import MISSING, Lookup, Path, descend
+
+
+def lookup_in(shared: Mapping[str, Any], also: Mapping[str, Any] | None = None) -> Lookup:
+    """What a template's path finds: the longest key that is written like its beginning, then what that holds.
+    `also` goes before."""
+
+    def lookup(path: Path) -> Any:
+        for place in (also, shared) if also else (shared,):
+            for length in range(len(path), 0, -1):
+                steps = path[:length]
+                key = str(steps[0]) if length == 1 else ".".join(map(str, steps))
+                if key in place:
+                    found = descend(place[key], path[length:])
+                    if found is not MISSING:
+                        return found
+        return MISSING
+
+    return lookup
+
+
+def write_output(
+    shared: MutableMapping[str, Any],
+    id: str,
+    value: Any,
+    natural: str,
+    renamed: Mapping[str, str],
+    ids: Collection[str],
+) -> None:
+    """Leave a node's output under its own id, and under its natural keys: those of an object, one level of
+    what it holds included, else `natural`. A natural key that is the id of another node is not written:
+    nodes never lose each other's output."""
+    keys: dict[str, Any] = value if is_object(value) else {natural: value}
+    for key, item in keys.items():
+        name = renamed.get(key, key)
+        if name not in ids:
+            shared[name] = item
+        if is_object(item):
+            for inner, part in item.items():
+                flat = renamed.get(f"{key}.{inner}", f"{name}.{inner}")
+                if flat not in ids:
+                    shared[flat] = part
+    shared[id] = value
+    if not is_object(value) and natural != id:
+        shared[f"{id}.{natural}"] = value

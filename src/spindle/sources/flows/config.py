@@ -1,0 +1,20 @@
+"""Settings of flows. A flow is only as slow and as fragile as what it calls, which has guards of its own."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from spindle.domain.source import BreakerConfig, RetryConfig, SourceConfig
+
+
+class FlowsConfig(SourceConfig):
+    kind: Literal["flows"] = "flows"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
+    path: str = "flows"
+    """A folder of flows, relative to the workspace."""
+    timeout: float = Field(default=86_400.0, gt=0, description="seconds for a whole flow")
+    max_concurrency: int = Field(default=1000, ge=1)
+    retry: RetryConfig = RetryConfig(attempts=1)
+    breaker: BreakerConfig = BreakerConfig(failures=1_000_000_000)
+    check_results: bool | Literal["note"] = "note"

@@ -1,0 +1,135 @@
+"""The flows of one folder, read when they are first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spindle.domain.tool import ToolSpec
+from spindle.errors import NotFoundError
+from spindle.flows.build import build, input_schema, output_schema
+from spindle.flows.execution import execute
+from spindle.flows.files import Loaded
+from spindle.flows.flow import Flow
+from spindle.flows.library import Library
+from spindle.flows.node import Node
+from spindle.flows.node_tool import call_node, spec_of
+from spindle.flows.recording import NodeEvent, observer
+from spindle.sources.python.files import FolderModules
+from spindle.threads import in_thread, stdout_to_stderr
+
+if TYPE_CHECKING:
+    from spindle.domain.call import Call, Result
+    from spindle.domain.tool import Tool
+    from spindle.ports.source import Note
+    from spindle.sources.flows.config import FlowsConfig
+
+Found = Loaded | Flow | type[Node]
+
+
+class FlowsSession:
+    def __init__(self, name: str, config: FlowsConfig, root: Path, note: Note) -> None:
+        self._name = name
+        self._root = root
+        self._library = Library(root, config.path)
+        self._note = note
+        self._found: dict[str, Found] | None = None
+        self._loading = asyncio.Lock()
+        self._lost = asyncio.get_running_loop().create_future()
+
+    async def discover(self) -> list[ToolSpec]:
+        async with self._loading:
+            return await self._discover()
+
+    async def _discover(self) -> list[ToolSpec]:
+        with stdout_to_stderr():
+            pairs = await in_thread(lambda: list(self._load()), f"spindle-load-{self._name}")
+        self._found = {spec.remote_name: found for spec, found in pairs}
+        return [spec for spec, _ in pairs]
+
+    async def wait_closed(self) -> str:
+        return await self._lost  # what is in this process cannot be lost
+
+    async def invoke(self, tool: Tool, call: Call) -> Result:
+        if self._found is None:
+            async with self._loading:
+                if self._found is None:
+                    await self._discover()
+        assert self._found is not None
+        found = self._found.get(tool.spec.remote_name)
+        if found is None:
+            raise NotFoundError(f"{tool.name} is no longer defined", hint="run `spindle sync`")
+        assert call.host is not None
+        if isinstance(found, type):
+            return await call_node(found, call.arguments, call.host)
+        flow = build(found.definition) if isinstance(found, Loaded) else found
+        reports = _Reports(call, flow)
+        token = observer.set(reports.heard)
+        try:
+            return await execute(flow, dict(call.arguments), call.host)
+        finally:
+            observer.reset(token)
+            await reports.settle()
+
+    # --- loading
+
+    def _load(self) -> Iterable[tuple[ToolSpec, Found]]:
+        for path, loaded in self._library.all():
+            if isinstance(loaded, Loaded):
+                yield _spec(build(loaded.definition), self._library.place(path)), loaded
+            else:
+                self._note(f"a flow is left out: {loaded.message}")
+        if self._library.folder.is_dir():
+            for path, module in FolderModules(self._library.folder).load_all():
+                place = self._library.place(Path(path))
+                if isinstance(module, str):
+                    self._note(f"{place} cannot be imported and is left out: {module}")
+                else:
+                    yield from self._in_module(vars(module), module.__name__, place)
+
+    def _in_module(self, names: dict[str, Any], module: str, place: str) -> Iterable[tuple[ToolSpec, Found]]:
+        for name, value in names.items():
+            if isinstance(value, Flow):
+                if not value.name:
+                    value.name = name
+                yield _spec(value, place), value
+            elif isinstance(value, type) and _is_offered(value, name, module):
+                yield spec_of(value, place), value
+
+
+def _is_offered(kind: type[Any], name: str, module: str) -> bool:
+    """A node that this file defines, and that says what it is."""
+    is_own = issubclass(kind, Node) and kind.__module__ == module
+    return is_own and bool(kind.__doc__) and not name.startswith("_")
+
+
+def _spec(flow: Flow, place: str) -> ToolSpec:
+    return ToolSpec(
+        flow.name,
+        flow.description,
+        input_schema(flow.inputs),
+        output_schema(flow.outputs),
+        place=place,
+    )
+
+
+class _Reports:
+    """Tells the caller of a flow which node has ended."""
+
+    def __init__(self, call: Call, flow: Flow) -> None:
+        self._call = call
+        self._total = sum(1 for _ in flow.nodes())
+        self._done = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def heard(self, event: NodeEvent) -> None:
+        if event.kind == "ended" and self._call.on_progress is not None:
+            self._done += 1
+            total = self._total if self._done <= self._total else None
+            said = self._call.on_progress(self._done, total, event.node)
+            self._waiting.append(asyncio.ensure_future(said))
+
+    async def settle(self) -> None:
+        await asyncio.gather(*self._waiting, return_exceptions=True)

@@ -1,0 +1,688 @@
+"""One flow a row: templates, mappings, precedence, actions, nesting and errors."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from servers.flow_tools import OpenFlows
+from spindle import Finished, SpindleError
+from spindle.flows.document import from_document
+from spindle.flows.problems import NOWHERE
+
+Document = dict[str, Any]
+
+
+@dataclass
+class Row:
+    name: str
+    nodes: list[Document]
+    gives: Any = None
+    error: str | None = None
+    """Part of the message."""
+    inputs: Document = field(default_factory=dict[str, Any])
+    edges: list[tuple[str, ...]] | None = None
+    """(from, to) or (from, action, to). None: one after the other."""
+    more: Document = field(default_factory=dict[str, Any])
+
+
+def use(tool: str, id: str | None = None, **more: Any) -> Document:
+    return {"id": id or tool.rpartition(".")[2], "tool": tool, **more}
+
+
+def out(**outputs: Any) -> Document:
+    return {"outputs": outputs}
+
+
+def handled(tool: str, action: str, category: str) -> Row:
+    return Row(
+        f"{tool} takes the edge {action}",
+        [use(f"api.{tool}", "work"), use("same", "branch", params={"value": "${work.error.category}"})],
+        {"value": category},
+        edges=[("work", action, "branch")],
+    )
+
+
+TEMPLATES = [
+    Row("a text", [use("upper", params={"text": "abc"})], "ABC"),
+    Row("an input", [use("upper", params={"text": "${word}"})], "HI", inputs={"word": "hi"}),
+    Row(
+        "an input inside a text", [use("upper", params={"text": "<${word}>"})], "<HI>", inputs={"word": "hi"}
+    ),
+    Row("two in one text", [use("upper", params={"text": "${a}-${b}"})], "X-Y", inputs={"a": "x", "b": "y"}),
+    Row("a number keeps its type", [use("add", params={"a": "${n}"})], 42, inputs={"n": 41}),
+    Row("a number inside a text", [use("upper", params={"text": "n=${n}"})], "N=41", inputs={"n": 41}),
+    Row(
+        "a boolean keeps its type",
+        [use("same", params={"value": "${x}"})],
+        {"value": False},
+        inputs={"x": False},
+    ),
+    Row(
+        "a boolean inside a text is JSON",
+        [use("same", params={"value": "is ${x}"})],
+        {"value": "is false"},
+        inputs={"x": False},
+    ),
+    Row("null keeps its type", [use("same", params={"value": "${x}"})], {"value": None}, inputs={"x": None}),
+    Row(
+        "a list keeps its type",
+        [use("same", params={"value": "${x}"})],
+        {"value": [1, "a"]},
+        inputs={"x": [1, "a"]},
+    ),
+    Row(
+        "a list inside a text is JSON",
+        [use("same", params={"value": "x${x}"})],
+        {"value": 'x[1,"a"]'},
+        inputs={"x": [1, "a"]},
+    ),
+    Row(
+        "an object keeps its type",
+        [use("same", params={"value": "${x}"})],
+        {"value": {"k": 1}},
+        inputs={"x": {"k": 1}},
+    ),
+    Row(
+        "templates in nested values",
+        [use("same", params={"value": {"a": ["${x}", {"b": "${x}!"}]}})],
+        {"value": {"a": [1, {"b": "1!"}]}},
+        inputs={"x": 1},
+    ),
+    Row(
+        "a key of an input",
+        [use("same", params={"value": "${x.a.b}"})],
+        {"value": 3},
+        inputs={"x": {"a": {"b": 3}}},
+    ),
+    Row(
+        "an item of a list",
+        [use("same", params={"value": "${x[1]}"})],
+        {"value": "b"},
+        inputs={"x": ["a", "b"]},
+    ),
+    Row(
+        "the last item of a list",
+        [use("same", params={"value": "${x[-1]}"})],
+        {"value": "b"},
+        inputs={"x": ["a", "b"]},
+    ),
+    Row(
+        "an item after a dot",
+        [use("same", params={"value": "${x.0.n}"})],
+        {"value": 1},
+        inputs={"x": [{"n": 1}]},
+    ),
+    Row(
+        "an odd name in brackets",
+        [use("same", params={"value": "${x['a b']}"})],
+        {"value": 1},
+        inputs={"x": {"a b": 1}},
+    ),
+    Row(
+        "the output of a node",
+        [use("upper", "one", params={"text": "a"}), use("same", params={"value": "${one}"})],
+        {"value": "A"},
+    ),
+    Row(
+        "a key of a node's output",
+        [use("person", "p"), use("same", params={"value": "${p.name}"})],
+        {"value": "Ada"},
+    ),
+    Row(
+        "deep in a node's output",
+        [use("person", "p"), use("same", params={"value": "${p.born.place.city}"})],
+        {"value": "London"},
+    ),
+    Row(
+        "an item deep in an output",
+        [use("person", "p"), use("same", params={"value": "${p.jobs[1].title}"})],
+        {"value": "poet"},
+    ),
+    Row(
+        "the natural key of a node's plain output",
+        [use("upper", "one", params={"text": "a"}), use("same", params={"value": "${one.upper}"})],
+        {"value": "A"},
+    ),
+    Row("a default for what is missing", [use("same", params={"value": "${x ?? 3}"})], {"value": 3}),
+    Row("a default for null", [use("same", params={"value": "${x ?? 3}"})], {"value": 3}, inputs={"x": None}),
+    Row(
+        "no default for false",
+        [use("same", params={"value": "${x ?? 3}"})],
+        {"value": False},
+        inputs={"x": False},
+    ),
+    Row("a default that is a bare word", [use("same", params={"value": "${x ?? none}"})], {"value": "none"}),
+    Row("a default in quotes", [use("same", params={"value": "${x ?? '3'}"})], {"value": "3"}),
+    Row("a default that is a list", [use("same", params={"value": "${x ?? [1, 2]}"})], {"value": [1, 2]}),
+    Row(
+        "a default that is an object",
+        [use("same", params={"value": '${x ?? {"a": 1}}'})],
+        {"value": {"a": 1}},
+    ),
+    Row("a default that is null", [use("same", params={"value": "${x ?? null}"})], {"value": None}),
+    Row(
+        "a default that is a template",
+        [use("same", params={"value": "${x ?? ${y}}"})],
+        {"value": 9},
+        inputs={"y": 9},
+    ),
+    Row("a default of a default", [use("same", params={"value": "${x ?? ${y ?? 7}}"})], {"value": 7}),
+    Row("a default inside a text", [use("same", params={"value": "hi ${x ?? you}!"})], {"value": "hi you!"}),
+    Row(
+        "a default for a missing key",
+        [use("same", params={"value": "${x.a ?? 1}"})],
+        {"value": 1},
+        inputs={"x": {}},
+    ),
+    Row("an escaped template", [use("same", params={"value": "$${x}"})], {"value": "${x}"}),
+    Row("a dollar alone", [use("same", params={"value": "5$ {x}"})], {"value": "5$ {x}"}),
+    Row("something missing", [use("same", params={"value": "${nope}"})], error="${nope} has no value"),
+    Row(
+        "a missing key",
+        [use("person", "p"), use("same", params={"value": "${p.nmae}"})],
+        error="${p.nmae} has no value",
+    ),
+    Row(
+        "an index too far",
+        [use("same", params={"value": "${x[5]}"})],
+        error="${x[5]} has no value",
+        inputs={"x": [1]},
+    ),
+    Row(
+        "the environment is not read",
+        [use("same", params={"value": "${HOME}"})],
+        error="${HOME} has no value",
+    ),
+    Row("a template that is not closed", [use("same", params={"value": "${x"})], error="not closed"),
+    Row("a template without a name", [use("same", params={"value": "${}"})], error="a name is missing"),
+]
+
+ARGUMENTS = [
+    Row("a shared key of the same name", [use("upper")], "HI", inputs={"text": "hi"}),
+    Row(
+        "params win over the shared key",
+        [use("upper", params={"text": "mine"})],
+        "MINE",
+        inputs={"text": "hi"},
+    ),
+    Row(
+        "a mapping wins over the shared key",
+        [use("upper")],
+        "OTHER",
+        inputs={"text": "hi", "x": "other"},
+        more={"mappings": {"upper": {"inputs": {"text": "x"}}}},
+    ),
+    Row(
+        "params win over a mapping",
+        [use("upper", params={"text": "mine"})],
+        "MINE",
+        inputs={"x": "other"},
+        more={"mappings": {"upper": {"inputs": {"text": "x"}}}},
+    ),
+    Row(
+        "a mapping reads deep",
+        [use("person", "p"), use("upper")],
+        "POET",
+        more={"mappings": {"upper": {"inputs": {"text": "p.jobs[1].title"}}}},
+    ),
+    Row(
+        "a mapping from nowhere",
+        [use("upper")],
+        error="is to be read from nowhere",
+        more={"mappings": {"upper": {"inputs": {"text": "nowhere"}}}},
+    ),
+    Row(
+        "flow params reach a node",
+        [use("join", params={"a": "x", "b": "y"})],
+        "x+y",
+        more={"params": {"by": "+"}},
+    ),
+    Row(
+        "a node's own params win over the flow's",
+        [use("join", params={"a": "x", "b": "y", "by": "-"})],
+        "x-y",
+        more={"params": {"by": "+"}},
+    ),
+    Row(
+        "flow params win over a mapping",
+        [use("upper")],
+        "FLOW",
+        inputs={"x": "other"},
+        more={"params": {"text": "flow"}, "mappings": {"upper": {"inputs": {"text": "x"}}}},
+    ),
+    Row(
+        "flow params that a tool does not have are not sent",
+        [use("upper", params={"text": "a"})],
+        "A",
+        more={"params": {"by": "+"}},
+    ),
+    Row(
+        "flow params may be templates",
+        [use("upper")],
+        "HI",
+        inputs={"w": "hi"},
+        more={"params": {"text": "${w}"}},
+    ),
+    Row("an omitted optional is omitted", [use("optional")], {"text": None, "limit": 5}),
+    Row(
+        "an optional is read from the shared key",
+        [use("optional")],
+        {"text": None, "limit": 2},
+        inputs={"limit": 2},
+    ),
+    Row("an explicit null stays null", [use("optional", params={"text": None})], {"text": None, "limit": 5}),
+    Row("a missing required argument", [use("upper")], error="upper needs 'text', and nothing gives it"),
+    Row(
+        "an argument that the tool does not have",
+        [use("upper", params={"text": "a", "txet": "b"})],
+        error="txet",
+    ),
+    Row("an argument of the wrong type", [use("add", params={"a": "one"})], error="a"),
+    Row(
+        "the output of one node is the input of the next by name",
+        [use("same", params={"value": "abc"}), use("same", "again")],
+        {"value": "abc"},
+    ),
+]
+
+OUTPUTS = [
+    Row(
+        "keys of an object are written",
+        [use("count", params={"text": "a b"}), use("add", params={"a": "${words}"})],
+        3,
+    ),
+    Row(
+        "nested keys are written one level deep",
+        [use("person"), use("same", params={"value": "${born.year}"})],
+        {"value": 1815},
+    ),
+    Row(
+        "a plain output is written under the tool's name",
+        [use("upper", "u", params={"text": "a"}), use("same", params={"value": "${upper}"})],
+        {"value": "A"},
+    ),
+    Row(
+        "and under the id of the node",
+        [use("upper", "u", params={"text": "a"}), use("same", params={"value": "${u}"})],
+        {"value": "A"},
+    ),
+    Row(
+        "a list is an output too", [use("items"), use("same", params={"value": "${items[0]}"})], {"value": 3}
+    ),
+    Row(
+        "two nodes of one tool keep their own",
+        [
+            use("upper", "one", params={"text": "a"}),
+            use("upper", "two", params={"text": "b"}),
+            use("join", params={"a": "${one}", "b": "${two}"}),
+        ],
+        "A B",
+    ),
+    Row(
+        "an output is renamed",
+        [use("count", params={"text": "a b"}), use("add", params={"a": "${n}"})],
+        3,
+        more={"mappings": {"count": {"outputs": {"words": "n"}}}},
+    ),
+    Row(
+        "a renamed output is not under its old name",
+        [use("count", params={"text": "a b"}), use("same", params={"value": "${words}"})],
+        error="has no value",
+        more={"mappings": {"count": {"outputs": {"words": "n"}}}},
+    ),
+    Row(
+        "a renamed plain output",
+        [use("upper", "u", params={"text": "a"}), use("same", params={"value": "${loud}"})],
+        {"value": "A"},
+        more={"mappings": {"u": {"outputs": {"upper": "loud"}}}},
+    ),
+    Row(
+        "an output does not take another node's id",
+        [
+            use("same", "name", params={"value": 1}),
+            use("person", "p"),
+            use("same", "last", params={"value": "${name.value}"}),
+        ],
+        {"value": 1},
+    ),
+    Row("nothing is an output", [use("nothing"), use("same", params={"value": 1})], {"value": 1}),
+    Row(
+        "the result is the last node's output",
+        [use("upper", params={"text": "a"}), use("count", params={"text": "a b"})],
+        {"words": 2, "letters": 3},
+    ),
+    Row("declared outputs", [use("count", params={"text": "a b"})], {"n": 2}, more=out(n="${words}")),
+    Row(
+        "an output with a type",
+        [use("count", params={"text": "a b"})],
+        {"n": 2},
+        more=out(n={"value": "${words}", "type": "integer"}),
+    ),
+    Row(
+        "an output made of text",
+        [use("count", params={"text": "a b"})],
+        {"n": "2 words"},
+        more=out(n="${words} words"),
+    ),
+    Row(
+        "an output of a node that did not run is left out",
+        [use("upper", "a", params={"text": "x"}), use("upper", "b", params={"text": "y"})],
+        {"a": "X"},
+        edges=[],
+        more=out(a="${a}", b="${b}"),
+    ),
+    Row(
+        "an output that is not a template",
+        [use("nothing")],
+        {"x": {"fixed": [1]}},
+        more=out(x={"value": {"fixed": [1]}}),
+    ),
+    Row(
+        "an input's default",
+        [use("upper", params={"text": "${word}"})],
+        "HI",
+        more={"inputs": {"word": {"type": "string", "default": "hi"}}},
+    ),
+    Row(
+        "a given input wins over its default",
+        [use("upper", params={"text": "${word}"})],
+        "YO",
+        inputs={"word": "yo"},
+        more={"inputs": {"word": {"type": "string", "default": "hi"}}},
+    ),
+    Row(
+        "an input that is not required",
+        [use("upper", params={"text": "${word ?? none}"})],
+        "NONE",
+        more={"inputs": {"word": {"type": "string", "required": False}}},
+    ),
+    Row("a missing input", [use("nothing")], error="word", more={"inputs": {"word": {"type": "string"}}}),
+    Row(
+        "an input of the wrong type",
+        [use("nothing")],
+        error="word",
+        inputs={"word": 1},
+        more={"inputs": {"word": {"type": "string"}}},
+    ),
+    Row(
+        "an unknown input",
+        [use("nothing")],
+        error="wrod",
+        inputs={"wrod": "x", "word": "y"},
+        more={"inputs": {"word": {"type": "string"}}},
+    ),
+]
+
+ACTIONS = [
+    handled("fail_rate_limited", "rate_limited", "rate_limited"),
+    handled("fail_unauthorized", "auth_failed", "auth"),
+    handled("fail_forbidden", "auth_failed", "permission"),
+    handled("fail_missing", "resource_missing", "not_found"),
+    handled("fail_gone", "resource_missing", "not_found"),
+    handled("fail_slow", "timeout", "timeout"),
+    handled("fail_broken", "server_error", "server"),
+    handled("fail_refused", "error", "client"),
+    handled("fail_rate_limited", "error", "rate_limited"),
+    handled("fail_broken", "error", "server"),
+    Row(
+        "its own edge goes before the general one",
+        [
+            use("api.fail_rate_limited", "work"),
+            use("same", "own", params={"value": "own"}),
+            use("same", "general", params={"value": "general"}),
+        ],
+        {"value": "own"},
+        edges=[("work", "error", "general"), ("work", "rate_limited", "own")],
+    ),
+    Row(
+        "an error without an edge fails the flow",
+        [use("api.fail_broken", "work"), use("nothing")],
+        error="it is broken",
+    ),
+    Row(
+        "an edge for another error does not help",
+        [use("api.fail_broken", "work"), use("nothing")],
+        error="it is broken",
+        edges=[("work", "rate_limited", "nothing")],
+    ),
+    Row(
+        "what a tool reports takes the error edge",
+        [use("fail", params={"why": "tired"}), use("same", params={"value": "${fail.error.text}"})],
+        {"value": "ValueError: tired"},
+        edges=[("fail", "error", "same")],
+    ),
+    Row(
+        "what a tool reports fails the flow",
+        [use("fail", params={"why": "tired"}), use("nothing")],
+        error="ValueError: tired",
+    ),
+    Row(
+        "the error is under its own key",
+        [use("fail"), use("same", params={"value": "${error.action}"})],
+        {"value": "error"},
+        edges=[("fail", "error", "same")],
+    ),
+    Row(
+        "no error edge on success",
+        [use("upper", params={"text": "a"}), use("same", params={"value": "bad"})],
+        "A",
+        edges=[("upper", "error", "same")],
+    ),
+    Row(
+        "a failure inside a success",
+        [
+            use("report", params={"ok": False, "error": "full"}, fail_when="ok == false"),
+            use("same", params={"value": "${report.error.structured.error}"}),
+        ],
+        {"value": "full"},
+        edges=[("report", "error", "same")],
+    ),
+    Row(
+        "a success that could have been a failure",
+        [use("report", params={"ok": True}, fail_when="ok == false"), use("same", params={"value": "fine"})],
+        {"value": "fine"},
+    ),
+    Row(
+        "a failure inside a success without an edge",
+        [use("report", params={"ok": False}, fail_when="not ok")],
+        error="reported a failure: not ok",
+    ),
+    Row(
+        "a condition that cannot be read",
+        [use("report", params={"ok": False}, fail_when="ok ==")],
+        error="fail_when",
+    ),
+    Row("a tool that does not exist", [use("uper", params={"text": "a"})], error="uper"),
+    Row(
+        "a bad argument takes the error edge",
+        [use("add", params={"a": "one"}), use("same", params={"value": "${error.category}"})],
+        {"value": "invalid_arguments"},
+        edges=[("add", "error", "same")],
+    ),
+    Row(
+        "a joined branch",
+        [
+            use("fail"),
+            use("same", "bad", params={"value": "bad"}),
+            use("same", "good", params={"value": "good"}),
+            use("same", "end", params={"value": "${bad.value ?? ${good.value}}"}),
+        ],
+        {"value": "bad"},
+        edges=[("fail", "good"), ("fail", "error", "bad"), ("bad", "end"), ("good", "end")],
+    ),
+    Row(
+        "a loop over an error is stopped",
+        [use("fail")],
+        error="was visited 3 times",
+        edges=[("fail", "error", "fail")],
+        more={"max_visits": 3},
+    ),
+    Row("an attempt more does not help what cannot pass", [use("uper", retry={"attempts": 3})], error="uper"),
+]
+
+NESTED = [
+    Row(
+        "a flow in a flow",
+        [
+            {"id": "inner", "flow": {"nodes": [use("upper", params={"text": "${w}"})]}},
+            use("same", params={"value": "${upper}"}),
+        ],
+        {"value": "HI"},
+        inputs={"w": "hi"},
+    ),
+    Row(
+        "params of an inner flow",
+        [
+            {
+                "id": "inner",
+                "flow": {"nodes": [use("join", params={"a": "x", "b": "y"})], "params": {"by": "."}},
+            }
+        ],
+        "x.y",
+    ),
+    Row(
+        "params of the outer flow reach the inner one",
+        [{"id": "inner", "flow": {"nodes": [use("join", params={"a": "x", "b": "y"})]}}],
+        "x+y",
+        more={"params": {"by": "+"}},
+    ),
+    Row(
+        "the inner flow's params win",
+        [
+            {
+                "id": "inner",
+                "flow": {"nodes": [use("join", params={"a": "x", "b": "y"})], "params": {"by": "."}},
+            }
+        ],
+        "x.y",
+        more={"params": {"by": "+"}},
+    ),
+    Row(
+        "the node's params win over its flow's",
+        [
+            {
+                "id": "inner",
+                "params": {"by": "!"},
+                "flow": {"nodes": [use("join", params={"a": "x", "b": "y"})], "params": {"by": "."}},
+            }
+        ],
+        "x!y",
+    ),
+    Row(
+        "an error inside fails the outer flow",
+        [{"id": "inner", "flow": {"nodes": [use("fail", params={"why": "deep"})]}}, use("nothing")],
+        error="ValueError: deep",
+    ),
+    Row(
+        "an inner flow handles its own error",
+        [
+            {
+                "id": "inner",
+                "flow": {
+                    "nodes": [use("fail"), use("same", params={"value": "handled"})],
+                    "edges": [{"from": "fail", "action": "error", "to": "same"}],
+                },
+            },
+            use("upper", params={"text": "${value}"}),
+        ],
+        "HANDLED",
+    ),
+    Row(
+        "two deep",
+        [
+            {
+                "id": "a",
+                "flow": {"nodes": [{"id": "b", "flow": {"nodes": [use("upper", params={"text": "deep"})]}}]},
+            }
+        ],
+        "DEEP",
+    ),
+]
+
+BATCHES = [
+    Row(
+        "a batch",
+        [use("upper", params={"text": "${item}"}, batch={"over": "${words}"})],
+        ["A", "B"],
+        inputs={"words": ["a", "b"]},
+    ),
+    Row("an empty batch", [use("upper", params={"text": "${item}"}, batch={"over": []})], []),
+    Row(
+        "a batch of objects",
+        [use("add", params={"a": "${x.n}", "b": "${x.m ?? 10}"}, batch={"over": "${list}", "item": "x"})],
+        [3, 13],
+        inputs={"list": [{"n": 1, "m": 2}, {"n": 3}]},
+    ),
+    Row(
+        "a batch over another node's output",
+        [use("items"), use("add", params={"a": "${item}"}, batch={"over": "${items}"})],
+        [4, 2, 3],
+    ),
+    Row(
+        "a batch over no list",
+        [use("upper", params={"text": "${item}"}, batch={"over": "${w}"})],
+        error="not a list",
+        inputs={"w": "abc"},
+    ),
+    Row(
+        "a failed item fails the batch, and is named",
+        [use("add", params={"a": "${item}"}, batch={"over": [1, "x", 3], "concurrency": 1})],
+        error="item 1:",
+    ),
+    Row(
+        "errors of items are kept",
+        [use("add", params={"a": "${item}"}, batch={"over": [1, "x", 3], "keep_errors": True})],
+        [2, None, 4],
+    ),
+    Row(
+        "failed items are named",
+        [
+            use("add", params={"a": "${item}"}, batch={"over": [1, "x", 3], "keep_errors": True}),
+            use("same", params={"value": "${add.failed[0].index}"}),
+        ],
+        {"value": 1},
+    ),
+    Row(
+        "a batch takes an error edge",
+        [
+            use("add", params={"a": "${item}"}, batch={"over": ["x"]}),
+            use("same", params={"value": "${error.details.failed[0].index}"}),
+        ],
+        {"value": 0},
+        edges=[("add", "error", "same")],
+    ),
+]
+
+ROWS = [*TEMPLATES, *ARGUMENTS, *OUTPUTS, *ACTIONS, *NESTED, *BATCHES]
+
+
+def test_the_table_is_large_enough() -> None:
+    assert len(ROWS) >= 80
+    assert len({row.name for row in ROWS}) == len(ROWS)
+
+
+def document(row: Row) -> Document:
+    ids = [node["id"] for node in row.nodes]
+    edges = row.edges if row.edges is not None else list(itertools.pairwise(ids))
+    written = [
+        {"from": edge[0], "to": edge[-1], **({"action": edge[1]} if len(edge) == 3 else {})} for edge in edges
+    ]
+    return {"version": 1, "name": "row", "nodes": row.nodes, "edges": written, **row.more}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+async def test_row(row: Row, opened: OpenFlows) -> None:
+    definition = from_document(document(row), NOWHERE, "row.json")
+    async with opened() as app:
+        if row.error is not None:
+            with pytest.raises(SpindleError) as caught:
+                await app.run_flow(definition, row.inputs)
+            assert row.error in caught.value.message
+        else:
+            outcome = await app.run_flow(definition, row.inputs)
+            assert isinstance(outcome, Finished)
+            assert outcome.result.value == row.gives

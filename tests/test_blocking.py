@@ -173,3 +173,14 @@ def test_async_work_is_done_on_the_loop_of_the_app(tmp_path: Path) -> None:
 
     with opened(tmp_path) as s:
         assert s.wait(both) == [2, 3]
+
+
+def test_a_flow_runs_without_await(tmp_path: Path) -> None:
+    def upper(text: str) -> str:
+        return text.upper()
+
+    (tmp_path / "spindle.toml").touch()
+    with spindle.open(tmp_path, tools=[upper]) as s:
+        outcome = s.run_flow("upper --text=hello >> upper")
+        assert isinstance(outcome, spindle.Finished)
+        assert outcome.result.text == "HELLO"

@@ -36,6 +36,7 @@ PUBLIC = [
     "__version__",
     "bearer",
     "callback_app",
+    "flow_safe",
     "open",
     "tool",
 ]

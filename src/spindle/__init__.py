@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from spindle.errors import Interruption as Interruption
     from spindle.errors import SpindleError as SpindleError
     from spindle.errors import ToolError as ToolError
+    from spindle.flows.memory import flow_safe as flow_safe
     from spindle.opening import open as open
     from spindle.runs.outcomes import Continuing as Continuing
     from spindle.runs.outcomes import Finished as Finished
@@ -66,6 +67,7 @@ _HOMES = {
     "ToolSummary": "spindle.domain.tool",
     "bearer": "spindle.auth.credentials",
     "callback_app": "spindle.console.oauth_callback",
+    "flow_safe": "spindle.flows.memory",
     "open": "spindle.opening",
     "tool": "spindle.sources.python.decorator",
 }

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from spindle.domain.event import Event
     from spindle.domain.identity import Principal
     from spindle.domain.tool import Tool, ToolSummary
+    from spindle.flows.definition import FlowDefinition
+    from spindle.flows.flow import Flow
     from spindle.runs.outcomes import OpenPause, Outcome
     from spindle.sources.events.bus import Subscription
 
@@ -68,6 +70,16 @@ class BlockingSpindle:
         **named: Any,
     ) -> Outcome:
         return self._run(self._app.run(tool, arguments, options, **named))
+
+    def run_flow(
+        self,
+        flow: Flow | FlowDefinition | str,
+        inputs: Mapping[str, Any] | None = None,
+        options: CallOptions = DEFAULT_OPTIONS,
+        /,
+        **named: Any,
+    ) -> Outcome:
+        return self._run(self._app.run_flow(flow, inputs, options, **named))
 
     def resume(
         self,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import stat
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -16,11 +14,6 @@ if TYPE_CHECKING:
     from spindle.cli.arguments import Given
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool
-
-# An idle pipe as stdin, as programs that start us often leave it, must not stop a call that needs
-# nothing from it. `-` waits for as long as it takes.
-PATIENCE_WHEN_NEEDED = 5.0
-PATIENCE_WHEN_OPTIONAL = 0.1
 
 
 @command("call", context_settings={"allow_interspersed_args": False})
@@ -66,67 +59,25 @@ async def _call(
 
 async def _arguments(tool: Tool, given: Given, *, any_words: bool) -> JsonObject:
     from spindle.calls.flags import load_object
+    from spindle.cli.stdin import PATIENCE_WHEN_NEEDED, PATIENCE_WHEN_OPTIONAL, read_stdin
     from spindle.domain.json_schema import parameters
     from spindle.errors import InvalidArgumentsError
 
     document = given.document
     where = "the argument"
     if document == "-":
-        document, where = await _read_stdin(None), "stdin"
+        document, where = await read_stdin(None), "stdin"
         if not (document or "").strip():
             raise InvalidArgumentsError("there was nothing on stdin", hint="pipe a JSON object into it")
     elif not any_words or (given.wants_json and not given.arguments and document is None):
         found = parameters(tool.input_schema)
         if found:
             needed = any(item.required for item in found)
-            document = await _read_stdin(PATIENCE_WHEN_NEEDED if needed else PATIENCE_WHEN_OPTIONAL)
+            document = await read_stdin(PATIENCE_WHEN_NEEDED if needed else PATIENCE_WHEN_OPTIONAL)
             where = "stdin"
     if document is None or not document.strip():
         return given.arguments
     return {**load_object(document, where), **given.arguments}
-
-
-async def _read_stdin(patience: float | None) -> str | None:
-    """All of stdin, or None when nothing arrives in time. A terminal is read only when told to."""
-    import asyncio
-    import os
-
-    from spindle.errors import InvalidArgumentsError
-
-    if sys.stdin is None or (patience is not None and sys.stdin.isatty()):  # pyright: ignore[reportUnnecessaryComparison] - it may be closed
-        return None
-    try:
-        fd = sys.stdin.fileno()
-    except OSError:
-        return sys.stdin.read() if patience is None else None  # no real file: a program embeds us
-    data = bytearray()
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        data += sys.stdin.buffer.read()
-    else:
-        loop = asyncio.get_running_loop()
-        readable = asyncio.Event()
-        try:
-            loop.add_reader(fd, readable.set)
-        except OSError:
-            return None  # such as /dev/null, which has nothing to wait for
-        try:
-            while True:
-                async with asyncio.timeout(patience):
-                    await readable.wait()
-                chunk = os.read(fd, 1 << 16)
-                if not chunk:
-                    break
-                data += chunk
-                patience = None
-                readable.clear()
-        except TimeoutError:
-            return None
-        finally:
-            loop.remove_reader(fd)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidArgumentsError(f"stdin is not UTF-8 text: {error}") from None
 
 
 def _help(cli: Cli, tool: Tool) -> None:

@@ -45,10 +45,36 @@ def complete_source(ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 def complete_pause(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from spindle.cli.run_names import SHORT
+
     async def tokens(app: Any) -> list[str]:
-        return [pause.token for pause in await app.store.pauses()]
+        stopped = [run.id[:SHORT] for run in await app.store.runs(limit=50, status="cancelled")]
+        return [*(pause.token for pause in await app.store.pauses()), *stopped]
 
     return _names(ctx, incomplete, tokens)
+
+
+def complete_flow(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    async def names(app: Any) -> list[str]:
+        return [*app.flows.library.names(), *await app.store.names()]
+
+    return list(dict.fromkeys(_names(ctx, incomplete, names)))
+
+
+def complete_saved_flow(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    async def names(app: Any) -> list[str]:
+        return app.flows.library.names()
+
+    return _names(ctx, incomplete, names)
+
+
+def complete_run(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from spindle.cli.run_names import LAST, SHORT
+
+    async def ids(app: Any) -> list[str]:
+        return [LAST, *(run.id[:SHORT] for run in await app.store.runs(limit=50))]
+
+    return _names(ctx, incomplete, ids)
 
 
 def _names(ctx: click.Context, incomplete: str, ask: Callable[[Any], Any]) -> list[str]:

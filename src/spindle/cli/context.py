@@ -28,6 +28,8 @@ class Cli:
         self.workspace: str | None = None
         self.ended_by: signal.Signals | None = None
         """The signal, other than Ctrl-C, that made us stop."""
+        self.run_id: str | None = None
+        """The run that a cancelled command can go on with."""
 
     def settings(self) -> Settings:
         """The settings in force. No workspace and nothing of the user's own is a mistake."""

@@ -91,8 +91,12 @@ def _report_cancelled(cli: Cli) -> int:
     if cli.output.shows_progress:
         cli.output.aside("")  # the terminal has just shown ^C
     cli.output.aside("spindle: cancelled")
+    described: dict[str, Any] = {"category": "cancelled", "message": "cancelled"}
+    if cli.run_id is not None:
+        described |= {"hint": f"`spindle resume {cli.run_id}` goes on with the run", "run_id": cli.run_id}
+        cli.output.aside(f"  to go on: spindle resume {cli.run_id[:12]}")
     if cli.output.as_json:
-        cli.output.json({"error": {"category": "cancelled", "message": "cancelled"}})
+        cli.output.json({"error": described})
     return 128 + cli.ended_by if cli.ended_by else 130
 
 

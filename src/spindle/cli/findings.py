@@ -75,6 +75,8 @@ async def examine(
             status(f"trying {', '.join(ready)} …")
             limit = asyncio.Semaphore(AT_ONCE)
             await asyncio.gather(*(_examine_source(app, name, limit, tell) for name in ready))
+            if not names or "flows" in names:
+                await _examine_flows(app, tell)
             if serve is not None:
                 await _examine_lists(app, serve, tell)
 
@@ -262,12 +264,26 @@ async def _examine_source(app: Spindle, name: str, limit: asyncio.Semaphore, tel
                 tell(Finding("problem", stored.name, f"its {side} schema is not valid: {problem}", fix))
 
 
+async def _examine_flows(app: Spindle, tell: Tell) -> None:
+    """Flows whose files can be read: what would go wrong when they run."""
+    if not app.flows.library.files():
+        return
+    from spindle.flows.check import check
+    from spindle.flows.files import Loaded
+
+    for _, loaded in app.flows.library.all():
+        if isinstance(loaded, Loaded):  # a broken one was told when it was left out
+            for problem in await check(loaded.definition, app.show, loaded.positions, loaded.place):
+                level = "problem" if problem.severity == "error" else "note"
+                tell(Finding(level, problem.where, problem.message, problem.hint))
+
+
 def _tell_note(settings: Settings, sentence: str, tell: Tell) -> None:
     source = _looking_at.get()
-    # What a source of Python files notes is a file or a function that had to be left out.
-    is_python = settings.sources.get(source, {}).get("kind") == "python"
+    # What a source of files of our own notes is a file, or a part of one, that had to be left out.
+    is_own = settings.sources.get(source, {}).get("kind") in ("python", "flows")
     tell(
         Finding("problem", source, sentence, "repair that file")
-        if is_python
+        if is_own
         else Finding("note", source, sentence)
     )

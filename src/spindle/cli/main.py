@@ -31,9 +31,16 @@ SECTIONS: Sections = {
         "search": ("search", "search", "Find tools by words."),
         "show": ("show", "show", "Show one tool: parameters, hints, where it is from."),
         "call": ("call", "call", "Call a tool."),
+        "run": ("run", "run", "Run a flow: saved, or a line of tools."),
         "events": ("events", "events", "Listen to events."),
         "pauses": ("pauses", "pauses", "List what waits for a person."),
         "resume": ("resume", "resume", "Answer what waits, and go on."),
+    },
+    "Flows": {
+        "flow": ("flow", "flow", "Save, list, show, check and draw flows."),
+        "check": ("check", "check", "Find what is wrong with a flow without running it."),
+        "runs": ("runs", "runs", "List the runs."),
+        "trace": ("trace", "trace", "Show one run, node by node."),
     },
     "Share": {
         "serve": ("serve", "serve", "Serve the tools to other programs."),

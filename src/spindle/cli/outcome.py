@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from spindle.cli.errors import PAUSED
@@ -10,12 +12,26 @@ from spindle.cli.output import size
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.cli.context import Cli
+    from spindle.cli.node_progress import NodeProgress
     from spindle.domain.call import Block, Result
     from spindle.runs.outcomes import OpenPause, Outcome
 
 
-async def conclude(cli: Cli, app: Spindle, outcome: Outcome, *, approve: bool = False) -> int:
-    """Print the result. While the call is paused, ask whoever sits at the terminal, or say what is wanted."""
+Show = Callable[[str, "Result"], Awaitable[None]]
+"""Prints the result of a run, given its id."""
+
+
+async def conclude(
+    cli: Cli,
+    app: Spindle,
+    outcome: Outcome,
+    *,
+    approve: bool = False,
+    show: Show | None = None,
+    progress: NodeProgress | None = None,
+) -> int:
+    """Print the result. While the call is paused, ask whoever sits at the terminal, or say what is wanted.
+    `progress` shows the nodes of a flow as they run."""
     from spindle.runs.outcomes import Finished, Paused
 
     while isinstance(outcome, Paused):
@@ -24,15 +40,30 @@ async def conclude(cli: Cli, app: Spindle, outcome: Outcome, *, approve: bool = 
         if not pause or not answered:
             show_paused(cli, outcome)
             return PAUSED
-        progress = cli.progress_of(pause.tool or "the call")
-        outcome = await app.resume(pause.token, **answered, on_progress=progress)
+        async with watching(progress):
+            outcome = await app.resume(
+                pause.token, **answered, on_progress=cli.progress_of(pause.tool or "the call")
+            )
     if isinstance(outcome, Finished):
-        print_result(cli, outcome.result)
+        if show is not None:
+            await show(outcome.run_id, outcome.result)
+        else:
+            print_result(cli, outcome.result)
         return 1 if outcome.result.is_error else 0
     cli.output.note(f"another process executes run {outcome.run_id} and goes on with it")
     if cli.output.as_json:
         cli.output.json({"continuing": {"run_id": outcome.run_id}})
     return PAUSED
+
+
+@contextlib.asynccontextmanager
+async def watching(progress: NodeProgress | None) -> AsyncGenerator[None]:
+    """The nodes of a flow are shown as they run, where there are any."""
+    if progress is None:
+        yield
+        return
+    async with progress.watching():
+        yield
 
 
 async def _answer(cli: Cli, pause: OpenPause, *, approve: bool) -> dict[str, Any] | None:

@@ -80,6 +80,14 @@ class Output:
 
         return click.style(text, fg=colour)
 
+    def paint_aside(self, text: str, colour: str) -> str:
+        """The same for stderr."""
+        if not self.shows_progress or os.environ.get("NO_COLOR"):
+            return text
+        import click
+
+        return click.style(text, fg=colour)
+
     def painted_line(self, mark: str, colour: str, text: str) -> None:
         self._clear_status()
         self._stdout.write(f"{self.paint(mark, colour)} {text.translate(_VISIBLE)}\n")
@@ -89,10 +97,10 @@ class Output:
     def note(self, text: str) -> None:
         self.aside(f"note: {text}")
 
-    def aside(self, text: str) -> None:
-        """A line on stderr."""
+    def aside(self, text: str, mark: str = "") -> None:
+        """A line on stderr. `mark` stands before it, and may be painted."""
         self._clear_status()
-        self._stderr.write((text.translate(_VISIBLE) if self.shows_progress else text) + "\n")
+        self._stderr.write(mark + (text.translate(_VISIBLE) if self.shows_progress else text) + "\n")
         self._stderr.flush()
 
     def prompt(self, text: str) -> None:

@@ -11,7 +11,13 @@ from spindle.cli.context import Cli, command
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
+    from spindle.cli.node_progress import NodeProgress
+    from spindle.cli.outcome import Show
+    from spindle.domain.call import Result
+    from spindle.domain.run import Run
     from spindle.runs.outcomes import OpenPause
+
+LOOK_AGAIN = 0.5
 
 
 @command("resume")
@@ -29,7 +35,8 @@ def resume(
     --answer '{"approved": true, "arguments": {…}}' the call is made with other arguments. A question is
     answered by ANSWER, typed as it wants, or by --answer.
 
-    With the id of a RUN, goes on with a run whose process died, or shows again how it ended.
+    With the id of a RUN, a beginning of it, or `last`: goes on with a run that was stopped or whose process
+    died, or shows again how it ended. What it has done is not done again.
     """
     given = [name for name, said in _said(value, answer, approve, refuse).items() if said]
     if len(given) > 1:
@@ -52,14 +59,19 @@ async def _resume(
     cli: Cli, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
 ) -> int:
     from spindle.calls.flags import load_json
-    from spindle.cli.outcome import conclude
+    from spindle.cli.outcome import conclude, watching
     from spindle.runs.outcomes import Paused
 
     async with cli.open() as app:
+        token = await _named(app, token)
         pause = await _find(app, token)
+        run = await app.store.run(pause.run_id if pause else token)
+        flow = run if run is not None and run.kind == "flow" else None
+        progress, show = _for_flow(cli, flow)
         if pause is not None and not any(_said(value, answer, approve, refuse).values()):
             if cli.can_ask:
-                return await conclude(cli, app, Paused(pause.run_id, (pause,)))
+                paused = Paused(pause.run_id, (pause,))
+                return await conclude(cli, app, paused, show=show, progress=progress)
             _require_answer(pause)
         said: Any = None
         if value is not None:
@@ -69,9 +81,48 @@ async def _resume(
         elif approve:
             _require_approval(pause)
             said = True
-        progress = cli.progress_of(pause.tool or token if pause else token)
-        outcome = await app.resume(token, said, refused=refuse, on_progress=progress)
-        return await conclude(cli, app, outcome)
+        if flow is not None and pause is None:
+            await _until_it_is_free(cli, app, flow)
+        heard = cli.progress_of(pause.tool or token if pause else token)
+        async with watching(progress):
+            outcome = await app.resume(token, said, refused=refuse, on_progress=heard)
+        return await conclude(cli, app, outcome, show=show, progress=progress)
+
+
+def _for_flow(cli: Cli, flow: Run | None) -> tuple[NodeProgress | None, Show | None]:
+    """How the nodes and the result of a flow are shown."""
+    if flow is None:
+        return None, None
+    from spindle.cli.flow_results import print_flow_result
+    from spindle.cli.node_progress import NodeProgress
+
+    async def show(run_id: str, result: Result) -> None:
+        print_flow_result(cli, run_id, result)
+
+    cli.run_id = flow.id
+    return NodeProgress(cli.output), show
+
+
+async def _named(app: Spindle, token: str) -> str:
+    from spindle.cli.run_names import LAST, find_run
+
+    return (await find_run(app, token)).id if token == LAST else token
+
+
+async def _until_it_is_free(cli: Cli, app: Spindle, run: Run) -> None:
+    """A process that was killed could not say that it no longer executes the run. When it gives no sign of
+    life for as long as it would have, the run can be taken over."""
+    import asyncio
+    import time
+
+    lease = run.lease_until
+    while run.status == "running" and lease is not None and (left := lease - time.time()) > 0:
+        cli.output.status(f"the process that executes the run may have died: that is known in {left:.0f} s …")
+        await asyncio.sleep(min(left, LOOK_AGAIN))
+        again = await app.store.run(run.id)
+        if again is None or again.lease_until != lease:
+            return  # it lives, or the run has ended: `resume` says which
+        run = again
 
 
 async def _find(app: Spindle, token: str) -> OpenPause | None:

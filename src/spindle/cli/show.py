@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 
 @command("show")
 @click.argument("tool", shell_complete=complete_tool)
-def show(cli: Cli, tool: str) -> None:
+@click.option("--as-node", is_flag=True, help="As a node of a flow: what it reads and writes, its actions.")
+def show(cli: Cli, tool: str, as_node: bool) -> None:
     """Show one tool: parameters, hints, where it is from.
 
     The last part of a name is enough where only one tool has it.
     """
     found = cli.run(_find(cli, tool))
-    if cli.output.as_json:
+    if as_node:
+        _print_node(cli, found)
+    elif cli.output.as_json:
         cli.output.json(found.to_dict())
     else:
         _print(cli, found)
@@ -58,3 +61,18 @@ def _print(cli: Cli, tool: Tool) -> None:
     for name, fact in facts.items():
         if fact:
             output.line(f"{name + ':':<13}{fact}")
+
+
+def _print_node(cli: Cli, tool: Tool) -> None:
+    from spindle.flows.interface import of_tool
+
+    interface = of_tool(tool)
+    if cli.output.as_json:
+        cli.output.json(interface.to_dict())
+        return
+    for line in interface.to_text().splitlines():
+        cli.output.line(line)
+    cli.output.line()
+    cli.output.line(f"pure:        {'yes' if interface.pure else 'no'}")
+    cli.output.line(f"source:      {tool.source} ({tool.kind})")
+    cli.output.line(f"version:     {interface.version}")

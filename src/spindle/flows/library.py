@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,26 +67,32 @@ class Library:
         return [loaded.definition.name for _, loaded in self.all() if isinstance(loaded, Loaded)]
 
 
-async def meant(text: str, library: Library, find_tool: FindTool, known: dict[str, Flow]) -> Loaded | Flow:
-    """What a user means: a pipe of tools, a file, a saved flow, one that the program gave, or one tool."""
-    from spindle.flows.pipe import read_pipe
+def is_pipe(text: str) -> bool:
+    return ">>" in text or len(text.split()) > 1
 
-    if ">>" in text or len(text.split()) > 1:
-        return await read_pipe(text, find_tool)
+
+def saved(text: str, library: Library, known: Mapping[str, Flow]) -> Loaded | Flow | None:
+    """The flow of a file, one that the program gave, or one of the library's; None: there is none."""
+    if is_pipe(text):
+        return None
     path = Path(text)
     if path.suffix.lower() in ENDINGS:
         return library.load(path)
-    if text in known:
-        return known[text]
-    found = library.find(text)
+    return known[text] if text in known else library.find(text)
+
+
+async def meant(text: str, library: Library, find_tool: FindTool, known: Mapping[str, Flow]) -> Loaded | Flow:
+    """What a user means: a pipe of tools, a file, a saved flow, one that the program gave, or one tool."""
+    from spindle.flows.pipe import read_pipe
+
+    found = saved(text, library, known)
     if found is not None:
         return found
-    try:
-        await find_tool(text)
-    except NotFoundError:
-        near = suggest(text, [*library.names(), *known])
-        hint = (
-            f"did you mean {near}?" if near else "`spindle flow list` and `spindle tools` list what there is"
-        )
-        raise NotFoundError(f"there is neither a flow nor a tool {text!r}", hint=hint) from None
+    if not is_pipe(text):
+        try:
+            await find_tool(text)
+        except NotFoundError as error:
+            near = suggest(text, [*library.names(), *known])
+            hint = f"did you mean {near!r}?" if near else error.hint
+            raise NotFoundError(f"there is neither a flow nor a tool {text!r}", hint=hint) from None
     return await read_pipe(text, find_tool)

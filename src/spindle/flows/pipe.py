@@ -176,12 +176,18 @@ class _Pipe:
 
     def _declare_stdin(self, known: dict[str, Parameter], params: JsonObject) -> None:
         for name, value in params.items():
-            if any(reference.path[0] == STDIN for reference in _references(value)):
+            spoken = [reference for reference in _references(value) if reference.path[0] == STDIN]
+            if spoken:
                 schema: JsonObject = {}
                 if value == f"${{{STDIN}}}" and name in known and known[name].types:
                     types = sorted(known[name].types)
                     schema["type"] = types[0] if len(types) == 1 else types
-                self._inputs.setdefault(STDIN, {**schema, "description": "what is piped in"})
+                # Needed as soon as one of those who speak of it has no default.
+                optional: JsonObject = {"required": False} if all(one.has_default for one in spoken) else {}
+                declared = {**schema, "description": "what is piped in", **optional}
+                if not optional:
+                    self._inputs.get(STDIN, {}).pop("required", None)
+                self._inputs.setdefault(STDIN, declared)
 
     # --- what a node is not given
 

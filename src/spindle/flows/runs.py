@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from spindle.runs.runner import Runner
 
 KIND = "flow"
+NAMED_NODES = 8
+LOOKED_AT = 20
+"""Runs among which one is looked for that can be made again from a node."""
 
 
 class FlowWork:
@@ -84,6 +88,7 @@ class FlowRuns:
         start: str | None = None,
         only: bool = False,
         reuse: str | None = None,
+        id: str | None = None,
     ) -> Outcome:
         made = build(flow) if isinstance(flow, FlowDefinition) else flow
         given = dict(inputs or {})
@@ -103,7 +108,7 @@ class FlowRuns:
         }
         token = observer.set(observe)
         try:
-            return await self._runner.start(KIND, made.name or "flow", kept, options)
+            return await self._runner.start(KIND, name_of(made), kept, options, id=id)
         finally:
             observer.reset(token)
 
@@ -151,6 +156,17 @@ class FlowRuns:
                 given = self._sealer.open(event.sealed, f"run:{found.id}:started")
         return found, given, events
 
+    async def came_to(self, node: str, flow: Flow) -> str | None:
+        """The newest run of the flow that came to this node; else the newest of all."""
+        name_nodes(flow)
+        before = {one.id for one in flow.nodes() if any(s.id == node for s in one.successors.values())}
+        found = await self.runs(limit=LOOKED_AT, flow=name_of(flow))
+        for run in found:
+            _, _, events = await self.trace(run.id)
+            if any(event.node == node for event in events) or (events and events[-1].node in before):
+                return run.id
+        return found[0].id if found else None
+
     async def left_by(self, run: str, flow: Flow, before: str | None) -> JsonObject:
         """What the shared store of a run held when it first came to a node."""
         found, given, events = await self.trace(run)
@@ -164,6 +180,14 @@ class FlowRuns:
                 break
             _restore(shared, event, nodes)
         return shared
+
+
+def name_of(flow: Flow) -> str:
+    """What a run of the flow is called: one that was written in a line has no name, but nodes."""
+    if flow.name:
+        return flow.name
+    nodes = [node.id or "" for node in itertools.islice(flow.nodes(), NAMED_NODES + 1)]
+    return " >> ".join([*nodes[:NAMED_NODES], "…"] if len(nodes) > NAMED_NODES else nodes) or "flow"
 
 
 def _restore(shared: JsonObject, event: NodeEvent, nodes: Mapping[str | None, Any]) -> None:

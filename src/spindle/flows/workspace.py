@@ -67,15 +67,17 @@ class WorkspaceFlows:
         start: str | None = None,
         only: bool = False,
         reuse: str | None = None,
+        id: str | None = None,
     ) -> Outcome:
         """Run a flow. `start` begins at a node, with what the nodes before it left in the run `reuse`;
-        `only` stops after it. `observe` is told of each node when it begins and when it has ended."""
+        `only` stops after it. `observe` is told of each node when it begins and when it has ended. `id` is
+        what the run is to be called, for whoever has to know before it ends."""
         from spindle.flows.files import Loaded
 
         chosen = await self.find(flow, options.principal) if isinstance(flow, str) else flow
         return await self._runs.run(
             chosen.definition if isinstance(chosen, Loaded) else chosen, inputs, options,
-            params=params, observe=observe, start=start, only=only, reuse=reuse,
+            params=params, observe=observe, start=start, only=only, reuse=reuse, id=id,
         )  # fmt: skip
 
     async def find(self, text: str, principal: Principal) -> Loaded | Flow:
@@ -86,6 +88,27 @@ class WorkspaceFlows:
             return await self._caller.find(name, principal)
 
         return await meant(text, self.library, find_tool, self._known)
+
+    def saved(self, text: str) -> Loaded | Flow | None:
+        """The flow that a user means by a file or a name, if there is one."""
+        from spindle.flows.library import saved
+
+        return saved(text, self.library, self._known)
+
+    async def left(self, run: str, flow: Flow | FlowDefinition, *, before: str | None = None) -> JsonObject:
+        """What the shared store of a run held at its end, or when it first came to a node."""
+        from spindle.flows.build import build
+        from spindle.flows.definition import FlowDefinition
+
+        made = build(flow) if isinstance(flow, FlowDefinition) else flow
+        return await self._runs.left_by(run, made, before)
+
+    async def came_to(self, node: str, flow: Flow | FlowDefinition) -> str | None:
+        """The newest run of the flow that came to a node, to be made again from there; else the newest."""
+        from spindle.flows.build import build
+        from spindle.flows.definition import FlowDefinition
+
+        return await self._runs.came_to(node, build(flow) if isinstance(flow, FlowDefinition) else flow)
 
     async def runs(self, *, limit: int = 50, flow: str | None = None) -> list[Run]:
         """Runs of flows, the newest first."""

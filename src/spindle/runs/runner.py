@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.caller import DEFAULT_OPTIONS, CallOptions, Clock
-from spindle.domain.call import Progress, Result
+from spindle.domain.call import Progress, Result, new_id
 from spindle.domain.run import Pause, Run, RunEvent
 from spindle.errors import (
     ClientError,
@@ -60,11 +60,18 @@ class Runner:
         return await self.start("call", tool, {"tool": tool, "arguments": dict(arguments or {})}, options)
 
     async def start(
-        self, kind: str, name: str, given: JsonObject, options: CallOptions = DEFAULT_OPTIONS
+        self,
+        kind: str,
+        name: str,
+        given: JsonObject,
+        options: CallOptions = DEFAULT_OPTIONS,
+        *,
+        id: str | None = None,
     ) -> Outcome:
-        """Start a run of any kind of work. `given` is all that going on with it in another process takes."""
+        """Start a run of any kind of work. `given` is all that going on with it in another process takes.
+        `id`: for whoever has to know the run's before it ends."""
         now = self._clock.now()
-        run = Run(name, kind, options.principal, "running", now, now, owner=self._owner)
+        run = Run(name, kind, options.principal, "running", now, now, owner=self._owner, id=id or new_id())
         kept = {
             **given,
             "timeout": options.timeout,

@@ -1,0 +1,136 @@
+"""The nodes of a run on stderr, while it runs: a line for each that has ended, and what runs now."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+from spindle.cli.output import plural
+from spindle.domain.json_schema import is_array
+
+if TYPE_CHECKING:
+    from spindle.cli.output import Output
+    from spindle.flows.recording import NodeEvent
+
+TICK = 0.1
+WIDEST = 32
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class NodeProgress:
+    """`observe` it. Inside `shown()` the line of what runs now is kept up to date on a terminal."""
+
+    def __init__(self, output: Output, width: int = 0, *, quiet: bool = False) -> None:
+        self._output = output
+        self._width = min(width, WIDEST)
+        self._quiet = quiet
+        self._running: dict[tuple[str, int], float] = {}
+        self._told: set[tuple[str, int]] = set()
+        """What was shown before a pause need not be shown again after it."""
+
+    def observe(self, event: NodeEvent) -> None:
+        key = (event.node, event.visit)
+        if event.kind == "started":
+            self._running[key] = time.monotonic()
+            self._tick(0)
+            return
+        self._running.pop(key, None)
+        if not self._quiet and key not in self._told:
+            self._told.add(key)
+            self._width = min(max(self._width, len(label(event))), WIDEST)
+            self._output.aside(line(event, self._width), f"{self._mark(event)} ")
+
+    def _mark(self, event: NodeEvent) -> str:
+        mark, colour = ("✗", "red") if event.error else ("✓", "green")
+        if not is_unicode(sys.stderr):
+            mark = {"✗": "x", "✓": "+"}[mark]
+        return self._output.paint_aside(mark, colour)
+
+    def _tick(self, count: int) -> None:
+        if not self._running or self._quiet:
+            return
+        (node, visit), began = next(reversed(self._running.items()))
+        mark = _SPINNER[count % len(_SPINNER)] if is_unicode(sys.stderr) else "…"
+        again = f" (visit {visit})" if visit > 1 else ""
+        self._output.status(f"{mark} {node}{again}  {time.monotonic() - began:.1f} s")
+
+    @contextlib.asynccontextmanager
+    async def shown(self) -> AsyncGenerator[NodeProgress]:
+        if self._quiet or not self._output.shows_progress:
+            yield self
+            return
+        task = asyncio.create_task(self._keep_ticking(), name="progress of nodes")
+        try:
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncGenerator[None]:
+        """Told of the nodes of whatever runs inside."""
+        from spindle.flows.recording import observer
+
+        token = observer.set(self.observe)
+        try:
+            async with self.shown():
+                yield
+        finally:
+            observer.reset(token)
+
+    async def _keep_ticking(self) -> None:
+        count = 0
+        while True:
+            await asyncio.sleep(TICK)
+            count += 1
+            self._tick(count)
+
+
+def is_unicode(stream: Any) -> bool:
+    return "utf" in (getattr(stream, "encoding", None) or "").lower()
+
+
+def label(event: NodeEvent) -> str:
+    return event.node if event.visit == 1 else f"{event.node} #{event.visit}"
+
+
+def line(event: NodeEvent, width: int) -> str:
+    """`search  0.12 s  2 attempts`"""
+    parts = [label(event).ljust(width), f"{event.duration:6.2f} s", remarks(event)]
+    return "  ".join(parts).rstrip()
+
+
+def remarks(event: NodeEvent, *, with_message: bool = True) -> str:
+    said: list[str] = []
+    is_batch = is_array(event.inputs)
+    if is_batch:
+        said.append(plural(len(event.inputs), "item"))
+    if event.cached:
+        said.append("cached")
+    elif event.attempts > 1 and not is_batch:
+        said.append(f"{event.attempts} attempts")
+    elif was_recorded(event):
+        said.append("done before")
+    action = event.action if event.action not in (None, "", "default") else None
+    if event.error is not None:
+        said.append(str(event.error.get("category") or "error"))
+        if action is not None and with_message:
+            said.append(_brief(str(event.error.get("message") or "")))
+    if action is not None:
+        said.append(f"→ {action}")
+    return ", ".join(part for part in said if part)
+
+
+def was_recorded(event: NodeEvent) -> bool:
+    """Whether the run had this from before it went on here: a tool's node of which no call was made."""
+    made_none = event.tool is not None and not event.attempts and not event.cached
+    return made_none and event.error is None and event.inputs != []
+
+
+def _brief(text: str, limit: int = 60) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

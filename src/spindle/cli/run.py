@@ -1,0 +1,271 @@
+"""`spindle run`: a flow by its name, from a file, or written in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spindle.cli.completion import complete_flow, complete_run
+from spindle.cli.context import Cli, command
+from spindle.cli.options import SECONDS
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.cli.run_words import RunWords
+    from spindle.domain.json_schema import JsonObject
+    from spindle.domain.tool import Tool
+    from spindle.flows.definition import FlowDefinition
+    from spindle.flows.given import Names
+
+
+@command("run", context_settings={"allow_interspersed_args": False})
+@click.option("--param", "params", metavar="NAME=VALUE", multiple=True, help="Override a parameter of nodes.")
+@click.option("--dry-run", is_flag=True, help="Show what would be called with what; call nothing.")
+@click.option("--only", metavar="NODE", help="Run this node alone, on what the last run left.")
+@click.option("--from", "start", metavar="NODE", help="Run from this node on, on what the last run left.")
+@click.option(
+    "--run", "reuse", metavar="RUN", shell_complete=complete_run, help="Not the last run, but this."
+)
+@click.option("--output", "key", metavar="KEY", help="Print just this: an output, or a shared key.")
+@click.option("--no-cache", is_flag=True, help="Do not answer from the cache.")
+@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="For the whole run.")
+@click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not show the nodes as they run.")
+@click.argument("flow", metavar="FLOW", shell_complete=complete_flow)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--NAME=VALUE]… [JSON]")
+@click.pass_context
+def run(ctx: click.Context, cli: Cli, flow: str, words: tuple[str, ...], **options: Any) -> int:
+    """Run a flow: the name or the file of one, or a line of tools such as "search --query TODO >> summarize".
+
+    Flags after FLOW are its inputs, or parameters of its nodes; `spindle run FLOW --help` shows them. What
+    is piped in is the input `stdin`, or the one input that is missing.
+
+    The nodes are shown on stderr as they run. Ctrl-C stops the run, and `spindle resume` goes on with it.
+    """
+    return cli.run(_run(ctx, cli, flow, words, options))
+
+
+async def _run(
+    ctx: click.Context, cli: Cli, text: str, words: tuple[str, ...], options: dict[str, Any]
+) -> int:
+    async with cli.open() as app:
+        flow, names, said = await _meant(app, text, words, ctx.command)
+        options = _with_later(ctx, said, options)
+        if said.wants_help:
+            _help(cli, text, flow, names)
+            return 0
+        return await _Running(cli, app, text, flow, names, options).run(said.values)
+
+
+async def _meant(
+    app: Spindle, text: str, words: tuple[str, ...], command: click.Command
+) -> tuple[FlowDefinition, Names, RunWords]:
+    """The flow, what it takes, and what was said. The flags after one tool are that tool's."""
+    import contextlib
+
+    from spindle.cli.run_words import read_words
+    from spindle.domain.identity import LOCAL
+    from spindle.errors import NotFoundError
+    from spindle.flows.files import Loaded
+    from spindle.flows.given import Names, names_of
+    from spindle.flows.library import is_pipe
+    from spindle.flows.pipe_words import quote
+
+    tool: Tool | None = None
+    if not is_pipe(text) and app.flows.saved(text) is None:
+        with contextlib.suppress(NotFoundError):  # `find` says so, and knows flows too
+            tool = await app.show(text)
+    said: RunWords | None = None
+    if tool is not None:
+        alone = Names({}, tool.input_schema.get("properties", {}))
+        said = read_words(words, tool.name, alone, command)
+        text = " ".join([quote(tool.name), *map(quote, said.own)]) if not said.wants_help else tool.name
+        said.values = {}
+    found = await app.flows.find(text, LOCAL)
+    assert isinstance(found, Loaded)  # a program gives other flows, and this is none
+    names = await names_of(found.definition, app.show)
+    if said is None:
+        said = read_words(words, found.definition.name or "this pipe", names, command)
+    return found.definition, names, said
+
+
+def _with_later(ctx: click.Context, said: RunWords, options: dict[str, Any]) -> dict[str, Any]:
+    """With those options that stand after the flow."""
+    from click.core import ParameterSource
+
+    if not said.options:
+        return options
+    later = ctx.command.make_context("run", [*said.options, "FLOW"], parent=ctx.parent, obj=ctx.obj)
+    given = {
+        name: value
+        for name, value in later.params.items()
+        if name in options and later.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    return {**options, **given, "params": (*options["params"], *given.get("params", ()))}
+
+
+def _help(cli: Cli, text: str, flow: FlowDefinition, names: Names) -> None:
+    from spindle.cli.describe import print_parameters
+    from spindle.domain.json_schema import parameters
+
+    if cli.output.as_json:
+        cli.output.json({"inputs": dict(names.inputs), "params": dict(names.params)})
+        return
+    cli.output.line(f"spindle run {text if ' ' not in text else repr(text)} [--NAME=VALUE]…")
+    if flow.description:
+        cli.output.line(f"\n  {flow.description}")
+    cli.output.line("\nInputs:")
+    schema: JsonObject = {
+        "type": "object",
+        "properties": dict(names.inputs),
+        "required": sorted(names.required),
+    }
+    print_parameters(cli.output, parameters(schema))
+    params = {
+        name: found for name, found in names.params.items() if "." not in name and name not in names.inputs
+    }
+    if params:
+        cli.output.line("\nParameters of its nodes:")
+        print_parameters(cli.output, parameters({"type": "object", "properties": params}))
+
+
+class _Running:
+    def __init__(
+        self,
+        cli: Cli,
+        app: Spindle,
+        text: str,
+        flow: FlowDefinition,
+        names: Names,
+        options: dict[str, Any],
+    ) -> None:
+        self._cli = cli
+        self._app = app
+        self._flow = flow
+        self._names = names
+        self._options = options
+        self._name = flow.name or "this pipe"
+
+    async def run(self, values: JsonObject) -> int:
+        from spindle.cli.errors import UsageMistakeError
+        from spindle.cli.run_words import read_params
+        from spindle.flows.given import with_params
+
+        options = self._options
+        if options["only"] and options["start"]:
+            raise UsageMistakeError("--only and --from do not go together", "give one of them")
+        start: str | None = options["only"] or options["start"]
+        if options["reuse"] and start is None:
+            raise UsageMistakeError("--run is for --from and --only", "add --from NODE")
+        inputs = {name: value for name, value in values.items() if name in self._names.inputs}
+        params = {name: value for name, value in values.items() if name not in self._names.inputs}
+        params |= read_params(options["params"], self._name, self._names)
+        self._flow = with_params(self._flow, params)
+        reuse = await self._to_reuse(start)
+        inputs |= await self._piped(inputs, needed=start is None and not options["dry_run"])
+        if options["dry_run"]:
+            return await self._show_plan(inputs, start, reuse)
+        return await self._execute(inputs, start, reuse)
+
+    async def _to_reuse(self, start: str | None) -> str | None:
+        """The run whose outputs the nodes from `start` on work with."""
+        from spindle.cli.run_names import SHORT, find_run
+        from spindle.flows.build import build
+        from spindle.flows.execution import starting_at
+
+        if start is None:
+            return None
+        starting_at(build(self._flow), start)  # says so if there is no such node
+        if self._options["reuse"]:
+            return (await find_run(self._app, self._options["reuse"])).id
+        found = await self._app.flows.came_to(start, self._flow)
+        if found is not None and not self._options["quiet"]:
+            self._cli.output.note(f"with what run {found[:SHORT]} left")
+        return found
+
+    async def _piped(self, inputs: JsonObject, *, needed: bool) -> JsonObject:
+        """What is piped in, as the input `stdin` or as the only one that is missing."""
+        from spindle.calls.flags import value_of
+        from spindle.cli.stdin import PATIENCE_WHEN_NEEDED, PATIENCE_WHEN_OPTIONAL, read_stdin
+
+        missing = [name for name in self._names.required if name not in inputs]
+        name = "stdin" if "stdin" in self._names.inputs else missing[0] if len(missing) == 1 else None
+        if name is None or name in inputs:
+            return {}
+        is_needed = needed and name in missing
+        text = await read_stdin(PATIENCE_WHEN_NEEDED if is_needed else PATIENCE_WHEN_OPTIONAL)
+        if text is None or (not text and not is_needed):
+            self._require(name, is_needed)
+            return {}
+        # As `$(…)` in a shell: what ends the last line does not belong to the text.
+        return {name: value_of(text.removesuffix("\n").removesuffix("\r"), self._names.inputs[name], name)}
+
+    def _require(self, name: str, is_needed: bool) -> None:
+        from spindle.errors import InvalidArgumentsError
+
+        if not is_needed:
+            return
+        if name != "stdin":
+            raise InvalidArgumentsError(
+                f"{self._name} needs the input {name!r}", hint=f"give --{name}=VALUE, or pipe it in"
+            )
+        bound = next(
+            (
+                f"`{key}` of node {node.id!r}"
+                for node in self._flow.nodes
+                for key, value in node.params.items()
+                if value == "${stdin}"
+            ),
+            "the flow",
+        )
+        raise InvalidArgumentsError(
+            f"{bound} is to be what is piped in, and nothing was",
+            hint="pipe something into `spindle run`, or set it with a flag",
+        )
+
+    async def _show_plan(self, inputs: JsonObject, start: str | None, reuse: str | None) -> int:
+        from spindle.cli.plans import print_plan
+        from spindle.flows.plan import plan
+
+        left = await self._app.flows.left(reuse, self._flow, before=start) if reuse else {}
+        only = bool(self._options["only"])
+        planned = await plan(self._flow, {**left, **inputs}, self._app.show, start=start, only=only)
+        print_plan(self._cli, self._flow.name, inputs, planned)
+        return 0
+
+    async def _execute(self, inputs: JsonObject, start: str | None, reuse: str | None) -> int:
+        import asyncio
+
+        from spindle.calls.options import CallOptions
+        from spindle.cli.node_progress import NodeProgress
+        from spindle.cli.outcome import conclude
+        from spindle.domain.call import new_id
+        from spindle.errors import CallTimeoutError
+
+        options = self._options
+        self._cli.run_id = run_id = new_id()
+        width = max(len(node.id) for node in self._flow.nodes)
+        progress = NodeProgress(self._cli.output, width, quiet=options["quiet"])
+        try:
+            async with asyncio.timeout(options["timeout"]), progress.shown():
+                outcome = await self._app.flows.run(
+                    self._flow, inputs, CallOptions(use_cache=not options["no_cache"]),
+                    observe=progress.observe, start=start, only=bool(options["only"]), reuse=reuse, id=run_id,
+                )  # fmt: skip
+        except TimeoutError:
+            raise CallTimeoutError(
+                f"the run was not done in {options['timeout']:g} s and was stopped",
+                hint=f"`spindle resume {run_id[:12]}` goes on with it",
+            ) from None
+        return await conclude(
+            self._cli, self._app, outcome, approve=options["yes"], show=self._show, progress=progress
+        )
+
+    async def _show(self, run_id: str, result: Any) -> None:
+        from spindle.cli.flow_results import print_flow_result, print_key
+
+        if self._options["key"] is None:
+            print_flow_result(self._cli, run_id, result)
+        else:
+            await print_key(self._cli, self._app, self._flow, run_id, result, self._options["key"])

@@ -1,0 +1,72 @@
+"""`spindle runs`: runs of flows, and of calls that waited for a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from spindle.cli.completion import complete_saved_flow
+from spindle.cli.context import Cli, command
+from spindle.cli.output import when
+from spindle.domain.run import RunStatus
+
+if TYPE_CHECKING:
+    from spindle.domain.run import Run
+
+MOST = 10_000
+"""Runs that are looked through for those of one flow."""
+
+
+@command("runs")
+@click.option("--flow", metavar="NAME", shell_complete=complete_saved_flow, help="Of this flow only.")
+@click.option("--status", type=click.Choice(list(get_args(RunStatus))), help="Of this status only.")
+@click.option(
+    "--limit",
+    metavar="COUNT",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many at most.",
+)
+def runs(cli: Cli, flow: str | None, status: Any, limit: int) -> None:
+    """List the runs of flows, and of calls that waited for a person, the newest first.
+
+    `spindle trace RUN` shows one, `spindle resume RUN` goes on with one that was stopped.
+    """
+    cli.run(_runs(cli, flow, status, limit))
+
+
+async def _runs(cli: Cli, flow: str | None, status: Any, limit: int) -> None:
+    async with cli.open() as app:
+        found = await app.store.runs(limit=MOST if flow else limit, status=status)
+    if flow:
+        found = [run for run in found if run.name == flow and run.kind == "flow"][:limit]
+    if cli.output.as_json:
+        cli.output.json([{**run.to_dict(), "duration": took(run)} for run in found])
+    elif not found:
+        cli.output.note("there was no run yet" if not (flow or status) else "no run fits")
+    else:
+        from spindle.cli.run_names import SHORT
+
+        rows = [
+            (run.id[:SHORT], when(run.created_at), f"{took(run):.2f} s", run.status, _what(run), _error(run))
+            for run in found
+        ]
+        cli.output.table(("RUN", "STARTED", "TOOK", "STATUS", "FLOW", "ERROR"), rows)
+
+
+def took(run: Run) -> float:
+    """Seconds, until now where it has not ended."""
+    import time
+
+    until = time.time() if run.status == "running" else run.updated_at
+    return max(until - run.created_at, 0.0)
+
+
+def _what(run: Run) -> str:
+    return run.name if run.kind == "flow" else f"{run.name} ({run.kind})"
+
+
+def _error(run: Run) -> str:
+    return str((run.error or {}).get("message", ""))

@@ -1,0 +1,54 @@
+"""What is piped in."""
+
+from __future__ import annotations
+
+import stat
+import sys
+
+# An idle pipe as stdin, as programs that start us often leave it, must not stop a call that needs
+# nothing from it. `-` waits for as long as it takes.
+PATIENCE_WHEN_NEEDED = 5.0
+PATIENCE_WHEN_OPTIONAL = 0.1
+
+
+async def read_stdin(patience: float | None) -> str | None:
+    """All of stdin, or None when nothing arrives in time. A terminal is read only when told to."""
+    import asyncio
+    import os
+
+    from spindle.errors import InvalidArgumentsError
+
+    if sys.stdin is None or (patience is not None and sys.stdin.isatty()):  # pyright: ignore[reportUnnecessaryComparison] - it may be closed
+        return None
+    try:
+        fd = sys.stdin.fileno()
+    except OSError:
+        return sys.stdin.read() if patience is None else None  # no real file: a program embeds us
+    data = bytearray()
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        data += sys.stdin.buffer.read()
+    else:
+        loop = asyncio.get_running_loop()
+        readable = asyncio.Event()
+        try:
+            loop.add_reader(fd, readable.set)
+        except OSError:
+            return None  # such as /dev/null, which has nothing to wait for
+        try:
+            while True:
+                async with asyncio.timeout(patience):
+                    await readable.wait()
+                chunk = os.read(fd, 1 << 16)
+                if not chunk:
+                    break
+                data += chunk
+                patience = None
+                readable.clear()
+        except TimeoutError:
+            return None
+        finally:
+            loop.remove_reader(fd)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentsError(f"stdin is not UTF-8 text: {error}") from None

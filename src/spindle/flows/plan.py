@@ -1,0 +1,197 @@
+"""What a flow would call, and with what, as far as that can be known without calling anything."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from spindle.calls.record import masked
+from spindle.domain.json_schema import JsonObject, is_array, is_object, parameters
+from spindle.errors import FlowError
+from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition
+from spindle.flows.interface import natural_outputs
+from spindle.flows.shared import lookup_in
+from spindle.flows.templates import (
+    MISSING,
+    Lookup,
+    TemplateError,
+    UnresolvedError,
+    references,
+    render,
+    written_path,
+)
+
+if TYPE_CHECKING:
+    from spindle.domain.tool import Tool
+
+Find = Callable[[str], Awaitable["Tool"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One node. What depends on nodes before it stands as a template in `arguments`."""
+
+    node: str
+    tool: str | None = None
+    ask: str | None = None
+    arguments: JsonObject = field(default_factory=dict[str, Any])
+    missing: tuple[str, ...] = ()
+    """What the tool needs, and nothing gives."""
+    over: Any = None
+    """The items of a batch, or the template that gives them."""
+    next: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By action, the node that follows."""
+
+    def to_dict(self) -> JsonObject:
+        fields: JsonObject = {
+            "node": self.node,
+            "tool": self.tool,
+            "ask": self.ask,
+            "arguments": self.arguments if self.tool else None,
+            "missing": list(self.missing) or None,
+            "over": self.over,
+            "next": dict(self.next) or None,
+        }
+        return {key: value for key, value in fields.items() if value is not None}
+
+
+async def plan(
+    flow: FlowDefinition,
+    given: JsonObject,
+    find: Find,
+    *,
+    start: str | None = None,
+    only: bool = False,
+) -> list[Planned]:
+    """The nodes in the order in which they can be come to. `given`: what is in the shared store already."""
+    shared = dict(given)
+    for name, schema in flow.inputs.items():
+        if "default" in schema:
+            shared.setdefault(name, schema["default"])
+    return await _Planning(find).nodes(flow, shared, flow.params, start or flow.start_id, only)
+
+
+class _Planning:
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._writers: dict[str, str] = {}
+        """By shared key, the template for what a node before has written there."""
+        self._pending: set[str] = set()
+        """Names whose values are not known before the nodes have run."""
+
+    async def nodes(
+        self,
+        flow: FlowDefinition,
+        shared: JsonObject,
+        params: Mapping[str, Any],
+        start: str,
+        only: bool = False,
+        prefix: str = "",
+    ) -> list[Planned]:
+        planned: list[Planned] = []
+        nodes = [_node(flow, start)] if only else _in_order(flow, start)
+        self._pending |= {node.id for node in nodes}
+        for node in nodes:
+            following = {
+                edge.action: f"{prefix}{edge.target}" for edge in flow.edges if edge.source == node.id
+            }
+            planned += await self._node(node, shared, params, following, prefix)
+        return planned
+
+    async def _node(
+        self,
+        node: NodeDefinition,
+        shared: JsonObject,
+        params: Mapping[str, Any],
+        following: Mapping[str, str],
+        prefix: str,
+    ) -> list[Planned]:
+        name = f"{prefix}{node.id}"
+        if node.flow is not None:
+            inner = node.flow
+            own = {**params, **inner.params, **node.params}
+            return await self.nodes(inner, shared, own, inner.start_id, prefix=f"{name}/")
+        if node.ask is not None:
+            self._writers[node.id] = node.id
+            message = str(self._known(node.ask.message, lookup_in(shared)))
+            return [Planned(name, ask=message, next=following)]
+        assert node.tool is not None
+        tool = await self._find(node.tool)
+        lookup = lookup_in(shared)
+        arguments, missing = self._arguments(node, tool, lookup, params)
+        over = self._known(node.batch.over, lookup) if node.batch is not None else None
+        for key in natural_outputs(tool):
+            written = node.outputs.get(key.name, key.name)
+            self._writers[written] = written_path((node.id, key.name))
+            self._pending.add(written)
+            shared.pop(written, None)  # what was given under that name is not what will be there
+        self._writers[node.id] = node.id
+        shown = masked(arguments, tool.input_schema, ())
+        return [Planned(name, tool.name, None, shown, tuple(missing), over, following)]
+
+    def _arguments(
+        self, node: NodeDefinition, tool: Tool, lookup: Lookup, params: Mapping[str, Any]
+    ) -> tuple[JsonObject, list[str]]:
+        """As a tool node finds them when it runs."""
+        arguments: JsonObject = {name: self._known(value, lookup) for name, value in node.params.items()}
+        missing: list[str] = []
+        for parameter in parameters(tool.input_schema):
+            name = parameter.name
+            if name in arguments:
+                continue
+            if name in params:
+                arguments[name] = self._known(params[name], lookup)
+            elif name in node.inputs:
+                arguments[name] = self._known(f"${{{node.inputs[name]}}}", lookup)
+            elif (found := lookup((name,))) is not MISSING:
+                arguments[name] = found
+            elif name in self._writers:
+                arguments[name] = f"${{{self._writers[name]}}}"
+            elif node.batch is not None and name == node.batch.item:
+                arguments[name] = f"${{{name}}}"
+            elif parameter.required:
+                missing.append(name)
+        return arguments, missing
+
+    def _known(self, value: Any, lookup: Lookup) -> Any:
+        """The value with those templates resolved that can be; the others stay as they are written."""
+        if isinstance(value, str):
+            try:
+                if any(reference.path[0] in self._pending for reference in references(value)):
+                    return value
+                return render(value, lookup)
+            except (UnresolvedError, TemplateError):
+                return value
+        if is_object(value):
+            return {key: self._known(item, lookup) for key, item in value.items()}
+        if is_array(value):
+            return [self._known(item, lookup) for item in value]
+        return value
+
+
+def _node(flow: FlowDefinition, id: str) -> NodeDefinition:
+    found = flow.node(id)
+    if found is None:
+        raise FlowError(f"the flow has no node {id!r}")
+    return found
+
+
+def _in_order(flow: FlowDefinition, start: str) -> list[NodeDefinition]:
+    """Nearest first, those of the way without errors before others."""
+    waiting, seen = [start], {start}
+    found: list[NodeDefinition] = []
+    while waiting:
+        id = waiting.pop(0)
+        found.append(_node(flow, id))
+        following = sorted(
+            (edge for edge in flow.edges if edge.source == id), key=lambda edge: edge.action != DEFAULT_ACTION
+        )
+        for edge in following:
+            if edge.target not in seen:
+                seen.add(edge.target)
+                if edge.action == DEFAULT_ACTION:
+                    waiting.insert(0, edge.target)
+                else:
+                    waiting.append(edge.target)
+    return found

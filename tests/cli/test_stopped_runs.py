@@ -1,0 +1,158 @@
+"""Flows whose process is stopped in the middle, and that go on in another one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+SERVER = Path(__file__).parent / "counting_server.py"
+HELD = 6
+
+
+class Counted:
+    """A workspace with a flow of ten nodes, each a call of a server that counts them."""
+
+    def __init__(self, workspace: Any, store: str | None) -> None:
+        self.folder = workspace.root / "counting"
+        self.folder.mkdir()
+        os.mkfifo(self.folder / "held")
+        command = json.dumps([sys.executable, "-I", "-S", str(SERVER), str(self.folder)])
+        head = f"store = {json.dumps(store)}\n" if store else ""
+        workspace.write(
+            "spindle.toml", f'{head}[sources.c]\ncommand = {command}\nprotocol = "handshake"\ntimeout = 600\n'
+        )
+        nodes: list[dict[str, Any]] = [{"id": "s1", "tool": "c.step", "params": {"n": 1}}]
+        nodes += [
+            {"id": f"s{n}", "tool": "c.step", "params": {"n": n, "before": f"${{s{n - 1}.n}}"}}
+            for n in range(2, 11)
+        ]
+        edges = [{"from": f"s{n}", "to": f"s{n + 1}"} for n in range(1, 10)]
+        document = {
+            "version": 1,
+            "name": "ten",
+            "nodes": nodes,
+            "edges": edges,
+            "outputs": {"last": "${s10.n}"},
+        }
+        workspace.write("flows/ten.json", json.dumps(document))
+
+    @property
+    def calls(self) -> list[int]:
+        return [int(line) for line in (self.folder / "calls").read_text().split()]
+
+    @contextlib.contextmanager
+    def held(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        """The flow as a process, that stands in the middle of its sixth call."""
+        (self.folder / "hold").write_text(str(HELD))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "spindle", "run", *words, "ten"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            with (self.folder / "held").open() as told:
+                assert told.readline() == f"{HELD}\n"
+            (self.folder / "hold").unlink()
+            yield process
+        finally:
+            process.kill()
+            process.communicate(timeout=60)
+
+
+def at_sqlite(workspace: Any) -> None:
+    with contextlib.closing(sqlite3.connect(workspace.root / ".spindle" / "state.db")) as database:
+        database.execute("UPDATE runs SET lease_until = lease_until - 60")
+        database.commit()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def counted(request: pytest.FixtureRequest, workspace: Any) -> Iterator[tuple[Counted, Callable[[], None]]]:
+    """And what makes half a minute pass, after which a process without signs of life counts as dead."""
+    if request.param == "sqlite":
+        yield Counted(workspace, None), lambda: at_sqlite(workspace)
+        return
+    url = request.getfixturevalue("postgres_url")
+
+    def later() -> None:
+        with psycopg.connect(url.partition("?")[0]) as connection:
+            schema = url.partition("schema=")[2].partition("&")[0]
+            connection.execute(f"UPDATE {schema}.runs SET lease_until = lease_until - 60")
+
+    yield Counted(workspace, url), later
+
+
+def run_of(program: Any, status: str) -> str:
+    (run,) = program("runs", "--json").json
+    assert run["status"] == status
+    return run["id"]
+
+
+def test_a_killed_flow_goes_on_without_calling_finished_nodes_again(counted: Any, program: Any) -> None:
+    ten, half_a_minute_passes = counted
+    program("sync")
+    with ten.held() as process:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(timeout=60)
+    assert ten.calls == [1, 2, 3, 4, 5, 6]
+    run = run_of(program, "running")
+    half_a_minute_passes()
+    done = program("resume", run[:10])
+    assert (done.code, json.loads(done.out)) == (0, {"last": 10}), done.err
+    # What was begun and not answered is called again; what was done is not.
+    assert ten.calls == [1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10]
+    told = [line.split()[1] for line in done.err.splitlines() if line.startswith("✓")]
+    assert told == [f"s{n}" for n in range(1, 11)]
+    assert done.err.count("done before") == 5
+    traced = program("trace", run, "--json").json
+    assert (traced["status"], [node["node"] for node in traced["nodes"]]) == ("done", told)
+    assert program("resume", run).out == done.out
+    assert len(ten.calls) == 11
+
+
+def test_ctrl_c_stops_a_flow_that_resume_goes_on_with(counted: Any, program: Any) -> None:
+    ten, _ = counted
+    program("sync")
+    with ten.held() as process:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    run = run_of(program, "cancelled")
+    assert err.splitlines()[-2:] == ["spindle: cancelled", f"  to go on: spindle resume {run[:12]}"]
+    done = program("resume", "last", "--json")
+    assert (done.code, done.json["structured"]) == (0, {"last": 10})
+    assert ten.calls == [1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10]
+    assert run_of(program, "done") == run
+
+
+def test_a_terminated_flow_is_told_as_json_too(workspace: Any, program: Any) -> None:
+    ten = Counted(workspace, None)
+    program("sync")
+    with ten.held("--json") as process:
+        process.terminate()
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 143
+    error = json.loads(out)["error"]
+    assert error["category"] == "cancelled"
+    assert error["run_id"] == run_of(program, "cancelled")
+
+
+def test_a_run_that_another_process_executes_is_left_to_it(workspace: Any, program: Any) -> None:
+    ten = Counted(workspace, None)
+    program("sync")
+    with ten.held():
+        run = run_of(program, "running")
+        # Waits until the other process gives a sign of life, as it does every ten seconds.
+        refused = program("resume", run)
+        assert refused.code == 10
+        assert refused.err.splitlines()[0] == f"spindle: another process executes run {run}"
+    assert ten.calls == [1, 2, 3, 4, 5, 6]

@@ -16,6 +16,7 @@
     │   └── ResultTooLargeError the answer is over the size limit
     ├── ToolError               the tool ran and reported an error             tool
     ├── FlowError               a flow cannot be read, or cannot go on         flow
+    ├── ModelError              a language model gave nothing that can be used model
     ├── CancelledCallError      the call was given up by its caller            cancelled
     ├── StoreError              the workspace's own state cannot be used       store
     └── TableError              a table does not hold tools that can be read   table
@@ -159,6 +160,13 @@ class FlowError(SpindleError):
     """A flow cannot be read, or cannot go on: an unknown action, a missing value, an endless loop."""
 
     category = "flow"
+
+
+class ModelError(SpindleError):
+    """A language model refused, was cut off, or answered with nothing that can be used, also after it was
+    told so. `details` holds what was achieved until then."""
+
+    category = "model"
 
 
 class CancelledCallError(SpindleError):

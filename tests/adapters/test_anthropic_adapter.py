@@ -11,9 +11,9 @@ import pytest
 import spindle
 from adapters.samples import PIXEL
 from spindle.adapters.anthropic import tools
-from spindle.adapters.content import MAX_PICTURE
 from spindle.adapters.dispatch import CallPaused
 from spindle.app import Spindle
+from spindle.calls.content import MAX_PICTURE
 from spindle.testing import ModelServer, ToolCall, Turn, workspace
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from spindle.adapters.content import Part, parts_of
 from spindle.adapters.offer import failed
+from spindle.calls.content import Part, parts_of
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import Interruption, SpindleError

@@ -14,9 +14,9 @@ except ImportError as error:
         "spindle.adapters.langchain needs langchain-core: pip install langchain-core"
     ) from error
 
-from spindle.adapters.content import Part, Text, parts_of, text_of
 from spindle.adapters.dispatch import CallPaused, PausedCall
 from spindle.adapters.offer import App, Choice, Offer, failed
+from spindle.calls.content import Part, Text, parts_of, text_of
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, for_models, is_array, is_object

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from spindle.adapters.content import Part, Text, text_of
 from spindle.adapters.dispatch import Asked, Dispatched, Dispatching, objects_in, plain
 from spindle.adapters.offer import App, Choice, Offer
+from spindle.calls.content import Part, Text, text_of
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.domain.json_schema import JsonObject, for_models, is_object
 

@@ -21,9 +21,9 @@ except ImportError as error:
 from pydantic import ValidationError
 from pydantic_core import SchemaValidator, core_schema
 
-from spindle.adapters.content import NOTHING, Part, Text, parts_of, text_of
 from spindle.adapters.home import Home
 from spindle.adapters.offer import App, Choice, Offer
+from spindle.calls.content import NOTHING, Part, Text, parts_of, text_of
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.domain.call import Result
 from spindle.domain.identity import Principal

@@ -8,8 +8,18 @@ from spindle.errors import ApprovalRequired, PermissionDeniedError
 
 if TYPE_CHECKING:
     from spindle.calls.journal import Journal
+    from spindle.calls.options import CallOptions
     from spindle.domain.json_schema import JsonObject
+    from spindle.domain.source import SourceConfig
     from spindle.domain.tool import Tool
+
+
+def wants_approval(tool: Tool, config: SourceConfig, options: CallOptions) -> bool:
+    """Whether the tool's source, or whoever makes the call, wants it to be allowed by a person."""
+    destructive = tool.hints.destructive is True
+    if config.approve and config.wants_approval(tool.local_name, destructive=destructive):
+        return True
+    return options.approve is not None and options.approve(tool)
 
 
 def approved_arguments(tool: Tool, arguments: JsonObject, journal: Journal | None) -> JsonObject:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spindle.calls.approval import approved_arguments
+from spindle.calls.approval import approved_arguments, wants_approval
 from spindle.calls.breaker import Breaker
 from spindle.calls.cache import ResultCache
 from spindle.calls.host import CallHost
@@ -97,6 +97,8 @@ class _Progressing:
     tool: Tool | None = None
     attempts: int = 0
     secrets: frozenset[str] = frozenset()
+    has_changed: bool = False
+    """Whether a person put other arguments in place of those given."""
     remark: JsonObject | None = None
     """What was odd about a call that succeeded all the same."""
 
@@ -177,10 +179,10 @@ class Caller:
             running.secrets = guards.secrets
             require(self._permission, options.principal, tool)
             self._validation.check_arguments(tool, given)
-            if config.approve and config.wants_approval(
-                tool.local_name, destructive=tool.hints.destructive is True
-            ):
-                given = approved_arguments(tool, given, journal)
+            if wants_approval(tool, config, options):
+                allowed = approved_arguments(tool, given, journal)
+                running.has_changed = allowed != given
+                given = allowed
                 self._validation.check_arguments(tool, given)
             credential = await self._credentials.for_call(tool.source, config, options.principal)
             running.secrets |= credential.secrets
@@ -206,6 +208,8 @@ class Caller:
                 running.secrets |= secrets_in(given, tool.input_schema)
                 if options.raise_tool_errors:
                     raise ToolError(result.text, source=tool.source, tool=tool.name, details=result.to_dict())
+            if running.has_changed:
+                return replace(result, changed=self._masked(tool, given, running.secrets))
             return result
         except SpindleError as error:
             if running.tool is not None:

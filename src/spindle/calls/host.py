@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.journal import Journal, current_journal
@@ -11,6 +11,7 @@ from spindle.errors import Interruption
 
 if TYPE_CHECKING:
     from spindle.calls.caller import Caller
+    from spindle.calls.limits import Limit
     from spindle.domain.call import CallRecord, Host, Reply, Result
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
@@ -38,10 +39,13 @@ class CallHost:
         use_cache: bool = True,
         cache_ttl: float | None = None,
         on_record: Callable[[CallRecord], None] | None = None,
+        limits: Sequence[Limit] = (),
+        approve: Callable[[Tool], bool] | None = None,
     ) -> Result:
         options = CallOptions(
-            self._principal, timeout, use_cache=use_cache, cache_ttl=cache_ttl, on_record=on_record
-        )
+            self._principal, timeout, limits=limits, use_cache=use_cache, cache_ttl=cache_ttl,
+            on_record=on_record, approve=approve,
+        )  # fmt: skip
         # Not left to the context: a tool may hand its Context to threads and tasks that have another one.
         token = current_journal.set(self._journal)
         try:
@@ -64,6 +68,5 @@ class CallHost:
             name, key, lambda place: make(CallHost(self._caller, self._principal, place))
         )
 
-    def note(self, name: str, data: JsonObject) -> None:
-        if self._journal is not None:
-            self._journal.note(name, data)
+    def note(self, name: str, data: JsonObject) -> bool:
+        return True if self._journal is None else self._journal.note(name, data)

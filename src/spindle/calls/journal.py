@@ -40,8 +40,8 @@ class Journal(Protocol):
         doing it."""
         ...
 
-    def note(self, name: str, data: JsonObject) -> None:
-        """Add to the run's history, once for each name at this place."""
+    def note(self, name: str, data: JsonObject) -> bool:
+        """Add to the run's history, once for each name at this place. False: it is there."""
         ...
 
     def reply(self) -> Reply | None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from spindle.calls.limits import Limit
     from spindle.domain.call import CallRecord, Peer, Progress
     from spindle.domain.json_schema import JsonObject
+    from spindle.domain.tool import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class CallOptions:
     """Who makes the call, where it can be spoken to meanwhile."""
     answers: JsonObject | None = None
     """What the peer answered to `Result.asked`."""
+    approve: Callable[[Tool], bool] | None = None
+    """Of which tools a person must allow the call, besides those that their sources name."""
 
 
 DEFAULT_OPTIONS = CallOptions()

@@ -148,6 +148,11 @@ class Catalog:
         """Of those, the ones that did not just fail with the settings in force."""
         return [name for name in self.unsynced() if self._failed.get(name) != self.sources.signature(name)]
 
+    async def make_ready(self, names: Sequence[str], principal: Principal, *, may_interrupt: bool) -> None:
+        """Ask those of these sources for their tools whose stored ones are missing or of other settings.
+        `may_interrupt`: where that takes the principal's consent, raise the request for it."""
+        await self._freshen(names, principal, may_interrupt=may_interrupt)
+
     def on_change(self, listener: Listener) -> None:
         """Call `listener` after the tools of a source changed while this process runs, and after a
         source's own notice also when nothing did."""

@@ -40,6 +40,7 @@ EXIT_CODES: Mapping[str, int] = {
     "error": 9,
     "client": 10,
     "flow": 12,
+    "model": 13,
     "store": 11,
     "table": 13,
     "consent": PAUSED,

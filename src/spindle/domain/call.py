@@ -113,8 +113,9 @@ class Host(Protocol):
         are remembered; others are made again. `make` is handed the host for what it does itself."""
         ...
 
-    def note(self, name: str, data: JsonObject) -> None:
-        """Keep this in the run's history, encrypted; once, however often the run comes by."""
+    def note(self, name: str, data: JsonObject) -> bool:
+        """Keep this in the run's history, encrypted; once, however often the run comes by. False: it was
+        kept before."""
         ...
 
 
@@ -187,6 +188,8 @@ class Result:
     cached: bool = False
     action: str | None = None
     """The edge that a node chose, where the tool is a node of a flow."""
+    changed: JsonObject | None = None
+    """The arguments that the person who allowed the call put in place of those given."""
     asked: JsonObject | None = field(default=None, repr=False)
     """What the source wants to know before it goes on, as MCP has it: only for a call that has a peer, which
     is asked, or told to make the call again with the answers."""
@@ -216,6 +219,7 @@ class Result:
             is_error=data["is_error"],
             has_structured=data.get("has_structured", data["structured"] is not None),
             action=data.get("action"),
+            changed=data.get("changed"),
             cached=cached,
         )
 

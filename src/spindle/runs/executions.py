@@ -58,9 +58,19 @@ class Executions:
         self._clock = clock
         self._works = works
         self._leases = Leases(store, self.owner, clock.now, note)
+        self._working: dict[str, tuple[RunJournal, asyncio.Task[Result]]] = {}
+        """By run, what can be suspended. A call alone cannot: it is one step."""
 
     async def close(self) -> None:
         await self._leases.close()
+
+    def suspend(self, run: str) -> bool:
+        if run not in self._working:
+            return False
+        journal, work = self._working[run]
+        journal.suspend()
+        work.cancel()
+        return True
 
     def journal(self, run: Run, given: JsonObject, **known: Any) -> RunJournal:
         return RunJournal(run, given, self._store, self._sealer, self._clock.now, self._note, **known)
@@ -127,8 +137,9 @@ class Executions:
         except Interruption:
             pass
         except asyncio.CancelledError:
-            await self._cancelled(journal)
-            raise
+            if not _was_suspended(journal):
+                await self._cancelled(journal)
+                raise
         finally:
             current_journal.reset(token)
         try:
@@ -137,7 +148,7 @@ class Executions:
         except asyncio.CancelledError:
             await self._cancelled(journal)
             raise
-        if journal.asked:
+        if journal.asked or (journal.is_suspended and not isinstance(outcome, Result)):
             return None
         journal.has_ended = True
         assert outcome is not None
@@ -155,12 +166,19 @@ class Executions:
         if kind == "call":
             return await self._caller.call(given["tool"], given["arguments"], options)
         work = self._works[kind]
-        return await journal.root.step(
+        steps = journal.root.step(
             kind,
             {},
             options.principal,
             lambda place: work(given, CallHost(self._caller, options.principal, place), options),
         )
+        # A task of its own can be ended without its caller's.
+        task = asyncio.ensure_future(steps)
+        self._working[journal.run.id] = (journal, task)
+        try:
+            return await task
+        finally:
+            del self._working[journal.run.id]
 
     async def _finished(self, journal: RunJournal, outcome: Result | SpindleError) -> Result:
         if journal.is_stored:
@@ -222,3 +240,9 @@ class Executions:
         for pause in pauses:
             now = self._clock.now()
             await self._store.claim(pause.token, None, self.owner, now + LEASE, now)
+
+
+def _was_suspended(journal: RunJournal) -> bool:
+    """Whether it is only the work that was cancelled, not whoever waits for it."""
+    task = asyncio.current_task()
+    return journal.is_suspended and not (task is not None and task.cancelling())

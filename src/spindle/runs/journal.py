@@ -66,6 +66,7 @@ class RunJournal:
         """Pauses that must not be answered any more, because the same is asked anew."""
         self.tasks: set[asyncio.Task[Result]] = set()
         self.has_ended = False
+        self.is_suspended = False
         self._store = store
         self._sealer = sealer
         self._now = now
@@ -118,12 +119,14 @@ class RunJournal:
                 self._unsaved = [*events, *self._unsaved]
                 raise
 
-    def note(self, path: str, data: JsonObject) -> None:
+    def note(self, path: str, data: JsonObject) -> bool:
         """Goes with the next `save`: lost with this process, it is noted again when the run comes by."""
-        if path not in self._noted and not self.has_ended:
-            self._noted.add(path)
-            sealed = self._sealer.seal(data, f"run:{self.run.id}:{path}")
-            self.add_event(RunEvent(self.run.id, "note", self._now(), path, sealed))
+        if path in self._noted or self.has_ended:
+            return False
+        self._noted.add(path)
+        sealed = self._sealer.seal(data, f"run:{self.run.id}:{path}")
+        self.add_event(RunEvent(self.run.id, "note", self._now(), path, sealed))
+        return True
 
     def add_event(self, event: RunEvent) -> None:
         """To be written with the next `save`."""
@@ -148,6 +151,11 @@ class RunJournal:
     @property
     def is_stopping(self) -> bool:
         return self._first is not None
+
+    def suspend(self) -> None:
+        """Begin nothing new: somebody wants the run to rest, though it asks for nothing."""
+        self.is_suspended = True
+        self._first = self._first or InputRequired(f"run {self.run.id} was suspended")
 
     def refuse_when_stopping(self, path: str) -> None:
         """No new step begins once the run is about to pause: what follows an answer must wait for it."""
@@ -265,8 +273,8 @@ class _Place:
             await journal.record(path, Result(structured=value, has_structured=True))
         return value
 
-    def note(self, name: str, data: JsonObject) -> None:
-        self._journal.note(f"{self._path}#{name}", data)
+    def note(self, name: str, data: JsonObject) -> bool:
+        return self._journal.note(f"{self._path}#{name}", data)
 
     def ask(self, question: Interruption) -> Reply:
         path = self._next(f"?{question.kind}:{_digest([question.message, question.details])}")

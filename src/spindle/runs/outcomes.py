@@ -96,7 +96,8 @@ def opened(sealer: Sealer, pause: Pause) -> OpenPause:
 def written(outcome: Result | SpindleError) -> JsonObject:
     """A result or an error as JSON, with everything that `read` needs to give the same again."""
     if isinstance(outcome, Result):
-        extra = {"action": outcome.action} if outcome.action is not None else {}
+        rare = {"action": outcome.action, "changed": outcome.changed}
+        extra = {key: value for key, value in rare.items() if value is not None}
         return {"result": {**outcome.to_dict(), "has_structured": outcome.has_structured, **extra}}
     fields = {
         "hint": outcome.hint,

@@ -130,6 +130,11 @@ class Runner:
         """The pause with what its person needs to see."""
         return opened(self._sealer, pause)
 
+    def suspend(self, run: str) -> bool:
+        """Let a run that executes here come to rest: steps in flight end, all else is done again when it is
+        resumed by its id. Whoever waits for its outcome is told `Paused`. False: it does not execute here."""
+        return self._executions.suspend(run)
+
     async def close(self) -> None:
         await self._executions.close()
 

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 from spindle.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from spindle.agents.agent import Agent as Agent
+    from spindle.agents.events import AgentEvent as AgentEvent
+    from spindle.agents.limits import Limits as Limits
+    from spindle.agents.outcomes import AgentResult as AgentResult
     from spindle.app import Spindle as Spindle
     from spindle.auth.credentials import bearer as bearer
     from spindle.blocking import BlockingSpindle as BlockingSpindle
@@ -42,6 +46,9 @@ if TYPE_CHECKING:
 
 # Loaded when first used: `import spindle` in a user's tool file should cost next to nothing.
 _HOMES = {
+    "Agent": "spindle.agents.agent",
+    "AgentEvent": "spindle.agents.events",
+    "AgentResult": "spindle.agents.outcomes",
     "Block": "spindle.domain.call",
     "BlockingSpindle": "spindle.blocking",
     "CallOptions": "spindle.calls.caller",
@@ -54,6 +61,7 @@ _HOMES = {
     "Hints": "spindle.domain.tool",
     "Interruption": "spindle.errors",
     "Limit": "spindle.calls.limits",
+    "Limits": "spindle.agents.limits",
     "OpenPause": "spindle.runs.outcomes",
     "Paused": "spindle.runs.outcomes",
     "Principal": "spindle.domain.identity",

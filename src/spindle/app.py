@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from spindle import settings as settings_module
+from spindle.agents.workspace import WorkspaceAgents
 from spindle.auth.access import Access
 from spindle.auth.credentials import CredentialProvider, Credentials
 from spindle.auth.encryption import Sealer
@@ -59,6 +60,7 @@ class Spindle:
         auth: Access,
         runner: Runner,
         flows: WorkspaceFlows,
+        agents: WorkspaceAgents,
         environ: Mapping[str, str] | None = None,
         visible: Visible = show_all,
     ) -> None:
@@ -70,6 +72,8 @@ class Spindle:
         self._private = private
         self._caller = caller
         self.runner = runner
+        self.agents = agents
+        """What `Agent` works with."""
         self.visible = visible
         """Whether a tool exists for a principal."""
         self.flows = flows
@@ -191,6 +195,7 @@ class Spindle:
         for subscription in list(self._subscriptions):
             subscription.close()
         await self.runner.close()
+        await self.agents.close()
         await self.catalog.close()
         # Calls that were running end with their sessions, and are recorded like any other.
         await self._caller.settle(SETTLE_TIMEOUT)
@@ -238,14 +243,17 @@ async def build(
         )
         kept = run_store or opened
         flow_parts = WorkspaceFlows(loaded.root, flows, opened, kept, sealer, caller, clock.now)
-        runner = Runner(caller, kept, sealer, note, clock, {"flow": flow_parts.work})
-        flow_parts.runner = runner
+        agent_parts = WorkspaceAgents(catalog, visible, kept, sealer)
+        works = {"flow": flow_parts.work, "agent": agent_parts.work}
+        runner = flow_parts.runner = Runner(caller, kept, sealer, note, clock, works)
         await catalog.open()
     except BaseException:
         await private.close()
         await opened.close()
         raise
-    return Spindle(loaded, opened, private, catalog, caller, auth, runner, flow_parts, environ, visible)
+    return Spindle(
+        loaded, opened, private, catalog, caller, auth, runner, flow_parts, agent_parts, environ, visible
+    )
 
 
 def _oauth(settings: Settings, store: Store, sealer: Sealer, clock: Clock) -> OAuth:

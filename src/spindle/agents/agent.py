@@ -1,0 +1,289 @@
+"""`Agent`: a model and the catalog, put to work on a task."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from spindle.agents.definition import AgentDefinition, Job
+from spindle.agents.events import AgentEvent, Listener, listener
+from spindle.agents.limits import Limits
+from spindle.agents.models import check_name, require_library
+from spindle.agents.outcomes import AgentOutcome, AgentResult, OutputType
+from spindle.agents.record import KIND
+from spindle.agents.usage import read_prices
+from spindle.calls.options import CallOptions
+from spindle.domain.call import new_id
+from spindle.domain.identity import LOCAL, Principal
+from spindle.errors import ConfigurationError
+from spindle.runs.outcomes import Finished, Paused
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage
+    from pydantic_ai.models import Model
+
+    from spindle.agents.record import Record
+    from spindle.agents.workspace import WorkspaceAgents
+    from spindle.runs.outcomes import Outcome
+    from spindle.runs.runner import Runner
+
+Hear = Callable[[AgentEvent], None]
+
+
+class Workspace(Protocol):
+    """What an agent needs of an open workspace."""
+
+    @property
+    def agents(self) -> WorkspaceAgents: ...
+    @property
+    def runner(self) -> Runner: ...
+
+
+class Agent:
+    """A language model that picks tools of the catalog, several at once where it likes, until it can answer.
+
+    `model` is named as `provider:name`, or is an object of pydantic-ai. `tools` are patterns over the names
+    of tools; without them all may be used. `approve` names those whose calls a person must allow,
+    `"destructive"` for all that say they are. `name` tells agents apart whose model is an object: a run goes
+    on, in another process, with the model of the agent of its name. `settings` go to the model:
+    `temperature`, `max_tokens`.
+    """
+
+    def __init__(
+        self,
+        app: Workspace,
+        model: str | Model,
+        *,
+        instructions: str = "",
+        tools: Sequence[str] = (),
+        approve: Sequence[str] = (),
+        limits: Limits | Mapping[str, Any] | None = None,
+        prices: Mapping[str, tuple[float, float]] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        ask_user: bool = True,
+        name: str = "agent",
+    ) -> None:
+        require_library()
+        self._agents = app.agents
+        self._runner = app.runner
+        if isinstance(model, str):
+            check_name(model)
+        else:
+            app.agents.know(name, model)
+        self._definition = AgentDefinition(
+            name,
+            model if isinstance(model, str) else None,
+            instructions,
+            _patterns(tools, "tools"),
+            _patterns(approve, "approve"),
+            ask_user,
+            Limits.of(limits),
+            read_prices(prices),
+            dict(settings or {}),
+        )
+
+    # --- working
+
+    async def run(
+        self,
+        task: str,
+        *,
+        principal: Principal = LOCAL,
+        output_type: OutputType = None,
+        history: Sequence[ModelMessage] = (),
+        parallel: int | None = None,
+        on_event: Hear | None = None,
+    ) -> AgentOutcome:
+        """Work on a task: an AgentResult, or Paused where a person is wanted first.
+
+        `output_type` is a Pydantic model, or any type that Pydantic knows, for an answer that is no text.
+        `history` are messages that came before. `parallel` is how many calls may be made at the same time for
+        this task, where that is fewer than the agent's limit.
+        """
+        return await self._run(
+            self._job(task, output_type, history, parallel), principal, output_type, on_event
+        )
+
+    async def resume(
+        self,
+        token: str,
+        answer: Any = None,
+        *,
+        refused: str | None = None,
+        principal: Principal | None = None,
+        output_type: OutputType = None,
+        on_event: Hear | None = None,
+    ) -> AgentOutcome:
+        """Answer a pause by its token and go on, in whatever process. With the id of a run, go on where its
+        process died or it was suspended."""
+        with _listening(on_event, output_type):
+            outcome = await self._runner.resume(token, answer, refused=refused, principal=principal)
+        return _concluded(outcome, output_type)
+
+    def suspend(self, run_id: str) -> bool:
+        """Let a run that works in this process come to rest; `resume(run_id)` goes on."""
+        return self._runner.suspend(run_id)
+
+    def stream(
+        self,
+        task: str,
+        *,
+        principal: Principal = LOCAL,
+        output_type: OutputType = None,
+        history: Sequence[ModelMessage] = (),
+        parallel: int | None = None,
+    ) -> AsyncIterator[AgentEvent]:
+        """The same as `run`, as it happens; the last event is `pause` or `end`. Leaving the iteration cancels
+        the run."""
+        job = self._job(task, output_type, history, parallel)
+        return _events(lambda hear: self._run(job, principal, output_type, hear, streams=True))
+
+    def stream_resume(
+        self,
+        token: str,
+        answer: Any = None,
+        *,
+        refused: str | None = None,
+        principal: Principal | None = None,
+    ) -> AsyncIterator[AgentEvent]:
+        """The same as `resume`, as it happens, without what happened before the pause."""
+
+        async def work(hear: Hear) -> AgentOutcome:
+            with _listening(hear, None, streams=True):
+                outcome = await self._runner.resume(token, answer, refused=refused, principal=principal)
+            return _concluded(outcome, None)
+
+        return _events(work)
+
+    # --- runs that were
+
+    async def continue_run(
+        self,
+        run_id: str,
+        message: str,
+        *,
+        principal: Principal = LOCAL,
+        output_type: OutputType = None,
+        on_event: Hear | None = None,
+    ) -> AgentOutcome:
+        """A new run that goes on from the end of another, however that ended, with a new message."""
+        return await self.fork(
+            run_id, None, message, principal=principal, output_type=output_type, on_event=on_event
+        )
+
+    async def fork(
+        self,
+        run_id: str,
+        step: int | None,
+        message: str = "",
+        *,
+        principal: Principal = LOCAL,
+        output_type: OutputType = None,
+        on_event: Hear | None = None,
+    ) -> AgentOutcome:
+        """A new run that begins with what another had done up to a step, its calls included. Without a
+        message the model is asked again from there."""
+        from spindle.agents.conversation import Conversation, write_messages
+
+        record = await self._agents.record(run_id)
+        messages = record.messages(step)
+        if not message and not Conversation(messages).awaits_the_model:
+            raise ConfigurationError(
+                f"step {step} of run {record.run.id} ended with an answer",
+                hint="say how to go on: give a message",
+            )
+        earlier = (record.run.id, *record.job.earlier)
+        job = self._job(message, output_type, (), None, write_messages(messages), earlier)
+        return await self._run(job, principal, output_type, on_event)
+
+    async def history(self, run_id: str) -> list[ModelMessage]:
+        """The messages of a run, to be given to another as `history`."""
+        return (await self.record(run_id)).messages()
+
+    async def replay(self, run_id: str) -> list[AgentEvent]:
+        """What happened in a run, again from the record: no model and no tool is asked."""
+        return list((await self.record(run_id)).events())
+
+    async def record(self, run_id: str) -> Record:
+        return await self._agents.record(run_id)
+
+    # ---
+
+    def _job(
+        self,
+        task: str,
+        output_type: OutputType,
+        history: Sequence[ModelMessage],
+        parallel: int | None,
+        written: Sequence[Any] = (),
+        earlier: tuple[str, ...] = (),
+    ) -> Job:
+        from spindle.agents.conversation import write_messages
+        from spindle.agents.outcomes import schema_of
+
+        if not task and not written:
+            raise ConfigurationError("an agent needs a task")
+        if parallel is not None and parallel < 1:
+            raise ConfigurationError(f"`parallel` must be at least 1, and is {parallel}")
+        before = written or write_messages(history)
+        return Job(new_id(), self._definition, task, schema_of(output_type), before, earlier, parallel)
+
+    async def _run(
+        self,
+        job: Job,
+        principal: Principal,
+        output_type: OutputType,
+        hear: Hear | None,
+        *,
+        streams: bool = False,
+    ) -> AgentOutcome:
+        with _listening(hear, output_type, streams=streams):
+            outcome = await self._runner.start(
+                KIND, self._definition.name, job.to_dict(), CallOptions(principal), id=job.run
+            )
+        return _concluded(outcome, output_type)
+
+
+@contextlib.contextmanager
+def _listening(hear: Hear | None, output_type: OutputType, *, streams: bool = False) -> Generator[None]:
+    from spindle.agents.outcomes import checker_of
+
+    token = listener.set(Listener(hear, streams, checker_of(output_type)))
+    try:
+        yield
+    finally:
+        listener.reset(token)
+
+
+def _concluded(outcome: Outcome, output_type: OutputType) -> AgentOutcome:
+    if isinstance(outcome, Finished):
+        return AgentResult.of(outcome.run_id, outcome.result, output_type)
+    return outcome
+
+
+async def _events(work: Callable[[Hear], Awaitable[AgentOutcome]]) -> AsyncIterator[AgentEvent]:
+    heard: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
+    task = asyncio.ensure_future(work(heard.put_nowait))
+    task.add_done_callback(lambda _: heard.put_nowait(None))
+    try:
+        while (event := await heard.get()) is not None:
+            yield event
+        outcome = await task
+        if isinstance(outcome, Paused):
+            yield paused_event(outcome)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def paused_event(paused: Paused) -> AgentEvent:
+    return AgentEvent("pause", paused.run_id, pauses=tuple(pause.to_dict() for pause in paused.pauses))
+
+
+def _patterns(given: Sequence[str], what: str) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise ConfigurationError(f"`{what}` is a list of patterns", hint=f'{what}=["{given}"]')
+    return tuple(given)

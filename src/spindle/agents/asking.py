@@ -1,0 +1,149 @@
+"""One request to a model: whole or streamed, within its time, with errors as Spindle has them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from spindle.errors import (
+    AuthError,
+    CallTimeoutError,
+    ConnectionFailedError,
+    ModelError,
+    ServerError,
+    SpindleError,
+    from_status,
+)
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.models import Model, ModelRequestParameters
+    from pydantic_ai.settings import ModelSettings
+
+Said = Callable[[Literal["thought", "text"], str], None]
+
+ATTEMPTS = 3
+"""At an answer whose connection breaks. Client libraries repeat only what fails before it begins."""
+
+
+async def ask(
+    model: Model,
+    messages: Sequence[ModelMessage],
+    parameters: ModelRequestParameters,
+    settings: ModelSettings | None,
+    timeout: float,
+    said: Said | None = None,
+) -> ModelResponse:
+    """What the model answers. `said` is told of it piece by piece."""
+    for attempt in range(1, ATTEMPTS + 1):
+        timer = asyncio.timeout(timeout)
+        try:
+            async with timer:
+                if said is None:
+                    return await _whole(model, messages, parameters, settings)
+                return await _streamed(model, messages, parameters, settings, said)
+        except SpindleError:
+            raise
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            raise CallTimeoutError(
+                f"the model did not answer within {timeout:g} s", hint="raise the limit `request`"
+            ) from None
+        except Exception as error:
+            mapped = _mapped(model, error)
+            if attempt == ATTEMPTS or not isinstance(mapped, ConnectionFailedError):
+                raise mapped from error
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _whole(
+    model: Model,
+    messages: Sequence[ModelMessage],
+    parameters: ModelRequestParameters,
+    settings: ModelSettings | None,
+) -> ModelResponse:
+    from pydantic_ai.direct import model_request
+
+    return await model_request(model, messages, model_settings=settings, model_request_parameters=parameters)
+
+
+async def _streamed(
+    model: Model,
+    messages: Sequence[ModelMessage],
+    parameters: ModelRequestParameters,
+    settings: ModelSettings | None,
+    said: Said,
+) -> ModelResponse:
+    from pydantic_ai.direct import model_request_stream
+    from pydantic_ai.messages import (
+        PartDeltaEvent,
+        PartStartEvent,
+        TextPart,
+        TextPartDelta,
+        ThinkingPart,
+        ThinkingPartDelta,
+    )
+
+    streamed = model_request_stream(
+        model, messages, model_settings=settings, model_request_parameters=parameters
+    )
+    async with streamed as stream:
+        async for event in stream:
+            piece: Any = None
+            if isinstance(event, PartStartEvent):
+                piece = event.part
+            elif isinstance(event, PartDeltaEvent):
+                piece = event.delta
+            if isinstance(piece, TextPart) and piece.content:
+                said("text", piece.content)
+            elif isinstance(piece, TextPartDelta) and piece.content_delta:
+                said("text", piece.content_delta)
+            elif isinstance(piece, ThinkingPart) and piece.content:
+                said("thought", piece.content)
+            elif isinstance(piece, ThinkingPartDelta) and piece.content_delta:
+                said("thought", piece.content_delta)
+        return stream.get()
+
+
+def _mapped(model: Model, error: Exception) -> SpindleError:
+    from pydantic_ai import exceptions as theirs
+
+    name = model.model_name
+    if isinstance(error, theirs.ModelHTTPError):
+        mapped = from_status(
+            error.status_code, f"the model {name!r} could not be asked: {_said(error)}",
+            retry_after=error.retry_after,
+        )  # fmt: skip
+        if isinstance(mapped, AuthError):
+            mapped.hint = "check the provider's key in the environment"
+        elif error.status_code == 404:
+            mapped.hint = "check the name of the model"
+        elif isinstance(error, theirs.ModelContextWindowExceededError):
+            mapped.hint = "the conversation is too long for this model: lower the limit `result`"
+        else:
+            mapped.hint = None
+        return mapped
+    if isinstance(error, theirs.ContentFilterError):
+        return ModelError(f"the provider's filter stopped the model {name!r}: {error.message}")
+    if isinstance(error, theirs.ModelConnectionError):
+        return ConnectionFailedError(f"the model {name!r} cannot be reached: {error.message}")
+    if isinstance(error, theirs.UserError):
+        return ModelError(f"the model {name!r} cannot be asked this: {error.message}")
+    if isinstance(error, theirs.AgentRunError):
+        return ServerError(f"the model {name!r} could not be asked: {error.message}")
+    if type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "openai", "anthropic"):
+        return ConnectionFailedError(
+            f"the connection to the model {name!r} broke: {type(error).__name__}: {error}"
+        )
+    return ServerError(f"the model {name!r} failed: {type(error).__name__}: {error}")
+
+
+def _said(error: Any) -> str:
+    """What the provider said, out of the body that its library repeats whole."""
+    body = error.body
+    for key in ("error", "message"):
+        if isinstance(body, dict) and key in body:
+            body = body[key]  # pyright: ignore[reportUnknownVariableType]
+    return f"{error.status_code}: {body}" if isinstance(body, str) else str(error.message)

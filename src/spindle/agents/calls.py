@@ -1,0 +1,235 @@
+"""The calls of one turn: made side by side, each answered with what the model can use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from spindle.agents.own_tools import ANSWER, ASK_USER, DESCRIBE, MOST_FOUND, SEARCH
+from spindle.agents.results import READ_MORE, Shown, cut, shown_error, shown_result
+from spindle.domain.json_schema import JsonObject, canonical, to_json
+from spindle.errors import InputRequired, Interruption, ModelError, NotFoundError, SpindleError
+
+if TYPE_CHECKING:
+    from spindle.agents.conversation import Conversation
+    from spindle.agents.definition import Job
+    from spindle.agents.toolbox import Toolbox
+    from spindle.agents.turns import Asked, Turn
+    from spindle.calls.host import CallHost
+    from spindle.calls.limits import Limit
+
+NoteResult = Callable[[int, JsonObject], None]
+ReadEarlier = Callable[[str], Awaitable[str | None]]
+
+DEFAULT_FOUND = 8
+
+
+class Calls:
+    def __init__(
+        self,
+        job: Job,
+        host: CallHost,
+        toolbox: Toolbox,
+        limits: Sequence[Limit],
+        read_earlier: ReadEarlier,
+    ) -> None:
+        self._job = job
+        self._host = host
+        self._toolbox = toolbox
+        self._limits = limits
+        self._read_earlier = read_earlier
+        self._wholes: dict[str, str] = {}
+        """By reference, results that were cut."""
+        self._in_a_row: Counter[bytes] = Counter()
+        """By call, in how many turns up to the last it was made."""
+        self._failing: Counter[str] = Counter()
+        """By tool, in how many turns up to its last all its calls failed."""
+        self._made: dict[tuple[int, int], JsonObject] = {}
+
+    @property
+    def made(self) -> list[JsonObject]:
+        """The calls of tools so far, and how they ended."""
+        return [self._made[place] for place in sorted(self._made)]
+
+    @property
+    def has_cut(self) -> bool:
+        return bool(self._wholes)
+
+    async def make(self, turn: Turn, conversation: Conversation, note: NoteResult) -> bool:
+        """Make the calls, and answer each. False: none of them could be made, for what the model wrote.
+        When some pause, the others end first; nothing is answered then."""
+        calls = turn.calls
+        self._count_repeats(turn)
+
+        async def one(index: int) -> Shown:
+            shown = await self._shown(turn, index)
+            note(index, _noted(turn, index, shown))
+            return shown
+
+        # Questions last: once somebody is waited for, no further call begins.
+        order = sorted(range(len(calls)), key=lambda index: calls[index].own == ASK_USER)
+        ended = await asyncio.gather(*(one(index) for index in order), return_exceptions=True)
+        by_index = dict(zip(order, ended, strict=True))
+        shown: list[Shown] = []
+        for index in range(len(calls)):
+            outcome = by_index[index]
+            if isinstance(outcome, Shown):
+                shown.append(outcome)
+        _raise_first(ended)
+        taken_out = self._count_failures(calls, shown)
+        for call, answer in zip(calls, shown, strict=True):
+            text = answer.text
+            if call.tool in taken_out:
+                text += (
+                    f"\n({call.name} failed {self._failing[call.tool]} times in a row, and is not offered "
+                    "any more. Do without it, or tell the user.)"
+                )
+            conversation.answer_call(call.id, call.name, text, failed=answer.failed, pictures=answer.pictures)
+        return any(not (call.problem or call.own == ANSWER) for call in calls)
+
+    # --- one call
+
+    async def _shown(self, turn: Turn, index: int) -> Shown:
+        call = turn.calls[index]
+        if call.problem is not None:
+            return Shown(call.problem, call.outcome)
+        if call.own is not None:
+            return await self._own(turn, call)
+        assert call.tool is not None
+        if self._repeats(call) > self._job.agent.limits.repeats:
+            return Shown(
+                f"You made this very call {self._repeats(call) - 1} times in a row. It was not made again: "
+                "use what it returned, or do something else.",
+                "repeated",
+            )
+        reference = f"{self._job.run[:8]}-{turn.step}-{index + 1}"
+        limit = self._job.agent.limits.result
+        try:
+            result = await self._host.call(
+                call.tool, call.arguments, limits=self._limits, approve=self._job.agent.wants_approval
+            )
+            shown = await shown_result(result, reference, limit)
+        except SpindleError as error:
+            if error.category == "cancelled":
+                raise
+            shown = shown_error(error)
+            if len(shown.text) > limit:
+                shown = Shown(cut(shown.text, 0, limit, reference), shown.outcome, shown.text)
+        if shown.whole is not None:
+            self._wholes[reference] = shown.whole
+        self._made[turn.step, index] = {"tool": call.tool, "step": turn.step, "outcome": shown.outcome}
+        return shown
+
+    async def _own(self, turn: Turn, call: Asked) -> Shown:
+        given = call.arguments
+        try:
+            match call.own:
+                case "search_tools":
+                    limit = int(given.get("limit", DEFAULT_FOUND))
+                    return await self._search(str(given["query"]), min(limit, MOST_FOUND))
+                case "describe_tool":
+                    return await self._describe(str(given["name"]))
+                case "ask_user":
+                    return self._ask(str(given["question"]), given.get("options"))
+                case "read_more":
+                    limit = self._job.agent.limits.result
+                    length = min(int(given.get("length", limit)), limit)
+                    return await self._read_more(str(given["reference"]), int(given["start"]), length)
+                case _:
+                    wrong = turn.answer_problem or "give the answer once"
+                    return Shown(f"the answer does not fit: {wrong}", "invalid_arguments")
+        except NotFoundError as error:
+            return shown_error(error)
+
+    async def _search(self, query: str, limit: int) -> Shown:
+        found: list[JsonObject] = await self._host.remember(
+            SEARCH, [query, limit], lambda _: self._toolbox.search(query, limit)
+        )
+        self._toolbox.load([item["tool"] for item in found])
+        lines = [f"{item['name']}: {item['description']}" for item in found]
+        return Shown("\n".join(lines) or "no tool fits; try other words")
+
+    async def _describe(self, name: str) -> Shown:
+        async def describe(_: Any) -> JsonObject:
+            try:
+                return await self._toolbox.describe(name)
+            except NotFoundError as error:
+                return {"missing": shown_error(error).text}
+
+        found: JsonObject = await self._host.remember(DESCRIBE, name, describe)
+        if "missing" in found:
+            return Shown(found["missing"], "not_found")
+        self._toolbox.load([found["tool"]])
+        return Shown(to_json({key: value for key, value in found.items() if key != "tool"}).decode())
+
+    def _ask(self, question: str, options: list[str] | None) -> Shown:
+        schema: JsonObject = {"type": "string", **({"enum": options} if options else {})}
+        reply = self._host.ask(InputRequired(question, tool=ASK_USER, details={"schema": schema}))
+        if reply.refused is not None:
+            reason = f": {reply.refused}" if reply.refused else ""
+            return Shown(f"the user would not answer{reason}", "refused")
+        return Shown(str(reply.answer))
+
+    async def _read_more(self, reference: str, start: int, length: int) -> Shown:
+        whole = self._wholes.get(reference)
+        if whole is None and not reference.startswith(self._job.run[:8]):
+            whole = await self._host.remember(READ_MORE, reference, lambda _: self._read_earlier(reference))
+        if whole is None:
+            raise NotFoundError(
+                f"there is no result {reference!r} that was cut", hint="call its tool again", tool=READ_MORE
+            )
+        if start >= len(whole):
+            return Shown(f"[the result has {len(whole)} characters]")
+        return Shown(cut(whole, start, length, reference))
+
+    # --- what goes on for too long
+
+    def _count_repeats(self, turn: Turn) -> None:
+        now = {_key(call) for call in turn.calls if call.tool is not None}
+        self._in_a_row = Counter({key: self._in_a_row[key] + 1 for key in now})
+        longest = max(self._in_a_row.values(), default=0)
+        limit = self._job.agent.limits.repeats
+        if longest > 2 * limit and len(now) == len(turn.calls):
+            raise ModelError(
+                f"the model made the same call {longest} times in a row",
+                hint="say in the instructions what to do instead, or raise the limit `repeats`",
+                details={"calls": self.made},
+            )
+
+    def _repeats(self, call: Asked) -> int:
+        return self._in_a_row[_key(call)]
+
+    def _count_failures(self, calls: Sequence[Asked], shown: Sequence[Shown]) -> set[str]:
+        """Take out the tools that keep failing. What a person refused is no failure."""
+        failed: dict[str, bool] = {}
+        for call, answer in zip(calls, shown, strict=True):
+            if call.tool is not None and answer.outcome not in ("repeated", "permission"):
+                failed[call.tool] = failed.get(call.tool, True) and answer.failed
+        for tool, has_failed in failed.items():
+            self._failing[tool] = self._failing[tool] + 1 if has_failed else 0
+        limit = self._job.agent.limits.failures
+        taken_out = {tool for tool in failed if self._failing[tool] >= limit}
+        self._toolbox.removed |= taken_out
+        return taken_out
+
+
+def _key(call: Asked) -> bytes:
+    return canonical([call.tool, call.arguments])
+
+
+def _noted(turn: Turn, index: int, shown: Shown) -> JsonObject:
+    call = turn.calls[index]
+    whole = {"whole": shown.whole} if shown.whole is not None else {}
+    return {
+        "kind": "result", "step": turn.step, "index": index, "id": call.id, "name": call.name,
+        "tool": call.tool or call.own, "outcome": shown.outcome, "text": shown.text, **whole,
+    }  # fmt: skip
+
+
+def _raise_first(ended: Sequence[object]) -> None:
+    """A pause before anything else: the run stops for it, whatever else went wrong meanwhile."""
+    problems = [outcome for outcome in ended if isinstance(outcome, BaseException)]
+    for problem in sorted(problems, key=lambda problem: not isinstance(problem, Interruption)):
+        raise problem

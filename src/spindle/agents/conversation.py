@@ -1,0 +1,95 @@
+"""The messages between an agent and its model, built the same way while they come and from the record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ToolReturnPart,
+    UserPromptPart,
+)
+
+from spindle.domain.json_schema import JsonObject
+
+if TYPE_CHECKING:
+    from spindle.calls.content import Picture
+
+NOT_MADE = "this call was not made, because the run ended before"
+
+
+class Conversation:
+    def __init__(self, history: Sequence[ModelMessage] = ()) -> None:
+        self._messages: list[ModelMessage] = list(history)
+        self._next: list[ModelRequestPart] = []
+
+    def say(self, text: str) -> None:
+        """Something to the model, from the user or about its last answer."""
+        self._next.append(UserPromptPart(text))
+
+    def respond(self, response: ModelResponse) -> None:
+        """The model's answer to all that was said since its last one."""
+        self._flush()
+        self._messages.append(response)
+
+    def answer_call(
+        self, call_id: str, name: str, text: str, *, failed: bool, pictures: Sequence[Picture] = ()
+    ) -> None:
+        import base64
+
+        content: Any = text
+        if pictures:
+            shown = [
+                BinaryContent(base64.b64decode(item.data), media_type=item.mime_type) for item in pictures
+            ]
+            content = [text, *shown]
+        outcome: Literal["failed", "success"] = "failed" if failed else "success"
+        self._next.append(ToolReturnPart(name, content, call_id, outcome=outcome))
+
+    def messages(self) -> list[ModelMessage]:
+        """All of it, such that a model can be asked to go on: no call is without an answer."""
+        self._answer_the_rest()
+        self._flush()
+        return list(self._messages)
+
+    @property
+    def awaits_the_model(self) -> bool:
+        """Whether it is the model's turn."""
+        return bool(self._next) or (bool(self._messages) and isinstance(self._messages[-1], ModelRequest))
+
+    def _flush(self) -> None:
+        if self._next:
+            self._messages.append(ModelRequest(self._next))
+            self._next = []
+
+    def _answer_the_rest(self) -> None:
+        last = self._messages[-1] if self._messages else None
+        if not isinstance(last, ModelResponse):
+            return
+        answered = {part.tool_call_id for part in self._next if isinstance(part, ToolReturnPart)}
+        missing = [
+            ToolReturnPart(call.tool_name, NOT_MADE, call.tool_call_id, outcome="interrupted")
+            for call in last.tool_calls
+            if call.tool_call_id not in answered
+        ]
+        self._next = [*missing, *self._next]
+
+
+def write_messages(messages: Sequence[ModelMessage]) -> list[JsonObject]:
+    return ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
+
+
+def read_messages(messages: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
+    return ModelMessagesTypeAdapter.validate_python(list(messages))
+
+
+def read_response(data: Mapping[str, Any]) -> ModelResponse:
+    (response,) = read_messages([data])
+    assert isinstance(response, ModelResponse)
+    return response

@@ -1,0 +1,106 @@
+"""An agent as data: what a run keeps, so that another process can go on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from spindle.agents.limits import Limits
+from spindle.domain.json_schema import JsonObject
+
+if TYPE_CHECKING:
+    from spindle.domain.tool import Tool
+
+DESTRUCTIVE = "destructive"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDefinition:
+    name: str = "agent"
+    model: str | None = None
+    """`provider:name`; None: an object, which the process that goes on must be given."""
+    instructions: str = ""
+    tools: tuple[str, ...] = ()
+    """Patterns over the names of tools; none: all."""
+    approve: tuple[str, ...] = ()
+    """Patterns, or `destructive`: calls that a person must allow, besides those that sources name."""
+    asks: bool = True
+    """Whether the model can ask the user."""
+    limits: Limits = field(default_factory=Limits)
+    prices: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    settings: JsonObject = field(default_factory=dict[str, Any])
+    """For the model: temperature, max_tokens and the like."""
+
+    def wants_approval(self, tool: Tool) -> bool:
+        if DESTRUCTIVE in self.approve and tool.hints.destructive is True:
+            return True
+        return any(fnmatchcase(tool.name, pattern) for pattern in self.approve)
+
+    def to_dict(self) -> JsonObject:
+        return {
+            "name": self.name,
+            "model": self.model,
+            "instructions": self.instructions,
+            "tools": list(self.tools),
+            "approve": list(self.approve),
+            "asks": self.asks,
+            "limits": self.limits.to_dict(),
+            "prices": {name: list(price) for name, price in self.prices.items()},
+            "settings": self.settings,
+        }
+
+    @classmethod
+    def from_dict(cls, data: JsonObject) -> AgentDefinition:
+        return cls(
+            data["name"],
+            data["model"],
+            data["instructions"],
+            tuple(data["tools"]),
+            tuple(data["approve"]),
+            data["asks"],
+            Limits.of(data["limits"]),
+            {name: (price[0], price[1]) for name, price in data["prices"].items()},
+            data["settings"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run of an agent: what it was given."""
+
+    run: str
+    agent: AgentDefinition
+    task: str
+    output: JsonObject | None = None
+    """The JSON Schema of the answer; None: text."""
+    history: Sequence[JsonObject] = ()
+    """Messages from before, as JSON."""
+    earlier: tuple[str, ...] = ()
+    """Runs that the history is of: their results can still be read on in."""
+    parallel: int | None = None
+    """Calls at the same time, where that is less than the agent's."""
+
+    def to_dict(self) -> JsonObject:
+        return {
+            "run": self.run,
+            "agent": self.agent.to_dict(),
+            "task": self.task,
+            "output": self.output,
+            "history": list(self.history),
+            "earlier": list(self.earlier),
+            "parallel": self.parallel,
+        }
+
+    @classmethod
+    def from_dict(cls, data: JsonObject) -> Job:
+        return cls(
+            data["run"],
+            AgentDefinition.from_dict(data["agent"]),
+            data["task"],
+            data["output"],
+            data["history"],
+            tuple(data["earlier"]),
+            data["parallel"],
+        )

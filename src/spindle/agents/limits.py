@@ -1,0 +1,71 @@
+"""How far an agent may go. Whatever it reaches first ends its run, with what was achieved until then."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from spindle.domain.json_schema import JsonObject
+from spindle.errors import ConfigurationError, suggest
+
+EndedBy = Literal["answer", "steps", "time", "tokens", "cost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """All of an agent's bounds. None: no bound."""
+
+    steps: int = 30
+    """Answers of the model in one run."""
+    time: float | None = None
+    """Seconds that a run works. Waiting for a person is not counted."""
+    tokens: int | None = None
+    """Of input and output together, in one run."""
+    cost: float | None = None
+    """US dollars, in one run."""
+    parallel: int = 16
+    """Calls of the agent at the same time, in all its runs. Each keeps its source's limit too."""
+    tools: int = 40
+    """Tools that the model is shown at once. Above that it searches for those that it needs."""
+    result: int = 20_000
+    """Characters of a result that the model is shown. It can read on where one is cut."""
+    repairs: int = 3
+    """Answers in a row that cannot be used, of which the model is told why, before the run fails."""
+    failures: int = 3
+    """Turns in a row in which all calls of a tool failed, before it is taken away from the model."""
+    repeats: int = 5
+    """Turns in a row in which the model may make the very same call."""
+    request: float = 300.0
+    """Seconds that one answer of the model may take."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is not None and (isinstance(value, bool) or not value > 0):
+                raise ConfigurationError(f"the limit `{field.name}` must be more than 0, and is {value!r}")
+
+    def to_dict(self) -> JsonObject:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def of(cls, given: Limits | Mapping[str, Any] | None) -> Self:
+        if isinstance(given, cls):
+            return given
+        known = [field.name for field in dataclasses.fields(cls)]
+        values: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {}
+        for name in values:
+            if name not in known:
+                meant = suggest(name, known)
+                hint = f"did you mean {meant!r}?" if meant else f"known are {', '.join(known)}"
+                raise ConfigurationError(f"there is no limit {name!r}", hint=hint)
+        return cls(**values)
+
+
+class LimitReachedError(Exception):
+    """Ends a run early. Not an error of anybody's: what was achieved is the result."""
+
+    def __init__(self, by: EndedBy) -> None:
+        super().__init__(by)
+        self.by: EndedBy = by

@@ -1,0 +1,185 @@
+"""The loop of an agent: one turn of the model after the other, each with the calls that it asks for.
+
+It is the work of a run, so it is executed again from its beginning after every pause, with the model's
+answers and the calls that were made given from the record. All that decides how it goes on is therefore taken
+from them, and from nothing that may be different in another process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from spindle.agents import own_tools
+from spindle.agents.calls import Calls
+from spindle.agents.conversation import Conversation, read_messages
+from spindle.agents.events import AgentEvent
+from spindle.agents.limits import EndedBy, LimitReachedError
+from spindle.agents.own_tools import ANSWER
+from spindle.agents.record import events_of
+from spindle.domain.call import Block, Result
+from spindle.domain.json_schema import JsonObject, to_json
+from spindle.errors import ModelError
+
+if TYPE_CHECKING:
+    from spindle.agents.definition import Job
+    from spindle.agents.events import EventKind, Listener
+    from spindle.agents.turns import Turn, Turns
+    from spindle.agents.usage import Budget
+    from spindle.domain.call import Host
+
+EMPTY = "Your answer was empty. Call a tool, or answer the user."
+CUT_OFF = (
+    "Your answer was cut off at the limit of tokens, and could not be used. Answer more briefly, or make "
+    "fewer calls at once."
+)
+NOT_BY_TOOL = f"Give the answer by calling {ANSWER}, not as text."
+
+
+class Loop:
+    def __init__(
+        self, job: Job, host: Host, turns: Turns, calls: Calls, budget: Budget, listener: Listener
+    ) -> None:
+        self._job = job
+        self._host = host
+        self._turns = turns
+        self._calls = calls
+        self._budget = budget
+        self._listener = listener
+        self._conversation = Conversation(read_messages(job.history))
+        self._step = 0
+        self._useless = 0
+        """Answers in a row that could not be used."""
+        self._text = ""
+        """What the model said last."""
+
+    async def run(self) -> Result:
+        self._note("start", {"kind": "start", "task": self._job.task, "model": self._job.agent.model})
+        if self._job.task:
+            self._conversation.say(self._job.task)
+        try:
+            while True:
+                turn = await self._next_turn()
+                answered = await self._follow(turn)
+                if answered is not None:
+                    return self._end("answer", *answered)
+        except LimitReachedError as limit:
+            return self._end(limit.by, self._text, None)
+
+    # --- a turn
+
+    async def _next_turn(self) -> Turn:
+        self._step += 1
+        said = self._tell_piece if self._listener.hear is not None and self._listener.streams else None
+        turn = await self._turns.next(self._step, self._conversation, said)
+        self._conversation.respond(turn.response)
+        self._note(
+            "turn",
+            {
+                "kind": "turn",
+                "step": self._step,
+                "response": turn.record["response"],
+                "tools": [call.tool or call.own for call in turn.calls],
+            },
+            was_streamed=turn.was_streamed,
+        )
+        return turn
+
+    async def _follow(self, turn: Turn) -> tuple[str, Any] | None:
+        """Do what the model asks for. Returns its answer, text and value, when it has given one."""
+        response = turn.response
+        text = (response.text or "").strip()
+        self._text = text or self._text
+        self._refuse_refusals(turn)
+        if response.finish_reason == "length":
+            self._answer_unmade(turn, CUT_OFF)
+            self._repair(CUT_OFF, "was cut off at the limit of tokens", "raise `max_tokens` of the model")
+            return None
+        if turn.calls:
+            return await self._follow_calls(turn)
+        if not text:
+            self._repair(EMPTY, "gave no answer")
+            return None
+        if self._job.output is not None:
+            self._repair(NOT_BY_TOOL, "did not give its answer in the form that was asked for")
+            return None
+        return text, None
+
+    async def _follow_calls(self, turn: Turn) -> tuple[str, Any] | None:
+        schema = self._job.output
+        answers = [call for call in turn.calls if call.own == ANSWER]
+        if answers and schema is not None and turn.answer_problem is None:
+            value = own_tools.answer_in(schema, answers[0].arguments)
+            return to_json(value).decode(), value
+        timer = asyncio.timeout(self._budget.remaining)
+        try:
+            async with timer:
+                useful = await self._calls.make(turn, self._conversation, self._note_result)
+        except TimeoutError:
+            if timer.expired():
+                raise LimitReachedError("time") from None
+            raise
+        self._turns.can_read_more |= self._calls.has_cut
+        if not useful:
+            self._repair(None, "made only calls that cannot be made")
+        else:
+            self._useless = 0
+        return None
+
+    def _answer_unmade(self, turn: Turn, why: str) -> None:
+        for call in turn.calls:
+            self._conversation.answer_call(call.id, call.name, why, failed=True)
+
+    def _refuse_refusals(self, turn: Turn) -> None:
+        response = turn.response
+        if response.finish_reason != "content_filter":
+            return
+        details = response.provider_details or {}
+        said = details.get("refusal") or response.text
+        what = f"the model refused: {said}" if said else "the provider's filter stopped the model's answer"
+        raise ModelError(what, hint="say the task in other words", details=self._so_far())
+
+    def _repair(self, told: str | None, what: str, hint: str | None = None) -> None:
+        """Tell the model about an answer that cannot be used, but not for ever."""
+        self._useless += 1
+        if self._useless > self._job.agent.limits.repairs:
+            raise ModelError(
+                f"the model {what}, {self._useless} times in a row", hint=hint, details=self._so_far()
+            )
+        if told is not None:
+            self._conversation.say(told)
+            self._note("told", {"kind": "told", "step": self._step, "text": told})
+
+    # --- telling
+
+    def _note_result(self, index: int, data: JsonObject) -> None:
+        self._note(f"result.{index}", data)
+
+    def _note(self, name: str, data: JsonObject, *, was_streamed: bool = False) -> None:
+        """Keep it with the run, and tell whoever listens, unless that was done before a pause."""
+        is_new = self._host.note(f"{self._step}.{name}", data)
+        if is_new and self._listener.hear is not None:
+            for event in events_of(self._job.run, data):
+                if not (was_streamed and event.kind in ("text", "thought")):
+                    self._listener.hear(event)
+
+    def _tell_piece(self, kind: EventKind, text: str) -> None:
+        if self._listener.hear is not None:
+            self._listener.hear(AgentEvent(kind, self._job.run, self._step, text))
+
+    # --- the end
+
+    def _so_far(self) -> JsonObject:
+        return {"text": self._text, "steps": self._step, "usage": self._budget.usage.to_dict()}
+
+    def _end(self, by: EndedBy, text: str, value: Any) -> Result:
+        result = {
+            "text": text,
+            "output": value,
+            "ended_by": by,
+            "steps": self._step if by != "steps" else self._step - 1,
+            "calls": self._calls.made,
+            "usage": self._budget.usage.to_dict(),
+        }
+        self._note("end", {"kind": "end", "step": self._step, "result": result})
+        return Result((Block("text", text=text),), structured=result, has_structured=True)

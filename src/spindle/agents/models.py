@@ -1,0 +1,86 @@
+"""From the name of a model to one that can be asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spindle.errors import ConfigurationError, suggest
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+INSTALL = 'pip install "spindle[agent]"'
+
+
+def require_library() -> None:
+    """Raises what to install where the library that speaks to providers is missing."""
+    try:
+        import pydantic_ai  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    except ModuleNotFoundError as error:
+        if error.name != "pydantic_ai":
+            raise
+        raise ConfigurationError("agents need the extra `agent`", hint=INSTALL) from None
+
+
+def check_name(name: str) -> None:
+    provider, colon, model = name.partition(":")
+    if not colon or not provider or not model:
+        raise ConfigurationError(
+            f"{name!r} does not say which provider's model it is", hint="write it as `provider:model`"
+        )
+
+
+def resolve(name: str) -> Model:
+    """The model of this name, `provider:model`. Providers find their keys in the environment."""
+    require_library()
+    check_name(name)
+    from pydantic_ai.exceptions import UserError
+    from pydantic_ai.models import infer_model
+
+    try:
+        return infer_model(name)
+    except UserError as error:
+        raise _unusable(name, str(error)) from None
+    except ImportError as error:
+        provider = name.partition(":")[0]
+        raise ConfigurationError(
+            f"models of {provider!r} need a library that is not installed: {_line(error)}",
+            hint=f'pip install "pydantic-ai-slim[{provider}]"',
+        ) from None
+    except ValueError as error:
+        raise _unusable(name, str(error)) from None
+
+
+def _unusable(name: str, said: str) -> ConfigurationError:
+    import re
+
+    variables = re.findall(r"`([A-Z][A-Z0-9_]+)`", said)
+    if variables:
+        return ConfigurationError(
+            f"there is no key for the model {name!r}: the environment variable {variables[0]} is not set",
+            hint=f"export {variables[0]}=…, or name another model",
+        )
+    meant = re.search(r"Did you mean '([^']+)'", said)
+    if meant is None:
+        provider, _, model = name.partition(":")
+        close = suggest(provider, _providers())
+        hint = f"did you mean '{close}:{model}'?" if close and close != provider else None
+    else:
+        hint = f"did you mean {meant[1]!r}?"
+    return ConfigurationError(
+        f"the model {name!r} cannot be used: {said.split('. Did you mean')[0]}", hint=hint
+    )
+
+
+def _providers() -> list[str]:
+    from pydantic_ai.models import known_model_names
+
+    return sorted({known.partition(":")[0] for known in known_model_names()})
+
+
+def _line(error: BaseException) -> str:
+    return str(error).split("\n", 1)[0]
+
+
+def name_of(model: Any) -> str:
+    return f"{getattr(model, 'system', '') or 'model'}:{getattr(model, 'model_name', '')}"

@@ -1,0 +1,211 @@
+"""Which tools the model sees, and under which names.
+
+A model is shown all that the agent may use, or where that is too much, two tools to look for what it needs.
+It knows tools by names that every provider takes; the way back is a map, and what a name meant is kept with
+each answer, so that a catalog that changes meanwhile changes nothing about calls that were asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING
+
+from spindle.agents.own_tools import RESERVED, SEARCH
+from spindle.domain.json_schema import JsonObject, for_models
+from spindle.domain.names import LONGEST, served_names
+from spindle.errors import NotFoundError, SpindleError, suggest
+from spindle.ports.store import ToolFilter
+
+if TYPE_CHECKING:
+    from spindle.calls.permissions import Visible
+    from spindle.catalog.catalog import Catalog
+    from spindle.domain.identity import Principal
+    from spindle.domain.tool import Tool, ToolSummary
+
+MAX_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A tool as the model sees it."""
+
+    name: str
+    tool: str
+    """Its name in the catalog."""
+    description: str
+    schema: JsonObject
+
+
+@dataclass(slots=True)
+class _View:
+    """What the agent may use, at one version of the catalog."""
+
+    version: int
+    summaries: Mapping[str, ToolSummary]
+    given: Mapping[str, str]
+    """By the name in the catalog, the one that models know."""
+    meant: Mapping[str, str]
+    whole: dict[str, Tool] = field(default_factory=dict[str, "Tool"])
+
+
+class Toolbox:
+    def __init__(
+        self, catalog: Catalog, visible: Visible, principal: Principal, patterns: Sequence[str], most: int
+    ) -> None:
+        self._catalog = catalog
+        self._sees = partial(visible, principal)
+        self._principal = principal
+        self._patterns = patterns
+        self._most = most
+        self._view: _View | None = None
+        self._is_ready = False
+        self._loaded: dict[str, None] = {}
+        """Tools of a large catalog that the model has found, the ones asked for last at the end."""
+        self.removed: set[str] = set()
+        """Tools that failed too often."""
+
+    # --- what the model is shown
+
+    async def offered(self) -> tuple[list[Offered], bool]:
+        """The tools, and whether the model has to look for others."""
+        view = await self._current()
+        if self._is_large(view):
+            names = [name for name in self._loaded if name in view.summaries]
+        else:
+            names = list(view.summaries)
+        kept = [name for name in names if name not in self.removed]
+        found = await self._whole(view, kept)
+        offered = [
+            Offered(view.given[tool.name], tool.name, tool.description, for_models(tool.input_schema))
+            for tool in found
+        ]
+        return offered, self._is_large(view)
+
+    def _is_large(self, view: _View) -> bool:
+        return len(view.summaries) > self._most
+
+    async def meant_by(self, name: str) -> str:
+        """The tool that a model means by this name. Raises NotFoundError."""
+        view = await self._current()
+        tool = view.meant.get(name) or (name if name in view.summaries else None)
+        if tool is not None and tool in self.removed:
+            raise NotFoundError(f"the tool {name!r} is no longer there, because it kept failing", tool=name)
+        if tool is None:
+            known = [given for full, given in view.given.items() if full not in self.removed]
+            close = suggest(name, known)
+            hint = f"did you mean {close!r}?" if close else self._some(view, known)
+            raise NotFoundError(f"there is no tool {name!r}", hint=hint, tool=name)
+        return tool
+
+    def _some(self, view: _View, known: list[str]) -> str:
+        if self._is_large(view):
+            return f"find tools with {SEARCH}"
+        some = sorted(known)[:MAX_NAMED]
+        return f"there are: {', '.join(some) or 'none'}" + (", …" if len(known) > len(some) else "")
+
+    # --- looking for tools
+
+    async def search(self, query: str, limit: int) -> list[JsonObject]:
+        """Those that fit the words best, as JSON. `load` is called with what this gave, also when it is
+        given from the record."""
+        view = await self._current()
+        asked = limit
+        while True:
+            found = await self._catalog.search(query, asked)
+            usable = [item for item in found if item.name in view.summaries and item.name not in self.removed]
+            if len(usable) >= limit or len(found) < asked:
+                break
+            asked *= 4
+        return [
+            {"tool": item.name, "name": view.given[item.name], "description": item.headline}
+            for item in usable[:limit]
+        ]
+
+    async def describe(self, name: str) -> JsonObject:
+        full = await self.meant_by(name)
+        view = await self._current()
+        (tool,) = await self._whole(view, [full])
+        return {
+            "tool": full,
+            "name": view.given[full],
+            "description": tool.description,
+            "input_schema": for_models(tool.input_schema),
+        }
+
+    def load(self, names: Sequence[str]) -> None:
+        """Show these to the model from now on; those that were loaded longest ago make room."""
+        for name in names:
+            self._loaded.pop(name, None)
+            self._loaded[name] = None
+        while len(self._loaded) > self._most:
+            del self._loaded[next(iter(self._loaded))]
+
+    # --- the catalog
+
+    async def _current(self) -> _View:
+        catalog = self._catalog
+        if not self._is_ready:
+            await self._make_ready()
+        await catalog.look_again()
+        version = await catalog.version()
+        if self._view is None or self._view.version != version:
+            every = {item.name: item for item in await catalog.tools(ToolFilter())}
+            usable = {name: item for name, item in every.items() if self._is_usable(item)}
+            # Named among all tools, so that a name does not depend on who is shown which.
+            given = _unreserved(served_names(every))
+            view = _View(version, usable, given, {given[name]: name for name in usable})
+            if self._view is None:
+                self._check_patterns(view, [name for name in every if self._sees(name)])
+            self._view = view
+        return self._view
+
+    def _is_usable(self, item: ToolSummary) -> bool:
+        fits = not self._patterns or any(fnmatchcase(item.name, pattern) for pattern in self._patterns)
+        return fits and not item.held and self._sees(item.name)
+
+    async def _make_ready(self) -> None:
+        """Sources that were never asked for their tools are asked now. One that is named in the patterns is
+        wanted enough to ask for consent to it; any other that cannot be asked is done without."""
+        names = self._catalog.sources.names
+        wanted = {pattern.partition(".")[0] for pattern in self._patterns if "." in pattern} & set(names)
+        for name in sorted(wanted):
+            await self._catalog.make_ready([name], self._principal, may_interrupt=True)
+        await self._catalog.make_ready(names, self._principal, may_interrupt=False)
+        self._is_ready = True
+
+    async def _whole(self, view: _View, names: Sequence[str]) -> list[Tool]:
+        found: list[Tool] = []
+        for name in names:
+            tool = view.whole.get(name)
+            if tool is None:
+                try:
+                    tool = view.whole[name] = await self._catalog.find(name, self._principal, self._sees)
+                except SpindleError:
+                    continue  # gone since we looked; the next view will not have it
+            found.append(tool)
+        return found
+
+    def _check_patterns(self, view: _View, seen: Sequence[str]) -> None:
+        for pattern in self._patterns:
+            if not any(fnmatchcase(name, pattern) for name in view.summaries):
+                close = suggest(pattern, seen)
+                hint = f"did you mean {close!r}?" if close else "`spindle tools` lists what there is"
+                raise NotFoundError(f"no tool fits {pattern!r}", hint=hint)
+
+
+def _unreserved(given: Mapping[str, str]) -> Mapping[str, str]:
+    """The same, where a tool that would have the name of one of the agent's own has another."""
+    clashing = [full for full, name in given.items() if name in RESERVED]
+    if not clashing:
+        return given
+    changed, taken = dict(given), set(given.values())
+    for full in clashing:
+        digest = hashlib.sha256(full.encode("utf-8", "surrogatepass")).hexdigest()
+        length = next(n for n in range(8, LONGEST) if f"{given[full]}_{digest[:n]}" not in taken)
+        changed[full] = f"{given[full]}_{digest[:length]}"
+        taken.add(changed[full])
+    return changed

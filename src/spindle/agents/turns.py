@@ -1,0 +1,214 @@
+"""One answer of the model: asked for, or taken from the record, with what each of its calls means."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic_ai.messages import InstructionPart
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.tools import ToolDefinition
+
+from spindle.agents import own_tools
+from spindle.agents.asking import ask
+from spindle.agents.conversation import read_response, write_messages
+from spindle.agents.limits import LimitReachedError
+from spindle.agents.own_tools import ANSWER, ASK_USER, DESCRIBE, RESERVED, SEARCH
+from spindle.agents.results import READ_MORE, shown_error
+from spindle.calls.validate import problems_with
+from spindle.domain.json_schema import JsonObject, is_object, type_of
+from spindle.errors import CallTimeoutError, InvalidArgumentsError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic_ai.messages import ModelResponse, ToolCallPart
+    from pydantic_ai.models import Model
+
+    from spindle.agents.asking import Said
+    from spindle.agents.conversation import Conversation
+    from spindle.agents.definition import Job
+    from spindle.agents.toolbox import Toolbox
+    from spindle.agents.usage import Budget
+    from spindle.domain.call import Host
+
+GENERAL = (
+    "You work with tools. Call those that help, several at once where they do not need each other's results. "
+    "Use what they return rather than what you remember. When you are done, answer."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call that the model asks for, and what it means: one of `tool`, `own` and `problem`."""
+
+    id: str
+    name: str
+    arguments: JsonObject
+    tool: str | None = None
+    own: str | None = None
+    problem: str | None = None
+    outcome: str = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    step: int
+    response: ModelResponse
+    calls: list[Asked]
+    answer_problem: str | None
+    """What is wrong with the answer, where it is to be of a type and was given."""
+    record: JsonObject
+    was_streamed: bool
+
+
+class Turns:
+    """Asks the model, with all that it needs to know."""
+
+    def __init__(
+        self,
+        job: Job,
+        model: Callable[[], Model],
+        host: Host,
+        toolbox: Toolbox,
+        budget: Budget,
+        check: Callable[[Any], str | None] | None,
+    ) -> None:
+        self._job = job
+        self._model = model
+        self._host = host
+        self._toolbox = toolbox
+        self._budget = budget
+        self._check = check
+        self.can_read_more = bool(job.earlier)
+
+    async def next(self, step: int, conversation: Conversation, said: Said | None) -> Turn:
+        """The model's answer to the conversation. Raises LimitReachedError when all is spent."""
+        streamed = False
+
+        async def make(_: Host) -> JsonObject:
+            nonlocal streamed
+            streamed = said is not None
+            response = await self._ask(step, conversation, said)
+            calls = [await self._meaning(call) for call in response.tool_calls]
+            (written,) = write_messages([response])
+            return {"response": written, "calls": calls, "elapsed": self._budget.elapsed}
+
+        record: JsonObject = await self._host.remember("model", step, make)
+        response = read_response(record["response"])
+        self._budget.add(response, record["elapsed"])
+        calls = [
+            Asked(call.tool_call_id, call.tool_name, _arguments(call, meaning), **_kept(meaning))
+            for call, meaning in zip(response.tool_calls, record["calls"], strict=True)
+        ]
+        wrong = next((item["wrong"] for item in record["calls"] if item.get("wrong")), None)
+        return Turn(step, response, calls, wrong, record, streamed)
+
+    async def _ask(self, step: int, conversation: Conversation, said: Said | None) -> ModelResponse:
+        self._budget.check(step)
+        model, limits = self._model(), self._job.agent.limits
+        parameters = await self._parameters()
+        remaining = self._budget.remaining
+        ends_first = remaining is not None and remaining < limits.request
+        timeout = remaining if remaining is not None and ends_first else limits.request
+        settings: Any = self._job.agent.settings or None
+        try:
+            return await ask(model, conversation.messages(), parameters, settings, timeout, said)
+        except CallTimeoutError:
+            if ends_first:
+                raise LimitReachedError("time") from None
+            raise
+
+    async def _parameters(self) -> ModelRequestParameters:
+        offered, searches = await self._toolbox.offered()
+        tools = [
+            ToolDefinition(name=item.name, description=item.description, parameters_json_schema=item.schema)
+            for item in offered
+        ]
+        own = [SEARCH, DESCRIBE] if searches else []
+        own += [ASK_USER] if self._job.agent.asks else []
+        own += [READ_MORE] if self.can_read_more else []
+        tools += [
+            ToolDefinition(
+                name=name,
+                description=own_tools.DESCRIPTIONS[name],
+                parameters_json_schema=own_tools.SCHEMAS[name],
+            )
+            for name in own
+        ]
+        instructions = "\n\n".join(filter(None, [GENERAL, self._job.agent.instructions]))
+        parameters = ModelRequestParameters(
+            function_tools=tools, instruction_parts=[InstructionPart(content=instructions)]
+        )
+        schema = self._job.output
+        if schema is not None:
+            parameters.output_mode = "tool"
+            parameters.allow_text_output = False
+            parameters.output_tools = [
+                ToolDefinition(
+                    name=ANSWER,
+                    description="Give the answer. This ends the work.",
+                    parameters_json_schema=own_tools.answer_schema(schema),
+                    kind="output",
+                )
+            ]
+        return parameters
+
+    # --- what a call means
+
+    async def _meaning(self, call: ToolCallPart) -> JsonObject:
+        """As JSON, so that it is kept with the answer: later the catalog may be another."""
+        try:
+            arguments = _read(call)
+            if call.tool_name in RESERVED:
+                return self._own_meaning(call.tool_name, arguments)
+            return {"tool": await self._toolbox.meant_by(call.tool_name)}
+        except (InvalidArgumentsError, NotFoundError) as error:
+            return {"problem": shown_error(error).text, "outcome": error.category}
+
+    def _own_meaning(self, name: str, arguments: JsonObject) -> JsonObject:
+        schema = self._job.output
+        if (name == ANSWER and schema is None) or (name == ASK_USER and not self._job.agent.asks):
+            raise NotFoundError(f"there is no tool {name!r}", hint="answer with text")
+        if name == ANSWER and schema is not None:
+            wanted = own_tools.answer_schema(schema)
+        else:
+            wanted = own_tools.SCHEMAS[name]
+        problems = problems_with(wanted, arguments, "the arguments")
+        said = "; ".join(f"{item['path']}: {item['problem']}" for item in problems)
+        if name == ANSWER and schema is not None:
+            wrong = said or (self._check(own_tools.answer_in(schema, arguments)) if self._check else None)
+            return {"own": name, "wrong": wrong}
+        if problems:
+            raise InvalidArgumentsError(f"the arguments of {name} do not fit: {said}")
+        return {"own": name}
+
+
+def _kept(meaning: JsonObject) -> dict[str, Any]:
+    return {key: meaning[key] for key in ("tool", "own", "problem", "outcome") if key in meaning}
+
+
+def _arguments(call: ToolCallPart, meaning: JsonObject) -> JsonObject:
+    return {} if "problem" in meaning else _read(call)
+
+
+def _read(call: ToolCallPart) -> JsonObject:
+    given: Any = call.args
+    if isinstance(given, str):
+        if not given.strip():
+            return {}
+        try:
+            # Not orjson: this one says where, and takes what models write, such as a line break in a string.
+            given = json.loads(given, strict=False)
+        except (ValueError, RecursionError) as error:
+            raise InvalidArgumentsError(
+                f"the arguments are not valid JSON: {error}", hint="make the call again with valid JSON"
+            ) from None
+    if given is None:
+        return {}
+    if not is_object(given):
+        raise InvalidArgumentsError(
+            f"the arguments must be a JSON object, not {type_of(given)}", hint="make the call again with one"
+        )
+    return given

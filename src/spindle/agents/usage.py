@@ -1,0 +1,125 @@
+"""What a run has used up, and what is left of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spindle.agents.limits import LimitReachedError, Limits
+from spindle.domain.json_schema import JsonObject
+from spindle.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponse
+
+Prices = Mapping[str, tuple[float, float]]
+"""By the name of a model, US dollars for a million tokens: of input, and of output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counted them. `cost` is in US dollars; None: not all of it is known."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def to_dict(self) -> JsonObject:
+        return dataclasses.asdict(self)
+
+    def plus(self, response: ModelResponse, prices: Prices) -> Usage:
+        used, cost = response.usage, _cost(response, prices)
+        known = self.cost if self.requests else 0.0
+        return Usage(
+            self.requests + 1,
+            self.input_tokens + used.input_tokens,
+            self.output_tokens + used.output_tokens,
+            self.cached_tokens + used.cache_read_tokens,
+            None if known is None or cost is None else known + cost,
+        )
+
+
+def _cost(response: ModelResponse, prices: Prices) -> float | None:
+    used, name = response.usage, response.model_name or ""
+    # A provider answers with the dated name of a model, and the longest that begins it is its own.
+    fitting = sorted(
+        (known for known in prices if name.startswith(known.partition(":")[2] or known)), key=len
+    )
+    if fitting:
+        per_input, per_output = prices[fitting[-1]]
+        return (used.input_tokens * per_input + used.output_tokens * per_output) / 1_000_000
+    if used.cost is not None:
+        return float(used.cost)
+    try:
+        return float(response.cost().total_price)
+    except (LookupError, ValueError, AssertionError):
+        return None
+
+
+class Budget:
+    """Counts what a run uses, also the part of it that other processes did."""
+
+    def __init__(
+        self, limits: Limits, prices: Prices, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.usage = Usage()
+        self._limits = limits
+        self._prices = prices
+        self._monotonic = monotonic
+        self._began = monotonic()
+        self._before = 0.0
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of work, before the last pause and since."""
+        return self._before + self._monotonic() - self._began
+
+    @property
+    def remaining(self) -> float | None:
+        return None if self._limits.time is None else max(self._limits.time - self.elapsed, 0.0)
+
+    def add(self, response: ModelResponse, elapsed: float) -> None:
+        self.usage = self.usage.plus(response, self._prices)
+        if elapsed > self.elapsed:  # on record from an earlier process
+            self._before, self._began = elapsed, self._monotonic()
+
+    def check(self, step: int) -> None:
+        """Raises LimitReachedError when no further answer of the model can be afforded."""
+        limits, usage = self._limits, self.usage
+        if step > limits.steps:
+            raise LimitReachedError("steps")
+        if self.remaining == 0.0:
+            raise LimitReachedError("time")
+        if limits.tokens is not None and usage.tokens >= limits.tokens:
+            raise LimitReachedError("tokens")
+        if limits.cost is None or usage.requests == 0:
+            return
+        if usage.cost is None:
+            raise ConfigurationError(
+                "there is a limit of cost, and what this model costs is not known",
+                hint='give its prices for a million tokens: prices={"MODEL": (input, output)}',
+            )
+        if usage.cost >= limits.cost:
+            raise LimitReachedError("cost")
+
+
+def read_prices(given: Mapping[str, Any] | None) -> dict[str, tuple[float, float]]:
+    found: dict[str, tuple[float, float]] = {}
+    for name, price in (given or {}).items():
+        try:
+            per_input, per_output = price
+            found[name] = (float(per_input), float(per_output))
+        except (TypeError, ValueError):
+            raise ConfigurationError(
+                f"the price of {name!r} must be two numbers: US dollars for a million tokens in, and out"
+            ) from None
+    return found

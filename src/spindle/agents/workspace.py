@@ -1,0 +1,111 @@
+"""Agents in an open workspace. Light: the library that speaks to models is imported when one is asked."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from spindle.agents.definition import AgentDefinition, Job
+from spindle.agents.events import listener
+from spindle.agents.record import Record, read_record
+from spindle.calls.limits import Limit
+from spindle.errors import ConfigurationError, SpindleError
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+    from spindle.auth.encryption import Sealer
+    from spindle.calls.caller import CallOptions
+    from spindle.calls.host import CallHost
+    from spindle.calls.permissions import Visible
+    from spindle.catalog.catalog import Catalog
+    from spindle.domain.call import Result
+    from spindle.domain.json_schema import JsonObject
+    from spindle.ports.store import RunStore
+
+
+class WorkspaceAgents:
+    def __init__(self, catalog: Catalog, visible: Visible, store: RunStore, sealer: Sealer) -> None:
+        self._catalog = catalog
+        self._visible = visible
+        self._store = store
+        self._sealer = sealer
+        self._given: dict[str, Model] = {}
+        """By agent, models that are objects, which no run can keep."""
+        self._resolved: dict[str, Model] = {}
+        self._limits: dict[str, tuple[int, Limit]] = {}
+        self._open = contextlib.AsyncExitStack()
+
+    def know(self, agent: str, model: Model) -> None:
+        """Runs of the agent of this name are gone on with by this model."""
+        self._given[agent] = model
+
+    async def work(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
+        """What a run of an agent does, whenever it is executed."""
+        from spindle.agents.models import require_library
+
+        require_library()
+        from spindle.agents.calls import Calls
+        from spindle.agents.loop import Loop
+        from spindle.agents.toolbox import Toolbox
+        from spindle.agents.turns import Turns
+        from spindle.agents.usage import Budget
+
+        job, heard = Job.from_dict(given), listener.get()
+        agent = job.agent
+        model = await self._model(agent)
+        limits = [self._limit(agent)]
+        if job.parallel is not None and job.parallel < agent.limits.parallel:
+            limits.append(Limit(job.parallel))
+        toolbox = Toolbox(self._catalog, self._visible, host.principal, agent.tools, agent.limits.tools)
+        budget = Budget(agent.limits, agent.prices)
+        turns = Turns(job, lambda: model, host, toolbox, budget, heard.check)
+
+        async def read_earlier(reference: str) -> str | None:
+            return await self._whole(job, reference)
+
+        calls = Calls(job, host, toolbox, limits, read_earlier)
+        return await Loop(job, host, turns, calls, budget, heard).run()
+
+    async def record(self, run: str) -> Record:
+        return await read_record(self._store, self._sealer, run)
+
+    async def close(self) -> None:
+        self._resolved.clear()
+        await self._open.aclose()
+
+    async def _model(self, agent: AgentDefinition) -> Model:
+        from spindle.agents.models import resolve
+
+        if agent.model is None:
+            known = self._given.get(agent.name)
+            if known is None:
+                raise ConfigurationError(
+                    f"the run is of the agent {agent.name!r}, whose model is an object that is not here",
+                    hint=f"make Agent(app, model=…, name={agent.name!r}) in the program that goes on with it",
+                )
+            return known
+        model = self._resolved.get(agent.model)
+        if model is None:
+            model = self._resolved[agent.model] = resolve(agent.model)
+            await self._open.enter_async_context(model)
+        return model
+
+    def _limit(self, agent: AgentDefinition) -> Limit:
+        """One for all runs of the agent in this process."""
+        places, limit = self._limits.get(agent.name, (0, None))
+        if limit is None or places != agent.limits.parallel:
+            limit = Limit(agent.limits.parallel)
+            self._limits[agent.name] = (agent.limits.parallel, limit)
+        return limit
+
+    async def _whole(self, job: Job, reference: str) -> str | None:
+        for run in job.earlier:
+            try:
+                record = await self.record(run)
+            except SpindleError:
+                continue  # forgotten meanwhile; the model is told that there is no such result
+            whole = record.whole(reference)
+            if whole is not None:
+                return whole
+        return None

@@ -29,7 +29,8 @@ class Shown:
 
     @property
     def failed(self) -> bool:
-        return self.outcome != "ok"
+        """What a person decided is no failure."""
+        return self.outcome not in ("ok", "refused")
 
 
 async def shown_result(result: Result, reference: str, limit: int) -> Shown:

@@ -1,0 +1,141 @@
+"""Agents that outlive the processes they work in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spindle
+from servers.oauth import OAuthProvider, User
+from servers.running import PATIENCE
+from spindle import Agent, AgentResult, Paused, Principal
+from spindle.calls.caller import Clock
+from spindle.runs.leases import LEASE
+from spindle.testing import Gate, ModelServer, ToolCall, Turn
+
+PROCESS = Path(__file__).parent / "agent_process.py"
+MODEL = "openai-chat:gpt-scripted"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest) -> str:
+    return f'store = "{request.getfixturevalue("postgres_url")}"\n' if request.param == "postgres" else ""
+
+
+@pytest.fixture(autouse=True)
+def in_reach(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+
+
+class Process:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def says(self, kind: str) -> Any:
+        """The next line of this kind; those before it are events."""
+        assert self._process.stdout is not None
+        async with asyncio.timeout(PATIENCE * 2):
+            while True:
+                line = await self._process.stdout.readline()
+                assert line, f"the process ended without {kind!r}"
+                said = json.loads(line)
+                if kind in said:
+                    return said[kind]
+
+    async def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+
+
+@contextlib.asynccontextmanager
+async def started(root: Path, *words: str) -> AsyncIterator[Process]:
+    made = await asyncio.create_subprocess_exec(
+        sys.executable, str(PROCESS), str(root), MODEL, *words, stdout=asyncio.subprocess.PIPE
+    )
+    process = Process(made)
+    try:
+        yield process
+    finally:
+        await process.kill()
+
+
+TOOLS = """
+from pathlib import Path
+from spindle import tool
+
+@tool
+def effect(name: str) -> str:
+    with (Path(__file__).parent.parent / "effects").open("a") as file:
+        file.write(name + "\\n")
+    return f"did {name}"
+"""
+
+
+async def test_after_kill_9_neither_the_model_nor_finished_calls_are_asked_again(
+    tmp_path: Path, store: str, server: ModelServer
+) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "work.py").write_text(TOOLS)
+    (tmp_path / "spindle.toml").write_text(store)
+    gate = Gate()
+    server.feed(
+        Turn(calls=[ToolCall("effect", {"name": "one"}), ToolCall("effect", {"name": "two"})]),
+        Turn(calls=[ToolCall("effect", {"name": "three"})]),
+        Turn("never heard", after=gate),
+    )
+    async with started(tmp_path, "run", "work") as process:
+        event = await process.says("event")
+        await gate.reached(PATIENCE * 2)
+        await process.kill()
+    gate.open()
+    assert sorted((tmp_path / "effects").read_text().split()) == ["one", "three", "two"]
+    server.feed("done")
+    # Its lease has run out: nobody has heard of the process for so long.
+    async with spindle.open(tmp_path, clock=Clock(now=lambda: time.time() + LEASE + 1)) as app:
+        done = await Agent(app, MODEL).resume(event["run_id"])
+    assert isinstance(done, AgentResult)
+    assert (done.output, done.steps, len(done.calls)) == ("done", 3, 3)
+    assert sorted((tmp_path / "effects").read_text().split()) == ["one", "three", "two"]
+    assert len(server.requests) == 4
+    assert server.requests[3].messages == server.requests[2].messages
+
+
+async def test_the_whole_story_of_consent(
+    tmp_path: Path, store: str, server: ModelServer, guarded_url: str, oauth_provider: OAuthProvider
+) -> None:
+    """Agent, tool, consent, a user at the provider, the way back, and the answer in another process."""
+    settings = [store, "[auth]", 'redirect_uri = "http://127.0.0.1/callback"', "[sources.work]"]
+    settings += [f'url = "{guarded_url}"', 'auth = { type = "oauth", provider = "Work" }']
+    (tmp_path / "spindle.toml").write_text("\n".join(settings) + "\n")
+    async with spindle.open(tmp_path) as app, User("ann") as user:
+        asked = await app.auth.begin("work", Principal("other"))
+        given = await user.follow(asked.url)
+        await app.auth.complete(given["code"], given["state"], given.get("iss"), principal=Principal("other"))
+        await app.sync("work", principal=Principal("other"))
+    server.feed(Turn(calls=[ToolCall("work_whoami", {})]), "now I know")
+    async with started(tmp_path, "run", "who am I?") as process:
+        (pause,) = await process.says("paused")
+        await process.kill()
+    assert (pause["kind"], pause["details"]["provider"]) == ("consent", "Work")
+    # Another process, where the user comes back to; it goes on with all that waited for this consent.
+    async with spindle.open(tmp_path) as app, User("ann") as user:
+        given = await user.follow(pause["details"]["url"])
+        await app.auth.complete(given["code"], given["state"], given.get("iss"))
+        (outcome,) = await app.runner.resume_consent("work", Principal())
+        assert not isinstance(outcome, Paused | BaseException), outcome
+        record = await Agent(app, MODEL).record(pause["run_id"])
+    assert record.run.status == "done"
+    assert "ann" in server.requests[1].tool_answers[0].text
+    assert list(record.events())[-1].text == "now I know"

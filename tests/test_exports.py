@@ -10,6 +10,9 @@ import pytest
 import spindle
 
 PUBLIC = [
+    "Agent",
+    "AgentEvent",
+    "AgentResult",
     "Block",
     "BlockingSpindle",
     "CallOptions",
@@ -22,6 +25,7 @@ PUBLIC = [
     "Hints",
     "Interruption",
     "Limit",
+    "Limits",
     "OpenPause",
     "Paused",
     "Principal",

@@ -1,4 +1,4 @@
-"""One process in which an agent works, for tests that kill it. Says what it does on stdout, a line of JSON each.
+"""One process in which an agent works, for tests that kill it. Says what it does in lines of JSON.
 
 agent_process.py WORKSPACE MODEL run TASK      agent_process.py WORKSPACE MODEL resume TOKEN|RUN
 """

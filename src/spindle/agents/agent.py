@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spindle.agents.definition import AgentDefinition, Job
+from spindle.agents.definition import DESTRUCTIVE, AgentDefinition, Job
 from spindle.agents.events import AgentEvent, Listener, listener
 from spindle.agents.limits import Limits
 from spindle.agents.models import check_name, require_library
@@ -45,8 +45,8 @@ class Agent:
     """A language model that picks tools of the catalog, several at once where it likes, until it can answer.
 
     `model` is named as `provider:name`, or is an object of pydantic-ai. `tools` are patterns over the names
-    of tools; without them all may be used. `approve` names those whose calls a person must allow,
-    `"destructive"` for all that say they are. `name` tells agents apart whose model is an object: a run goes
+    of tools; without them all may be used. `approve` are patterns of those whose calls a person must allow,
+    `"destructive"` standing for all that say they are. `name` tells agents apart whose model is an object: a run goes
     on, in another process, with the model of the agent of its name. `settings` go to the model:
     `temperature`, `max_tokens`.
     """
@@ -58,7 +58,7 @@ class Agent:
         *,
         instructions: str = "",
         tools: Sequence[str] = (),
-        approve: Sequence[str] = (),
+        approve: Sequence[str] = (DESTRUCTIVE,),
         limits: Limits | Mapping[str, Any] | None = None,
         prices: Mapping[str, tuple[float, float]] | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -239,6 +239,7 @@ class Agent:
         *,
         streams: bool = False,
     ) -> AgentOutcome:
+        await self._agents.model_of(self._definition)  # what is wrong with it is said before a run is begun
         with _listening(hear, output_type, streams=streams):
             outcome = await self._runner.start(
                 KIND, self._definition.name, job.to_dict(), CallOptions(principal), id=job.run

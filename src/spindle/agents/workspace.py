@@ -29,7 +29,7 @@ class WorkspaceAgents:
         self._catalog = catalog
         self._visible = visible
         self._store = store
-        self._sealer = sealer
+        self.sealer = sealer
         self._given: dict[str, Model] = {}
         """By agent, models that are objects, which no run can keep."""
         self._resolved: dict[str, Model] = {}
@@ -53,7 +53,7 @@ class WorkspaceAgents:
 
         job, heard = Job.from_dict(given), listener.get()
         agent = job.agent
-        model = await self._model(agent)
+        model = await self.model_of(agent)
         limits = [self._limit(agent)]
         if job.parallel is not None and job.parallel < agent.limits.parallel:
             limits.append(Limit(job.parallel))
@@ -68,13 +68,14 @@ class WorkspaceAgents:
         return await Loop(job, host, turns, calls, budget, heard).run()
 
     async def record(self, run: str) -> Record:
-        return await read_record(self._store, self._sealer, run)
+        return await read_record(self._store, self.sealer, run)
 
     async def close(self) -> None:
         self._resolved.clear()
         await self._open.aclose()
 
-    async def _model(self, agent: AgentDefinition) -> Model:
+    async def model_of(self, agent: AgentDefinition) -> Model:
+        """Raises ConfigurationError where it cannot be had."""
         from spindle.agents.models import resolve
 
         if agent.model is None:

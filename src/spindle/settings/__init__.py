@@ -14,12 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from spindle.errors import ConfigurationError, suggest
 from spindle.settings.expand import expand_address, has_reference
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from spindle.domain.agent import AgentConfig
     from spindle.domain.serve import ServeConfig
     from spindle.domain.source import SourceConfig
     from spindle.settings.auth import AuthSettings
@@ -29,9 +32,10 @@ STATE_FOLDER = ".spindle"
 TOOLS_FOLDER = "tools"
 # The workspace's own folders, and the kinds of source that they are.
 FOLDERS = {TOOLS_FOLDER: "python", "mods": "mods", "events": "events", "flows": "flows"}
-TOP_LEVEL = ("auth", "mods", "serve", "sources", "store")
+TOP_LEVEL = ("agent", "auth", "mods", "serve", "sources", "store")
 
 RawTable = dict[str, Any]
+M = TypeVar("M", bound="BaseModel")
 
 # Settings that say what a source is, as opposed to how it is used.
 _PLACES = frozenset({"kind", "command", "url", "path", "module"})
@@ -128,10 +132,21 @@ class Settings:
 
     def serve(self, environ: Mapping[str, str] | None = None) -> ServeConfig:
         """How the catalog is served to others, with every `${VAR}` replaced."""
-        from spindle.settings.validate import validate_serve
+        from spindle.domain.serve import ServeConfig
 
-        where = f"{self.root / FILE_NAME}: serve"
-        return validate_serve(self.raw.get("serve", {}), where, os.environ if environ is None else environ)
+        return self._table(ServeConfig, "serve", environ)
+
+    def agent(self, environ: Mapping[str, str] | None = None) -> AgentConfig:
+        """What an agent is given where nobody says otherwise, with every `${VAR}` replaced."""
+        from spindle.domain.agent import AgentConfig
+
+        return self._table(AgentConfig, "agent", environ)
+
+    def _table(self, model: type[M], name: str, environ: Mapping[str, str] | None) -> M:
+        from spindle.settings.validate import validate_table
+
+        environ = os.environ if environ is None else environ
+        return validate_table(model, name, self.raw.get(name, {}), str(self.root / FILE_NAME), environ)
 
 
 def load(path: Path | str | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -296,8 +311,9 @@ def _check_top_level(raw: RawTable, file: Path) -> None:
     for key in raw:
         if key not in TOP_LEVEL:
             raise ConfigurationError(f"{file}: `{key}` is not a setting", hint=_did_you_mean(key))
-    if not isinstance(raw.get("serve", {}), dict):
-        raise ConfigurationError(f"{file}: `serve` must be a table: [serve]")
+    for key in ("agent", "serve"):
+        if not isinstance(raw.get(key, {}), dict):
+            raise ConfigurationError(f"{file}: `{key}` must be a table: [{key}]")
     mods: Any = raw.get("mods", {})
     tables = cast(RawTable, mods) if isinstance(mods, dict) else {"": None}
     for name, table in tables.items():

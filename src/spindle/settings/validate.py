@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from spindle.domain.serve import ServeConfig
 from spindle.domain.source import SOURCE_NAME, SourceConfig
 from spindle.errors import ConfigurationError, suggest
 from spindle.settings.expand import expand_table, expand_text, has_reference
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Step = int | str
+M = TypeVar("M", bound=BaseModel)
 
 # Below these, what was given may be a secret and is not repeated in a message.
 _SECRET_TABLES = frozenset({"auth", "auth_token", "env", "headers", "tokens"})
@@ -52,12 +52,15 @@ def validate_sources(
     return valid
 
 
-def validate_serve(table: dict[str, Any], where: str, environ: Mapping[str, str]) -> ServeConfig:
-    expanded = expand_table(table, environ, "serve")
+def validate_table(
+    model: type[M], name: str, table: dict[str, Any], file: str, environ: Mapping[str, str]
+) -> M:
+    """A table at the top of the file, with every `${VAR}` replaced."""
+    expanded = expand_table(table, environ, name)
     try:
-        return ServeConfig.model_validate(expanded)
+        return model.model_validate(expanded)
     except ValidationError as error:
-        found = [_describe(where, problem, expanded, ServeConfig) for problem in error.errors()]
+        found = [_describe(f"{file}: {name}", problem, expanded, model) for problem in error.errors()]
         _refuse(list(dict.fromkeys(found)))
         raise
 

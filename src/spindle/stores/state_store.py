@@ -74,10 +74,20 @@ class StateStoreOf:
         return any(event.id == id for event in await self._runs.history(run))
 
     async def load_history(self, trace_id: str) -> list[StoredEvent]:
+        """Events that were saved under this trace; also what a run of ours of this id noted."""
+        own = await self._runs.run(trace_id) if trace_id else None
+        if own is not None and own.id == trace_id:
+            return [self._noted(event) for event in await self._runs.history(own.id) if event.kind == "note"]
         run = f"trace:{trace_id}"
         events = await self._runs.history(run)
         opened = [self._sealer.open(event.sealed, run) for event in events if event.sealed is not None]
         return sorted((StoredEvent(**content) for content in opened), key=lambda event: event.ts)
+
+    def _noted(self, event: RunEvent) -> StoredEvent:
+        assert event.sealed is not None
+        data: JsonObject = self._sealer.open(event.sealed, f"run:{event.run}:{event.path}")
+        kind, name = data.get("kind", "node"), data.get("tool") or data.get("node")
+        return StoredEvent(event.run, event.at, kind, name, event.path, data)
 
     async def save_remote_binding(self, binding: Any) -> None:
         content = from_json(to_json(dataclasses.asdict(binding), default=str))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.agents.definition import DESTRUCTIVE, AgentDefinition, Job
-from spindle.agents.events import AgentEvent, Listener, listener
+from spindle.agents.events import AgentEvent, listening
 from spindle.agents.limits import Limits
 from spindle.agents.models import check_name, require_library
-from spindle.agents.outcomes import AgentOutcome, AgentResult, OutputType
+from spindle.agents.outcomes import AgentOutcome, AgentResult, OutputType, checker_of, schema_of
 from spindle.agents.record import KIND
 from spindle.agents.usage import read_prices
 from spindle.calls.options import CallOptions
@@ -46,8 +45,8 @@ class Agent:
 
     `model` is named as `provider:name`, or is an object of pydantic-ai. `tools` are patterns over the names
     of tools; without them all may be used. `approve` are patterns of those whose calls a person must allow,
-    `"destructive"` standing for all that say they are. `name` tells agents apart whose model is an object: a run goes
-    on, in another process, with the model of the agent of its name. `settings` go to the model:
+    `"destructive"` standing for all that say they are. `name` tells agents apart whose model is an object: a
+    run goes on, in another process, with the model of the agent of its name. `settings` go to the model:
     `temperature`, `max_tokens`.
     """
 
@@ -95,16 +94,17 @@ class Agent:
         history: Sequence[ModelMessage] = (),
         parallel: int | None = None,
         on_event: Hear | None = None,
+        streams: bool = False,
     ) -> AgentOutcome:
         """Work on a task: an AgentResult, or Paused where a person is wanted first.
 
         `output_type` is a Pydantic model, or any type that Pydantic knows, for an answer that is no text.
         `history` are messages that came before. `parallel` is how many calls may be made at the same time for
-        this task, where that is fewer than the agent's limit.
+        this task, where that is fewer than the agent's limit. `on_event` is told what happens; with `streams`
+        also of text while the model says it.
         """
-        return await self._run(
-            self._job(task, output_type, history, parallel), principal, output_type, on_event
-        )
+        job = self._job(task, output_type, history, parallel)
+        return await self._run(job, principal, output_type, on_event, streams=streams)
 
     async def resume(
         self,
@@ -115,10 +115,11 @@ class Agent:
         principal: Principal | None = None,
         output_type: OutputType = None,
         on_event: Hear | None = None,
+        streams: bool = False,
     ) -> AgentOutcome:
         """Answer a pause by its token and go on, in whatever process. With the id of a run, go on where its
         process died or it was suspended."""
-        with _listening(on_event, output_type):
+        with listening(on_event, streams=streams, check=checker_of(output_type)):
             outcome = await self._runner.resume(token, answer, refused=refused, principal=principal)
         return _concluded(outcome, output_type)
 
@@ -151,7 +152,7 @@ class Agent:
         """The same as `resume`, as it happens, without what happened before the pause."""
 
         async def work(hear: Hear) -> AgentOutcome:
-            with _listening(hear, None, streams=True):
+            with listening(hear, streams=True):
                 outcome = await self._runner.resume(token, answer, refused=refused, principal=principal)
             return _concluded(outcome, None)
 
@@ -167,11 +168,13 @@ class Agent:
         principal: Principal = LOCAL,
         output_type: OutputType = None,
         on_event: Hear | None = None,
+        streams: bool = False,
     ) -> AgentOutcome:
         """A new run that goes on from the end of another, however that ended, with a new message."""
         return await self.fork(
-            run_id, None, message, principal=principal, output_type=output_type, on_event=on_event
-        )
+            run_id, None, message, principal=principal, output_type=output_type, on_event=on_event,
+            streams=streams,
+        )  # fmt: skip
 
     async def fork(
         self,
@@ -182,6 +185,7 @@ class Agent:
         principal: Principal = LOCAL,
         output_type: OutputType = None,
         on_event: Hear | None = None,
+        streams: bool = False,
     ) -> AgentOutcome:
         """A new run that begins with what another had done up to a step, its calls included. Without a
         message the model is asked again from there."""
@@ -196,7 +200,7 @@ class Agent:
             )
         earlier = (record.run.id, *record.job.earlier)
         job = self._job(message, output_type, (), None, write_messages(messages), earlier)
-        return await self._run(job, principal, output_type, on_event)
+        return await self._run(job, principal, output_type, on_event, streams=streams)
 
     async def history(self, run_id: str) -> list[ModelMessage]:
         """The messages of a run, to be given to another as `history`."""
@@ -221,7 +225,6 @@ class Agent:
         earlier: tuple[str, ...] = (),
     ) -> Job:
         from spindle.agents.conversation import write_messages
-        from spindle.agents.outcomes import schema_of
 
         if not task and not written:
             raise ConfigurationError("an agent needs a task")
@@ -240,22 +243,11 @@ class Agent:
         streams: bool = False,
     ) -> AgentOutcome:
         await self._agents.model_of(self._definition)  # what is wrong with it is said before a run is begun
-        with _listening(hear, output_type, streams=streams):
+        with listening(hear, streams=streams, check=checker_of(output_type)):
             outcome = await self._runner.start(
                 KIND, self._definition.name, job.to_dict(), CallOptions(principal), id=job.run
             )
         return _concluded(outcome, output_type)
-
-
-@contextlib.contextmanager
-def _listening(hear: Hear | None, output_type: OutputType, *, streams: bool = False) -> Generator[None]:
-    from spindle.agents.outcomes import checker_of
-
-    token = listener.set(Listener(hear, streams, checker_of(output_type)))
-    try:
-        yield
-    finally:
-        listener.reset(token)
 
 
 def _concluded(outcome: Outcome, output_type: OutputType) -> AgentOutcome:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable, Generator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -62,6 +63,21 @@ class Listener:
 
 
 listener: ContextVar[Listener] = ContextVar("spindle_agent_listener", default=Listener())  # noqa: B039 - frozen
+
+
+@contextlib.contextmanager
+def listening(
+    hear: Callable[[AgentEvent], None] | None,
+    *,
+    streams: bool = False,
+    check: Callable[[Any], str | None] | None = None,
+) -> Generator[None]:
+    """Follow the runs of agents that are executed in here."""
+    token = listener.set(Listener(hear, streams, check))
+    try:
+        yield
+    finally:
+        listener.reset(token)
 
 
 async def sse(events: AsyncIterator[AgentEvent]) -> AsyncIterator[bytes]:

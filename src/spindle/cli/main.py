@@ -32,6 +32,7 @@ SECTIONS: Sections = {
         "show": ("show", "show", "Show one tool: parameters, hints, where it is from."),
         "call": ("call", "call", "Call a tool."),
         "run": ("run", "run", "Run a flow: saved, or a line of tools."),
+        "agent": ("agent", "agent", "Give a task to a language model that uses the tools."),
         "events": ("events", "events", "Listen to events."),
         "pauses": ("pauses", "pauses", "List what waits for a person."),
         "resume": ("resume", "resume", "Answer what waits, and go on."),

@@ -66,6 +66,11 @@ async def watching(progress: NodeProgress | None) -> AsyncGenerator[None]:
         yield
 
 
+async def answered_here(cli: Cli, pause: OpenPause, *, approve: bool) -> dict[str, Any] | None:
+    """The answer of whoever sits at the terminal, as arguments of `resume`."""
+    return await _answer(cli, pause, approve=approve)
+
+
 async def _answer(cli: Cli, pause: OpenPause, *, approve: bool) -> dict[str, Any] | None:
     """The answer as arguments of `resume`; None: nobody here gives one."""
     if approve and pause.kind == "approval":
@@ -106,15 +111,15 @@ async def _typed_answer(cli: Cli, pause: OpenPause) -> dict[str, Any] | None:
     return None
 
 
-def show_paused(cli: Cli, paused: Any) -> None:
-    """What is wanted, and how to go on."""
+def show_paused(cli: Cli, paused: Any, *, quiet: bool = False) -> None:
+    """What is wanted, and how to go on. `quiet`: stdout has it already."""
     if not cli.can_ask:
         for pause in paused.pauses:
             for line in _described(pause):
                 cli.output.aside(line)
     for pause in paused.pauses:
         cli.output.aside(f"  to go on: {_command(pause)}")
-    if cli.output.as_json:
+    if cli.output.as_json and not quiet:
         pauses = [pause.to_dict() for pause in paused.pauses]
         cli.output.json({"paused": {"run_id": paused.run_id, "pauses": pauses}})
 

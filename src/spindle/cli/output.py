@@ -42,6 +42,12 @@ class Output:
         self._clear_status()
         self._stdout.write((text.translate(_VISIBLE) if self.is_terminal else text) + "\n")
 
+    def piece(self, text: str) -> None:
+        """Part of a line, shown at once."""
+        self._clear_status()
+        self._stdout.write(text.translate(_VISIBLE) if self.is_terminal else text)
+        self._stdout.flush()
+
     def json(self, value: Any) -> None:
         self._clear_status()
         self._stdout.write(_to_json(value) + "\n")

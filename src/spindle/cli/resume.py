@@ -58,6 +58,16 @@ def _said(value: str | None, answer: str | None, approve: bool, refuse: str | No
 async def _resume(
     cli: Cli, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
 ) -> int:
+    from spindle.agents.events import listening
+    from spindle.cli.agent_view import View
+
+    with listening(View(cli.output, says_text=False).hear):  # to an agent, if it is one's run
+        return await _answered(cli, token, value, answer, approve, refuse)
+
+
+async def _answered(
+    cli: Cli, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
+) -> int:
     from spindle.calls.flags import load_json
     from spindle.cli.outcome import conclude, watching
     from spindle.runs.outcomes import Paused

@@ -1,0 +1,160 @@
+"""`spindle agent TASK`: a model and the tools, put to work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spindle.cli.completion import complete_tool
+from spindle.cli.context import Cli, command
+
+if TYPE_CHECKING:
+    from spindle.agents.agent import Agent
+    from spindle.agents.outcomes import AgentOutcome
+    from spindle.app import Spindle
+    from spindle.cli.agent_view import View
+    from spindle.domain.agent import AgentConfig
+
+NOT_DONE = 1
+
+
+@command("agent")
+@click.argument("task", metavar="TASK|-")
+@click.option("-m", "--model", metavar="PROVIDER:NAME", help="The language model.")
+@click.option("--instructions", metavar="TEXT", help="What the model is told before the task.")
+@click.option(
+    "-t", "--tools", metavar="PATTERN", multiple=True, shell_complete=complete_tool,
+    help="Tools that it may use; can be repeated.",
+)  # fmt: skip
+@click.option("--max-steps", type=click.IntRange(min=1), help="Answers of the model before it must stop.")
+@click.option("--continue", "continued", metavar="RUN", help="Go on from the end of a run.")
+@click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
+@click.option("--stream", is_flag=True, help="Print what happens, a line of JSON each.")
+def agent(
+    cli: Cli,
+    task: str,
+    model: str | None,
+    instructions: str | None,
+    tools: tuple[str, ...],
+    max_steps: int | None,
+    continued: str | None,
+    yes: bool,
+    stream: bool,
+) -> int:
+    """Give a task to a language model that uses the tools of this workspace.
+
+    What it does is shown on stderr, its answer on stdout. Calls that a person must allow are asked about on a
+    terminal; otherwise, or when the user is asked something, it pauses, and `spindle resume` goes on. Ctrl-C
+    pauses it too. Providers' keys are taken from the environment, such as OPENAI_API_KEY or
+    ANTHROPIC_API_KEY. Settings are in [agent].
+    """
+    if task == "-":
+        task = sys.stdin.read()
+    config = cli.settings().agent()
+    changed = {"model": model, "instructions": instructions, "tools": tools or None}
+    config = config.model_copy(update={key: value for key, value in changed.items() if value is not None})
+    if max_steps is not None:
+        config = config.model_copy(update={"limits": config.limits.model_copy(update={"steps": max_steps})})
+    return cli.run(_agent(cli, config, task.strip(), continued, approve=yes, stream=stream))
+
+
+async def _agent(
+    cli: Cli, config: AgentConfig, task: str, continued: str | None, *, approve: bool, stream: bool
+) -> int:
+    from spindle.agents.outcomes import AgentResult
+    from spindle.cli.agent_view import View
+    from spindle.cli.outcome import answered_here, show_paused
+    from spindle.errors import ConfigurationError
+    from spindle.runs.outcomes import Paused
+
+    if config.model is None:
+        raise ConfigurationError(
+            "no model is chosen",
+            hint="say `--model provider:name`, or set `model` in [agent] of spindle.toml",
+        )
+    view = View(cli.output, stream=stream)
+    async with cli.open() as app:
+        made = _made(app, config, config.model)
+        async with _suspended_by_ctrl_c(app, view):
+            outcome: AgentOutcome
+            if continued is None:
+                outcome = await made.run(task, on_event=view.hear, streams=view.streams)
+            else:
+                outcome = await made.continue_run(continued, task, on_event=view.hear, streams=view.streams)
+            while isinstance(outcome, Paused) and outcome.pauses:
+                view.end_line()
+                said = await answered_here(cli, outcome.pauses[0], approve=approve)
+                if said is None:
+                    break
+                outcome = await made.resume(
+                    outcome.pauses[0].token, **said, on_event=view.hear, streams=view.streams
+                )
+        view.end_line()
+        if isinstance(outcome, Paused):
+            if not outcome.pauses:
+                cli.output.aside(f"spindle: suspended\n  to go on: spindle resume {outcome.run_id}")
+            view.show_pause(outcome)
+            show_paused(cli, outcome, quiet=stream)
+            return 75
+        if not isinstance(outcome, AgentResult):
+            cli.output.note(f"another process executes run {outcome.run_id} and goes on with it")
+            return 75
+        return _show(cli, view, outcome)
+
+
+def _show(cli: Cli, view: View, result: Any) -> int:
+    if cli.output.as_json and not view.is_stream:
+        cli.output.json(result.to_dict())
+    elif not view.is_stream and not view.has_written:
+        cli.output.line(result.text)
+    if result.ended_by != "answer":
+        cli.output.note(f"it ended before there was an answer: the limit of {result.ended_by} was reached")
+        cli.output.aside(f"  to go on: spindle agent --continue {result.run_id} TASK")
+        return NOT_DONE
+    return 0
+
+
+def _made(app: Spindle, config: AgentConfig, model: str) -> Agent:
+    from spindle.agents.agent import Agent
+
+    return Agent(
+        app,
+        model,
+        instructions=config.instructions,
+        tools=config.tools,
+        approve=config.approve,
+        limits=config.limits.model_dump(exclude_none=True),
+        prices=config.prices,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _suspended_by_ctrl_c(app: Spindle, view: View) -> AsyncGenerator[None]:
+    """The first Ctrl-C lets the run rest, a second one gives it up."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    suspended = False
+
+    def stop() -> None:
+        nonlocal suspended
+        if not suspended and view.run_id is not None and app.runner.suspend(view.run_id):
+            suspended = True
+            view.status("waiting for running calls to end; Ctrl-C again gives them up …")
+        else:
+            task.cancel()
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, stop)
+    except (ValueError, RuntimeError):  # not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)

@@ -1,0 +1,83 @@
+"""What an agent does, shown while it happens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spindle.domain.json_schema import to_json
+
+if TYPE_CHECKING:
+    from spindle.agents.events import AgentEvent
+    from spindle.cli.output import Output
+    from spindle.runs.outcomes import Paused
+
+LONGEST = 160
+
+
+class View:
+    """Calls and results on stderr. On a terminal the text comes on stdout as it is said; in a pipe only the
+    answer does, at the end. With `stream` all of it is a line of JSON each."""
+
+    def __init__(self, output: Output, *, stream: bool = False, says_text: bool = True) -> None:
+        self.run_id: str | None = None
+        self.is_stream = stream
+        self.has_written = False
+        """Whether the text on stdout is the answer."""
+        self._output = output
+        self._shows_text = says_text and output.is_terminal and not output.as_json and not stream
+        self._is_in_line = False
+
+    @property
+    def streams(self) -> bool:
+        """Whether text is wanted piece by piece."""
+        return self._shows_text or self.is_stream
+
+    def hear(self, event: AgentEvent) -> None:
+        self.run_id = event.run_id
+        if self.is_stream:
+            self._output.line(to_json(event.to_dict(), default=str).decode())
+            self._output.flush()
+            return
+        match event.kind:
+            case "text":
+                self._text(event.text or "")
+            case "tool_call":
+                self.end_line()
+                arguments = to_json(event.arguments, default=str).decode()
+                self._output.aside(_short(f"→ {event.tool} {arguments}"))
+                self.has_written = False
+            case "tool_result":
+                mark = "←" if event.outcome == "ok" else "✗"
+                self._output.aside(_short(f"{mark} {event.tool}: {event.text or ''}"))
+            case "told":
+                self.end_line()
+                self._output.aside(_short(f"! {event.text or ''}"))
+                self.has_written = False
+            case _:
+                pass
+
+    def show_pause(self, paused: Paused) -> None:
+        if self.is_stream:
+            from spindle.agents.agent import paused_event
+
+            self.hear(paused_event(paused))
+
+    def status(self, text: str) -> None:
+        self.end_line()
+        self._output.aside(text)
+
+    def end_line(self) -> None:
+        if self._is_in_line:
+            self._output.line()
+            self._output.flush()
+            self._is_in_line = False
+
+    def _text(self, text: str) -> None:
+        if self._shows_text and text:
+            self._output.piece(text)
+            self._is_in_line = self.has_written = True
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"

@@ -94,8 +94,8 @@ async def test_a_token_comes_out_of_a_variable(program, folder, monkeypatch):
         (["mini"], 2, "--out"),
         (["--out", "t.parquet"], 2, "SOURCE|URL"),
         (["minni", "--out", "t.parquet"], 3, "did you mean 'mini'?"),
-        (["mini", "--out", "t.csv"], 13, "end its name with one of .parquet"),
-        (["mini", "--out", "no/t.parquet"], 13, "cannot write no/t.parquet"),
+        (["mini", "--out", "t.csv"], 14, "end its name with one of .parquet"),
+        (["mini", "--out", "no/t.parquet"], 14, "cannot write no/t.parquet"),
         (["mini", "--out", "t.parquet", "--bearer-env", "X"], 2, "--bearer-env goes with a URL"),
         (["dead", "--out", "t.parquet"], 7, "nobody-has-this-program"),
         (["http://127.0.0.1:9/mcp", "--out", "t.parquet"], 7, "127.0.0.1:9"),
@@ -130,7 +130,7 @@ def test_one_of_several_columns_is_named(spindle, folder):
     pq.write_table(two, "t.parquet")
     done = spindle("table", "show", "t.parquet")
     assert (done.code, done.err) == (
-        13,
+        14,
         "spindle: t.parquet: several columns hold tools: first, second\n  hint: say which with --column\n",
     )
     assert spindle("table", "show", "t.parquet", "--column", "second").out.startswith("workflow\treport\t")
@@ -152,7 +152,7 @@ def test_files_that_hold_no_tools_are_one_message(spindle, folder, command, name
     elif content is not None:
         (folder / name).write_bytes(content)
     done = spindle("table", command, name)
-    assert done.code == 13
+    assert done.code == 14
     assert says in done.err
     assert done.err.count("\n") <= 2
     assert done.out == ""

@@ -4,7 +4,7 @@ A mistake is one line on stderr, `spindle: what was wrong`, and a second one, ` 
 With `--json` the same is also printed as `{"error": {...}}` on stdout, so that a program that reads
 stdout learns why. A traceback is shown only when SPINDLE_DEBUG is set.
 
-Exit codes: 0 all went well; 1 the tool reported an error, or `doctor` found a problem; 2 to 12 as in
+Exit codes: 0 all went well; 1 the tool reported an error, or `doctor` found a problem; 2 to 14 as in
 the table; 70 a mistake of Spindle's own; 75 a person is wanted first, such as to log in or to approve; 130
 cancelled; 141 the reader of stdout went away.
 """
@@ -42,7 +42,7 @@ EXIT_CODES: Mapping[str, int] = {
     "flow": 12,
     "model": 13,
     "store": 11,
-    "table": 13,
+    "table": 14,
     "consent": PAUSED,
     "approval": PAUSED,
     "input": PAUSED,

@@ -110,6 +110,18 @@ async def test_a_limit_ends_with_what_was_achieved(
     assert events[-1].result["ended_by"] == by
 
 
+async def test_what_known_models_cost_is_known(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    server.feed(Turn("a", usage=Usage(1_000_000, 0)), Turn("b", usage=Usage(1_000_000, 0)))
+    async with workspace() as app:
+        for model in ("openai:gpt-5", "anthropic:claude-sonnet-5"):
+            done = await Agent(app, model).run("go")
+            assert isinstance(done, AgentResult)
+            assert done.usage.cost is not None
+            assert 0.1 < done.usage.cost < 100
+
+
 async def test_a_limit_of_cost_needs_prices(server: ModelServer, model: Model) -> None:
     server.feed(*turns(2))
     async with workspace([add]) as app:

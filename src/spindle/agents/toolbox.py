@@ -89,8 +89,8 @@ class Toolbox:
         return len(view.summaries) > self._most
 
     async def meant_by(self, name: str) -> str:
-        """The tool that a model means by this name. Raises NotFoundError."""
-        view = await self._current()
+        """The tool that a model means by this name, as it was shown. Raises NotFoundError."""
+        view = self._view or await self._current()
         tool = view.meant.get(name) or (name if name in view.summaries else None)
         if tool is not None and tool in self.removed:
             raise NotFoundError(f"the tool {name!r} is no longer there, because it kept failing", tool=name)

@@ -47,6 +47,15 @@ run 1 spindle call divide --a=1 --b=0
 run 4 spindle call divide '{"a": "one"}'
 run 3 spindle call divde --a=1 --b=2
 
+say "Tools in a line: each takes what the one before it gave."
+run 0 spindle run "divide --a=84 --b=2 >> divide --b=7"
+
+say "A flow in a file. It stops to ask a person, keeps nothing running meanwhile, and goes on with the answer."
+run 0 spindle check share
+run 75 spindle run share --sum=84 </dev/null
+run 0 spindle resume last true
+run 0 spindle trace last
+
 say "Every call was recorded."
 run 0 spindle history --limit 10
 

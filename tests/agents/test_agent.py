@@ -242,6 +242,8 @@ async def test_mistakes_in_what_an_agent_is_given_are_told_at_once(model: Model)
             Agent(app, model, limits={"steps": 0})
         with pytest.raises(ConfigurationError, match="which provider's model"):
             Agent(app, "gpt-5")
+        with pytest.raises(ConfigurationError, match="needs an open workspace, not Catalog"):
+            Agent(app.catalog, model)  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="list of patterns"):
             Agent(app, model, tools="add")
         with pytest.raises(SpindleError, match="no tool fits 'ad'") as unfit:

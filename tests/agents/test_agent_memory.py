@@ -15,9 +15,9 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from spindle import Agent, AgentResult
+from spindle import Agent, AgentResult, Principal
 from spindle.agents.events import sse
-from spindle.errors import ConfigurationError, ModelError, NotFoundError
+from spindle.errors import ConfigurationError, ModelError, NotFoundError, PermissionDeniedError
 from spindle.stores.state_store import StateStoreOf
 from spindle.testing import ModelRequest, ModelServer, ToolCall, Turn, workspace
 
@@ -70,6 +70,8 @@ async def test_a_run_is_forked_from_a_step(server: ModelServer, any_model: Model
         assert unknown.value.hint == "it has steps 1 to 3"
         with pytest.raises(NotFoundError, match="there is no run"):
             await agent.continue_run("nothing", "go")
+        with pytest.raises(PermissionDeniedError, match="is not one of 'ben'"):
+            await agent.continue_run(done.run_id, "go", principal=Principal("ben"))
 
 
 async def test_a_run_that_failed_can_be_gone_on_from(server: ModelServer, any_model: Model) -> None:

@@ -68,7 +68,7 @@ def effects(root: Path) -> list[str]:
 
 
 def agent(app: Spindle, model: Model, **options: object) -> Agent:
-    return Agent(app, model, approve=["destructive"], **options)  # type: ignore[arg-type]
+    return Agent(app, model, **options)  # type: ignore[arg-type]
 
 
 CALLS = Turn(
@@ -159,6 +159,23 @@ async def test_a_question_of_a_tool_pauses_the_agent(
         later = [event async for event in agent(app, model).stream_resume(pause["token"], "blue")]
     assert [event.kind for event in later] == ["tool_result", "text", "end"]
     assert later[0].text == "it is blue"
+
+
+async def test_an_answer_of_a_type_outlives_a_pause(
+    server: ModelServer, model: Model, opened: Opened
+) -> None:
+    wrong = Turn(calls=[ToolCall("final_answer", {"answer": "many"})])
+    server.feed(wrong, CALLS)
+    async with opened() as app:
+        paused = await agent(app, model, approve=["effect"]).run("count", output_type=list[int])
+        assert isinstance(paused, Paused)
+    server.feed(Turn(calls=[ToolCall("final_answer", {"answer": [1, 2]})]))
+    async with opened() as app:
+        there = agent(app, model)
+        done = await there.resume(paused.pauses[0].token, True, output_type=list[int])
+    assert isinstance(done, AgentResult)
+    assert done.output == [1, 2]
+    assert [call["outcome"] for call in done.calls] == ["ok", "ok", "ok"]
 
 
 async def test_an_object_as_model_must_be_known_where_a_run_goes_on(

@@ -16,7 +16,7 @@ from spindle.agents.usage import read_prices
 from spindle.calls.options import CallOptions
 from spindle.domain.call import new_id
 from spindle.domain.identity import LOCAL, Principal
-from spindle.errors import ConfigurationError
+from spindle.errors import ConfigurationError, PermissionDeniedError
 from spindle.runs.outcomes import Finished, Paused
 
 if TYPE_CHECKING:
@@ -65,6 +65,11 @@ class Agent:
         name: str = "agent",
     ) -> None:
         require_library()
+        if not hasattr(app, "agents"):
+            raise ConfigurationError(
+                f"an agent needs an open workspace, not {type(app).__name__}",
+                hint="async with spindle.open(…) as app: Agent(app, …)",
+            )
         self._agents = app.agents
         self._runner = app.runner
         if isinstance(model, str):
@@ -165,12 +170,13 @@ class Agent:
         run_id: str,
         message: str,
         *,
-        principal: Principal = LOCAL,
+        principal: Principal | None = None,
         output_type: OutputType = None,
         on_event: Hear | None = None,
         streams: bool = False,
     ) -> AgentOutcome:
-        """A new run that goes on from the end of another, however that ended, with a new message."""
+        """A new run that goes on from the end of another, however that ended, with a new message. It is for
+        the same principal: what one user was told is nobody else's business."""
         return await self.fork(
             run_id, None, message, principal=principal, output_type=output_type, on_event=on_event,
             streams=streams,
@@ -182,7 +188,7 @@ class Agent:
         step: int | None,
         message: str = "",
         *,
-        principal: Principal = LOCAL,
+        principal: Principal | None = None,
         output_type: OutputType = None,
         on_event: Hear | None = None,
         streams: bool = False,
@@ -192,6 +198,9 @@ class Agent:
         from spindle.agents.conversation import Conversation, write_messages
 
         record = await self._agents.record(run_id)
+        owner = record.run.principal
+        if principal is not None and principal.id != owner.id:
+            raise PermissionDeniedError(f"run {record.run.id} is not one of {principal.id!r}")
         messages = record.messages(step)
         if not message and not Conversation(messages).awaits_the_model:
             raise ConfigurationError(
@@ -200,7 +209,7 @@ class Agent:
             )
         earlier = (record.run.id, *record.job.earlier)
         job = self._job(message, output_type, (), None, write_messages(messages), earlier)
-        return await self._run(job, principal, output_type, on_event, streams=streams)
+        return await self._run(job, principal or owner, output_type, on_event, streams=streams)
 
     async def history(self, run_id: str) -> list[ModelMessage]:
         """The messages of a run, to be given to another as `history`."""

@@ -24,6 +24,9 @@ NoteResult = Callable[[int, JsonObject], None]
 ReadEarlier = Callable[[str], Awaitable[str | None]]
 
 DEFAULT_FOUND = 8
+MOST_SAID_OF_CUTS = 200
+MOST_KEPT = 1_000_000
+"""Characters of a cut result that later runs can read on in."""
 
 
 class Calls:
@@ -95,8 +98,9 @@ class Calls:
         call = turn.calls[index]
         if call.problem is not None:
             return Shown(call.problem, call.outcome)
+        limit, reference = self._job.agent.limits.result, f"{self._job.run[:8]}-{turn.step}-{index + 1}"
         if call.own is not None:
-            return await self._own(turn, call)
+            return self._cut(await self._own(turn, call), reference)
         assert call.tool is not None
         if self._repeats(call) > self._job.agent.limits.repeats:
             return Shown(
@@ -104,8 +108,6 @@ class Calls:
                 "use what it returned, or do something else.",
                 "repeated",
             )
-        reference = f"{self._job.run[:8]}-{turn.step}-{index + 1}"
-        limit = self._job.agent.limits.result
         try:
             result = await self._host.call(
                 call.tool, call.arguments, limits=self._limits, approve=self._job.agent.wants_approval
@@ -115,11 +117,17 @@ class Calls:
             if error.category == "cancelled":
                 raise
             shown = shown_error(error)
-            if len(shown.text) > limit:
-                shown = Shown(cut(shown.text, 0, limit, reference), shown.outcome, shown.text)
+        shown = self._cut(shown, reference)
+        self._made[turn.step, index] = {"tool": call.tool, "step": turn.step, "outcome": shown.outcome}
+        return shown
+
+    def _cut(self, shown: Shown, reference: str) -> Shown:
+        limit = self._job.agent.limits.result
+        # What reads on is cut already, and says how it goes on.
+        if shown.whole is None and len(shown.text) > limit + MOST_SAID_OF_CUTS:
+            shown = Shown(cut(shown.text, 0, limit, reference), shown.outcome, shown.text)
         if shown.whole is not None:
             self._wholes[reference] = shown.whole
-        self._made[turn.step, index] = {"tool": call.tool, "step": turn.step, "outcome": shown.outcome}
         return shown
 
     async def _own(self, turn: Turn, call: Asked) -> Shown:
@@ -221,7 +229,7 @@ def _key(call: Asked) -> bytes:
 
 def _noted(turn: Turn, index: int, shown: Shown) -> JsonObject:
     call = turn.calls[index]
-    whole = {"whole": shown.whole} if shown.whole is not None else {}
+    whole = {"whole": shown.whole[:MOST_KEPT]} if shown.whole is not None else {}
     return {
         "kind": "result", "step": turn.step, "index": index, "id": call.id, "name": call.name,
         "tool": call.tool or call.own, "outcome": shown.outcome, "text": shown.text, **whole,

@@ -85,18 +85,18 @@ class Turns:
 
     async def next(self, step: int, conversation: Conversation, said: Said | None) -> Turn:
         """The model's answer to the conversation. Raises LimitReachedError when all is spent."""
-        streamed = False
+        made: ModelResponse | None = None
 
         async def make(_: Host) -> JsonObject:
-            nonlocal streamed
-            streamed = said is not None
-            response = await self._ask(step, conversation, said)
+            nonlocal made
+            response = made = await self._ask(step, conversation, said)
             calls = [await self._meaning(call) for call in response.tool_calls]
             (written,) = write_messages([response])
             return {"response": written, "calls": calls, "elapsed": self._budget.elapsed}
 
         record: JsonObject = await self._host.remember("model", step, make)
-        response = read_response(record["response"])
+        streamed = made is not None and said is not None
+        response = made or read_response(record["response"])
         self._budget.add(response, record["elapsed"])
         calls = [
             Asked(call.tool_call_id, call.tool_name, _arguments(call, meaning), **_kept(meaning))

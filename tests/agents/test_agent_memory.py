@@ -119,6 +119,23 @@ async def test_a_run_is_shown_again_without_a_model(server: ModelServer, model: 
     assert kept[2].trace_id == heard[0].run_id
 
 
+async def test_what_a_flow_notes_is_not_taken_for_the_agents(server: ModelServer, model: Model) -> None:
+    flow = (
+        '{"version": 1, "name": "twice", "nodes": [{"id": "one", "tool": "add", "params": {"a": 1, "b": 1}}]}'
+    )
+    server.feed(Turn("well", [ToolCall("twice", {})]), "done", "and more")
+    async with workspace([add], files={"flows/twice.json": flow}) as app:
+        agent = Agent(app, model)
+        done = await agent.run("go")
+        assert isinstance(done, AgentResult)
+        assert done.calls == [{"tool": "twice", "step": 1, "outcome": "ok"}]
+        kinds = [event.kind for event in await agent.replay(done.run_id)]
+        assert kinds == ["start", "text", "tool_call", "tool_result", "text", "end"]
+        await agent.continue_run(done.run_id, "more")
+        _, _, nodes = await app.flows.trace(done.run_id)
+    assert [node.node for node in nodes] == ["one"]
+
+
 async def test_messages_from_elsewhere_come_before(server: ModelServer, model: Model) -> None:
     server.feed("ah", "oh")
     async with workspace() as app:

@@ -161,6 +161,19 @@ def test_on_a_terminal_the_text_comes_as_it_is_said_and_people_are_asked(
     assert terminal.process.returncode == 0
 
 
+def test_a_run_is_traced(work: Any, spindle: Any, server: ModelServer) -> None:
+    server.feed(ADD, "It is 3.")
+    spindle("agent", "add them", *MODEL)
+    traced = spindle("trace")
+    assert traced.code == 0
+    assert [line.split(None, 1) for line in traced.out.splitlines()[1:]] == [
+        ["agent:", "agent"], ["status:", "done"], ["task:", "add them"], ["1", "let me see"],
+        ["1", '→ add {"a":1,"b":2}'], ["1", "← add: 3"], ["2", "It is 3."],
+    ]  # fmt: skip
+    assert [event["kind"] for event in spindle("trace", "--json").json["agent_events"]][-1] == "end"
+    assert "(agent)" in spindle("runs").out
+
+
 def test_ctrl_c_pauses_the_run(work: Any, spindle: Any, server: ModelServer) -> None:
     gate = Gate()
     server.feed(ADD, Turn("never heard", after=gate))

@@ -94,6 +94,11 @@ class Record:
         return None
 
 
+def _is_ours(path: str) -> bool:
+    """Whether the agent noted it itself, and not a flow that it called."""
+    return path.partition("#")[0].count("/") == 1
+
+
 def _readable(arguments: object) -> object:
     """Arguments as an object where they are one; as the model wrote them where that is broken."""
     if not isinstance(arguments, str):
@@ -119,7 +124,7 @@ async def read_record(store: RunStore, sealer: Sealer, run: str) -> Record:
     for event in await store.history(found.id):
         if event.sealed is None:
             continue
-        if event.kind == "note":
+        if event.kind == "note" and _is_ours(event.path):
             notes.append(sealer.open(event.sealed, f"run:{found.id}:{event.path}"))
         elif event.kind == "started":
             given = sealer.open(event.sealed, f"run:{found.id}:started")

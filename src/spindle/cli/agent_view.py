@@ -8,6 +8,7 @@ from spindle.domain.json_schema import to_json
 
 if TYPE_CHECKING:
     from spindle.agents.events import AgentEvent
+    from spindle.agents.record import Record
     from spindle.cli.output import Output
     from spindle.runs.outcomes import Paused
 
@@ -43,15 +44,13 @@ class View:
                 self._text(event.text or "")
             case "tool_call":
                 self.end_line()
-                arguments = to_json(event.arguments, default=str).decode()
-                self._output.aside(_short(f"→ {event.tool} {arguments}"))
+                self._output.aside(_short(_said(event)))
                 self.has_written = False
             case "tool_result":
-                mark = "←" if event.outcome == "ok" else "✗"
-                self._output.aside(_short(f"{mark} {event.tool}: {event.text or ''}"))
+                self._output.aside(_short(_said(event)))
             case "told":
                 self.end_line()
-                self._output.aside(_short(f"! {event.text or ''}"))
+                self._output.aside(_short(_said(event)))
                 self.has_written = False
             case _:
                 pass
@@ -78,6 +77,42 @@ class View:
             self._is_in_line = self.has_written = True
 
 
-def _short(text: str) -> str:
-    line = " ".join(text.split())
+def print_record(output: Output, record: Record, *, full: bool) -> None:
+    """A run that was, as it happened."""
+    run, events = record.run, list(record.events())
+    if output.as_json:
+        told = [event.to_dict() for event in events]
+        output.json({**run.to_dict(), "task": record.job.task, "agent_events": told})
+        return
+    for name, fact in (
+        ("run", run.id),
+        ("agent", run.name),
+        ("status", run.status),
+        ("task", record.job.task),
+    ):
+        output.line(f"{name + ':':<8}{fact}")
+    for event in events:
+        if event.kind not in ("start", "end"):
+            line = f"{event.step:>3}  {_said(event)}"
+            output.line(line if full else _short(line, keep=5))
+    if run.error:
+        output.line(f"\nfailed: {run.error.get('message')}")
+
+
+def _said(event: AgentEvent) -> str:
+    match event.kind:
+        case "tool_call":
+            return f"→ {event.tool} {to_json(event.arguments, default=str).decode()}"
+        case "tool_result":
+            return f"{'←' if event.outcome == 'ok' else '✗'} {event.tool}: {event.text or ''}"
+        case "told":
+            return f"! {event.text or ''}"
+        case "thought":
+            return f"({event.text or ''})"
+        case _:
+            return event.text or ""
+
+
+def _short(text: str, keep: int = 0) -> str:
+    line = text[:keep] + " ".join(text[keep:].split())
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"

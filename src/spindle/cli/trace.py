@@ -39,6 +39,11 @@ async def _trace(cli: Cli, text: str, *, full: bool) -> None:
 
     async with cli.open() as app:
         found = await find_run(app, text)
+        if found.kind == "agent":
+            from spindle.cli.agent_view import print_record
+
+            print_record(cli.output, await app.agents.record(found.id), full=full)
+            return
         run, given, nodes = await app.flows.trace(found.id)
         history = await app.store.history(run.id)
         waiting = await app.pauses(run=run.id)

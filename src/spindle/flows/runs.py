@@ -151,7 +151,8 @@ class FlowRuns:
                 continue
             if event.kind == "note":
                 data = self._sealer.open(event.sealed, f"run:{found.id}:{event.path}")
-                events.append(NodeEvent.from_dict(data))
+                if "node" in data:  # others note other things
+                    events.append(NodeEvent.from_dict(data))
             elif event.kind == "started":
                 given = self._sealer.open(event.sealed, f"run:{found.id}:started")
         return found, given, events

@@ -17,6 +17,7 @@
     ├── ToolError               the tool ran and reported an error             tool
     ├── FlowError               a flow cannot be read, or cannot go on         flow
     ├── ModelError              a language model gave nothing that can be used model
+    ├── ModelError              a language model gave nothing that can be used model
     ├── CancelledCallError      the call was given up by its caller            cancelled
     ├── StoreError              the workspace's own state cannot be used       store
     └── TableError              a table does not hold tools that can be read   table

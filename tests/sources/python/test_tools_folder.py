@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import spindle
+from spindle import threads
 from spindle.errors import InvalidArgumentsError, NameConflictError, NotFoundError, ServerError
-from spindle.sources.python import files, threads
+from spindle.sources.python import files
 from spindle.sources.python.files import FolderModules, folder_signature, module_signature
 from spindle.threads import in_thread, stdout_to_stderr
 

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, field_validator
+from pydantic_ai.messages import ModelResponse
 from pydantic_ai.models import Model
+from pydantic_ai.models.function import FunctionModel
 
 from spindle import Agent, AgentResult
-from spindle.errors import AuthError, ConfigurationError, ConnectionFailedError, ModelError, SpindleError
-from spindle.testing import Dropped, Failure, ModelRequest, ModelServer, ToolCall, Turn, Usage, workspace
+from spindle.errors import (
+    AuthError,
+    ConfigurationError,
+    ConnectionFailedError,
+    ModelError,
+    NotFoundError,
+    ServerError,
+    SpindleError,
+)
+from spindle.testing import (
+    Dropped,
+    Failure,
+    Gate,
+    ModelRequest,
+    ModelServer,
+    ToolCall,
+    Turn,
+    Usage,
+    workspace,
+)
 
 
 def add(a: int, b: int) -> int:
@@ -199,6 +220,10 @@ async def test_errors_of_the_provider_are_errors_of_spindle(server: ModelServer,
         with pytest.raises(AuthError, match="wrong key") as refused:
             await Agent(app, any_model).run("go")
         assert refused.value.hint == "check the provider's key in the environment"
+        server.feed(Failure(404, "no such model"))
+        with pytest.raises(NotFoundError, match="no such model") as unknown:
+            await Agent(app, any_model).run("go")
+        assert unknown.value.hint == "check the name of the model"
         server.feed(Failure(500, "fell over"))
         with pytest.raises(SpindleError, match="fell over"):
             await Agent(app, any_model).run("go")
@@ -246,6 +271,10 @@ async def test_mistakes_in_what_an_agent_is_given_are_told_at_once(model: Model)
             Agent(app.catalog, model)  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="list of patterns"):
             Agent(app, model, tools="add")
+        with pytest.raises(ConfigurationError, match="needs a task"):
+            await Agent(app, model).run("")
+        with pytest.raises(ConfigurationError, match="`parallel` must be at least 1"):
+            await Agent(app, model).run("go", parallel=0)
         with pytest.raises(SpindleError, match="no tool fits 'ad'") as unfit:
             await Agent(app, model, tools=["ad"]).run("go")
         assert unfit.value.hint == "did you mean 'add'?"
@@ -259,8 +288,41 @@ async def test_a_missing_key_or_provider_is_said_clearly(monkeypatch: pytest.Mon
         with pytest.raises(ConfigurationError, match="cannot be used") as unknown:
             await Agent(app, "opnai:gpt-5").run("go")
         assert unknown.value.hint == "did you mean 'openai:gpt-5'?"
+        with pytest.raises(ConfigurationError, match="cannot be used: Unknown model") as far_off:
+            await Agent(app, "my-own-provider:x").run("go")
+        assert far_off.value.hint is None
         with pytest.raises(ConfigurationError, match="need a library that is not installed"):
             await Agent(app, "groq:some-model").run("go")
+
+
+async def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_ai", None)
+    async with workspace() as app:
+        with pytest.raises(ConfigurationError, match="agents need the extra `agent`") as missing:
+            Agent(app, "openai:gpt-5")
+    assert missing.value.hint == 'pip install "spindle[agent]"'
+
+
+async def test_a_model_of_ones_own_that_fails_is_an_error(model: Model) -> None:
+    def fails(_messages: object, _info: object) -> ModelResponse:
+        raise RuntimeError("no such luck")
+
+    async with workspace() as app:
+        with pytest.raises(ServerError, match="failed: RuntimeError: no such luck"):
+            await Agent(app, FunctionModel(fails)).run("go")
+
+
+async def test_leaving_the_events_cancels_the_run(server: ModelServer, model: Model) -> None:
+    gate = Gate()
+    server.feed(Turn("never heard", after=gate))
+    async with workspace() as app:
+        events = Agent(app, model).stream("go")
+        assert (await anext(events)).kind == "start"
+        await gate.reached()
+        await events.aclose()  # type: ignore[attr-defined]
+        (run,) = await app.store.runs(limit=1)
+        assert run.status == "cancelled"
+    gate.open()
 
 
 async def test_a_model_by_its_name_finds_its_key_in_the_environment(

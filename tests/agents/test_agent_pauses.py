@@ -14,7 +14,7 @@ import spindle
 from spindle import Agent, AgentEvent, AgentResult, Paused
 from spindle.app import Spindle
 from spindle.errors import ConfigurationError, InvalidArgumentsError
-from spindle.testing import Gate, ModelServer, ToolCall, Turn
+from spindle.testing import Gate, ModelServer, ToolCall, Turn, workspace
 
 TOOLS = """
 from pathlib import Path
@@ -216,3 +216,30 @@ async def test_a_suspended_run_finishes_its_calls_and_goes_on_by_its_id(
     assert done.output == "done"
     assert effects(tmp_path) == ["one"]
     assert len(server.requests) == 3
+
+
+async def test_calls_in_flight_end_before_a_suspended_run_rests(server: ModelServer, model: Model) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    made: list[str] = []
+
+    async def slow(name: str) -> str:
+        begun.set()
+        await go_on.wait()
+        made.append(name)
+        return f"did {name}"
+
+    server.feed(Turn(calls=[ToolCall("slow", {"name": "one"}), ToolCall("slow", {"name": "two"})]), "done")
+    async with workspace([slow]) as app:
+        there = Agent(app, model)
+        heard: list[AgentEvent] = []
+        running = asyncio.create_task(there.run("go", on_event=heard.append))
+        await begun.wait()
+        assert there.suspend(heard[0].run_id)
+        go_on.set()
+        paused = await running
+        assert isinstance(paused, Paused)
+        assert sorted(made) == ["one", "two"]
+        done = await there.resume(paused.run_id)
+        assert isinstance(done, AgentResult)
+    assert sorted(made) == ["one", "two"]
+    assert [item.text for item in server.requests[1].tool_answers] == ["did one", "did two"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spindle.errors import ConfigurationError, suggest
 
@@ -80,7 +80,3 @@ def _providers() -> list[str]:
 
 def _line(error: BaseException) -> str:
     return str(error).split("\n", 1)[0]
-
-
-def name_of(model: Any) -> str:
-    return f"{getattr(model, 'system', '') or 'model'}:{getattr(model, 'model_name', '')}"

@@ -16,8 +16,7 @@
     │   └── ResultTooLargeError the answer is over the size limit
     ├── ToolError               the tool ran and reported an error             tool
     ├── FlowError               a flow cannot be read, or cannot go on         flow
-    ├── ModelError              a language model gave nothing that can be used model
-    ├── ModelError              a language model gave nothing that can be used model
+    ├── ModelError              a language model gave nothing of use           model
     ├── CancelledCallError      the call was given up by its caller            cancelled
     ├── StoreError              the workspace's own state cannot be used       store
     └── TableError              a table does not hold tools that can be read   table

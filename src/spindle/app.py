@@ -32,10 +32,15 @@ from spindle.stores.layered import LayeredToolStore
 from spindle.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+    from spindle.agents.limits import Limits
     from spindle.auth.oauth import OAuth
     from spindle.catalog.diff import SyncReport
     from spindle.domain.call import Progress
     from spindle.domain.event import Event
+    from spindle.drafting.draft import Draft
+    from spindle.drafting.workspace import Drafting
     from spindle.flows.definition import FlowDefinition
     from spindle.flows.flow import Flow
     from spindle.ports.source import Note
@@ -63,6 +68,7 @@ class Spindle:
         agents: WorkspaceAgents,
         environ: Mapping[str, str] | None = None,
         visible: Visible = show_all,
+        note: Note = logger.warning,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -79,6 +85,7 @@ class Spindle:
         self.flows = flows
         """Flows of the workspace: run, and looked at afterwards."""
         self._environ = environ
+        self._note = note
         self._bus = bus_of(settings.root)
         self._subscriptions: WeakSet[Subscription] = WeakSet()
 
@@ -116,6 +123,36 @@ class Spindle:
         """Run a flow: one built in Python, the name or file of a saved one, or a pipe of tools such as
         `"search --query TODO >> summarize"`. Inputs are given by name, or as one mapping."""
         return await self.flows.run(flow, {**(inputs or {}), **named}, options)
+
+    async def draft_flow(
+        self,
+        words: str,
+        *,
+        model: str | Model | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        reuse: bool = True,
+        principal: Principal = LOCAL,
+        limits: Limits | Mapping[str, Any] | None = None,
+    ) -> Draft:
+        """A flow that does what words say: a saved one that fits them, or where there is none, or not with
+        `reuse=False`, one that the model writes out of the catalog's tools. Nothing is run: `run_flow` takes
+        its `definition` and `inputs`. What is not said here is as in `[agent]` of the settings."""
+        drafting = self.drafting(model=model, principal=principal, limits=limits)
+        return await drafting.fill(await drafting.draft(words, reuse=reuse), inputs or {})
+
+    def drafting(
+        self,
+        *,
+        model: str | Model | None = None,
+        principal: Principal = LOCAL,
+        limits: Limits | Mapping[str, Any] | None = None,
+    ) -> Drafting:
+        """What `draft_flow` does in two steps: the flow, and then values for its inputs."""
+        from spindle.drafting.workspace import Drafting
+
+        config = self.settings.agent(self._environ)
+        parts = (self.catalog, self.visible, self.agents, self.flows, self._note)
+        return Drafting(*parts, config, model, principal, limits)
 
     async def resume(
         self,
@@ -252,7 +289,18 @@ async def build(
         await opened.close()
         raise
     return Spindle(
-        loaded, opened, private, catalog, caller, auth, runner, flow_parts, agent_parts, environ, visible
+        loaded,
+        opened,
+        private,
+        catalog,
+        caller,
+        auth,
+        runner,
+        flow_parts,
+        agent_parts,
+        environ,
+        visible,
+        note,
     )
 
 

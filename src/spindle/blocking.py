@@ -10,15 +10,19 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spindle.calls.caller import DEFAULT_OPTIONS, CallOptions
+from spindle.domain.identity import LOCAL, Principal
 from spindle.errors import ConnectionFailedError
 
 if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+    from spindle.agents.limits import Limits
     from spindle.app import Spindle
     from spindle.catalog.diff import SyncReport
     from spindle.domain.call import CallRecord, Progress, Result
     from spindle.domain.event import Event
-    from spindle.domain.identity import Principal
     from spindle.domain.tool import Tool, ToolSummary
+    from spindle.drafting.draft import Draft
     from spindle.flows.definition import FlowDefinition
     from spindle.flows.flow import Flow
     from spindle.runs.outcomes import OpenPause, Outcome
@@ -80,6 +84,22 @@ class BlockingSpindle:
         **named: Any,
     ) -> Outcome:
         return self._run(self._app.run_flow(flow, inputs, options, **named))
+
+    def draft_flow(
+        self,
+        words: str,
+        *,
+        model: str | Model | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        reuse: bool = True,
+        principal: Principal = LOCAL,
+        limits: Limits | Mapping[str, Any] | None = None,
+    ) -> Draft:
+        return self._run(
+            self._app.draft_flow(
+                words, model=model, inputs=inputs, reuse=reuse, principal=principal, limits=limits
+            )
+        )
 
     def resume(
         self,

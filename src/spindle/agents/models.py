@@ -22,6 +22,12 @@ def require_library() -> None:
         raise ConfigurationError("agents need the extra `agent`", hint=INSTALL) from None
 
 
+def no_model() -> ConfigurationError:
+    return ConfigurationError(
+        "no model is chosen", hint="say `--model provider:name`, or set `model` in [agent] of spindle.toml"
+    )
+
+
 def check_name(name: str) -> None:
     provider, colon, model = name.partition(":")
     if not colon or not provider or not model:

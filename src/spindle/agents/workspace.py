@@ -76,8 +76,6 @@ class WorkspaceAgents:
 
     async def model_of(self, agent: AgentDefinition) -> Model:
         """Raises ConfigurationError where it cannot be had."""
-        from spindle.agents.models import resolve
-
         if agent.model is None:
             known = self._given.get(agent.name)
             if known is None:
@@ -86,9 +84,15 @@ class WorkspaceAgents:
                     hint=f"make Agent(app, model=…, name={agent.name!r}) in the program that goes on with it",
                 )
             return known
-        model = self._resolved.get(agent.model)
+        return await self.named(agent.model)
+
+    async def named(self, name: str) -> Model:
+        """The model of this name, one for all that use it here. Raises ConfigurationError."""
+        from spindle.agents.models import resolve
+
+        model = self._resolved.get(name)
         if model is None:
-            model = self._resolved[agent.model] = resolve(agent.model)
+            model = self._resolved[name] = resolve(name)
             await self._open.enter_async_context(model)
         return model
 

@@ -67,17 +67,14 @@ def agent(
 async def _agent(
     cli: Cli, config: AgentConfig, task: str, continued: str | None, *, approve: bool, stream: bool
 ) -> int:
+    from spindle.agents.models import no_model
     from spindle.agents.outcomes import AgentResult
     from spindle.cli.agent_view import View
     from spindle.cli.outcome import answered_here, show_paused
-    from spindle.errors import ConfigurationError
     from spindle.runs.outcomes import Paused
 
     if config.model is None:
-        raise ConfigurationError(
-            "no model is chosen",
-            hint="say `--model provider:name`, or set `model` in [agent] of spindle.toml",
-        )
+        raise no_model()
     view = View(cli.output, stream=stream)
     async with cli.open() as app:
         made = _made(app, config, config.model)

@@ -12,6 +12,7 @@ from spindle.cli.context import Cli, command
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
+    from spindle.flows.definition import FlowDefinition
     from spindle.flows.files import Format
 
 
@@ -36,12 +37,9 @@ async def _save(cli: Cli, name: str, text: str, form: Format, description: str |
     from spindle.cli.check import print_problems
     from spindle.cli.flow_show import find_flow
     from spindle.flows.check import check
-    from spindle.flows.files import write
-    from spindle.flows.saving import save as with_fingerprints
 
     async with cli.open() as app:
-        there = [path for path in app.flows.library.files() if path.stem == name]
-        target = await _target(app, name, form, there, force=force)
+        await check_name(app, name, force=force)
         loaded = await find_flow(app, text)
         flow = replace(loaded.definition, name=name)
         if description is not None:
@@ -54,12 +52,7 @@ async def _save(cli: Cli, name: str, text: str, form: Format, description: str |
                 print_problems(cli, problems)
             cli.output.aside("spindle: nothing was saved")
             return 12
-        saved = await with_fingerprints(flow, app.show)
-        place = app.flows.library.place(target)
-    _write(target, write(saved, form))
-    for other in there:
-        if other != target:
-            other.unlink()  # the same flow in another format
+        place = await save_flow(app, flow, form)
     if cli.output.as_json:
         cli.output.json(
             {"saved": name, "file": place, "problems": [problem.to_dict() for problem in problems]}
@@ -73,8 +66,25 @@ async def _save(cli: Cli, name: str, text: str, form: Format, description: str |
     return 0
 
 
-async def _target(app: Spindle, name: str, form: Format, there: list[Path], *, force: bool) -> Path:
-    """Where the flow goes. One of that name is written over where it is, if that is wanted."""
+async def save_flow(app: Spindle, flow: FlowDefinition, form: Format = "json") -> str:
+    """Write a flow into flows/ under its name, over one that is there, and say into which file."""
+    from spindle.flows.files import write
+    from spindle.flows.saving import save as with_fingerprints
+
+    library = app.flows.library
+    saved = await with_fingerprints(flow, app.show)
+    there = [path for path in library.files() if path.stem == flow.name]
+    same = [path for path in there if path.suffix == f".{form}"]
+    target = same[0] if same else library.folder / f"{flow.name}.{form}"
+    _write(target, write(saved, form))
+    for other in there:
+        if other != target:
+            other.unlink()  # the same flow in another format
+    return library.place(target)
+
+
+async def check_name(app: Spindle, name: str, *, force: bool) -> None:
+    """Raises what speaks against saving a flow under this name."""
     import re
 
     from spindle.cli.errors import UsageMistakeError
@@ -83,8 +93,8 @@ async def _target(app: Spindle, name: str, form: Format, there: list[Path], *, f
     if re.fullmatch(r"[A-Za-z0-9][\w-]*", name) is None:
         raise UsageMistakeError(f"{name!r} cannot be the name of a flow", "use letters, digits, `-` and `_`")
     library = app.flows.library
-    for path in there:
-        if not force:
+    for path in library.files():
+        if path.stem == name and not force:
             raise ConfigurationError(
                 f"{library.place(path)} exists already; nothing was changed",
                 hint="--force writes over it, or choose another name",
@@ -98,8 +108,6 @@ async def _target(app: Spindle, name: str, form: Format, there: list[Path], *, f
             raise ConfigurationError(
                 f"there is a tool {name!r} already (of {tool.source})", hint="choose another name"
             )
-    same = [path for path in there if path.suffix == f".{form}"]
-    return same[0] if same else library.folder / f"{name}.{form}"
 
 
 def _write(target: Path, text: str) -> None:

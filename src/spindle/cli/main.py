@@ -33,6 +33,7 @@ SECTIONS: Sections = {
         "call": ("call", "call", "Call a tool."),
         "run": ("run", "run", "Run a flow: saved, or a line of tools."),
         "agent": ("agent", "agent", "Give a task to a language model that uses the tools."),
+        "ask": ("ask", "ask", "Say what is to be done; a flow that does it is written and run."),
         "events": ("events", "events", "Listen to events."),
         "pauses": ("pauses", "pauses", "List what waits for a person."),
         "resume": ("resume", "resume", "Answer what waits, and go on."),

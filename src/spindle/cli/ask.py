@@ -1,0 +1,272 @@
+"""`spindle ask WORDS`: words to a flow, shown, run when it is accepted, and saved."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spindle.cli.context import Cli, command
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.domain.call import Result
+    from spindle.domain.json_schema import JsonObject
+    from spindle.drafting.draft import Draft
+    from spindle.flows.definition import FlowDefinition
+
+
+@command("ask")
+@click.argument("words", nargs=-1, required=True, metavar="WORDS…|-")
+@click.option("-m", "--model", metavar="PROVIDER:NAME", help="The language model.")
+@click.option("-i", "--input", "inputs", metavar="NAME=VALUE", multiple=True, help="An input of the flow.")
+@click.option("--new", is_flag=True, help="Write a new flow, also where a saved one fits.")
+@click.option("-y", "--yes", is_flag=True, help="Run it without asking; approve what needs approval.")
+@click.option("--save", "name", metavar="NAME", help="Save the flow under this name, in flows/.")
+@click.option("--force", is_flag=True, help="Let --save write over the one that is there.")
+@click.option(
+    "--draw", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw it: SVG into a file ending in .svg, else Mermaid.",
+)  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Show neither the flow nor the nodes as they run.")
+def ask(cli: Cli, words: tuple[str, ...], **options: Any) -> int:
+    """Say in words what is to be done: a flow that does it is found, or written by a language model.
+
+    A saved flow that fits the words is taken first. Otherwise the model drafts one out of the tools that the
+    catalog's search finds for the words; what `spindle check` has against it goes back to the model. The flow
+    is shown, and run when you accept it. Without a terminal it is only shown, unless --yes says to run it.
+    Providers' keys are taken from the environment. Settings are in [agent].
+    """
+    text = sys.stdin.read() if words == ("-",) else " ".join(words)
+    return cli.run(_ask(cli, text.strip(), options))
+
+
+async def _ask(cli: Cli, words: str, options: dict[str, Any]) -> int:
+    from spindle.cli.flow_save import check_name
+
+    async with cli.open() as app:
+        if options["name"] is not None:
+            await check_name(app, options["name"], force=options["force"])  # before a model is paid for
+        return await _Asking(cli, app, options).about(words)
+
+
+class _Asking:
+    def __init__(self, cli: Cli, app: Spindle, options: dict[str, Any]) -> None:
+        self._cli = cli
+        self._app = app
+        self._options = options
+        self._saved_as: str | None = None
+
+    async def about(self, words: str) -> int:
+        is_new: bool = self._options["new"]
+        while True:
+            draft = await self._draft(words, is_new=is_new)
+            self._draw(draft)
+            if not self._options["yes"] and not self._cli.can_ask:
+                return await self._only_show(draft)
+            if not self._options["quiet"] or not self._options["yes"]:
+                await self._show(draft, on_stderr=True)
+            match "y" if self._options["yes"] else await self._choice(draft):
+                case "y":
+                    return await self._accept(draft)
+                case "d":
+                    is_new = True
+                case "e":
+                    words = await self._cli.ask("words: ") or words
+                case _:
+                    self._cli.output.note("nothing was run")
+                    return 0
+
+    async def _draft(self, words: str, *, is_new: bool) -> Draft:
+        drafting = self._app.drafting(model=self._options["model"])
+        self._cli.output.status("looking for a flow, or asking the model for one …")
+        draft = await drafting.draft(words, reuse=not is_new)
+        return await drafting.fill(draft, _given(self._options["inputs"], draft))
+
+    # --- shown
+
+    def _draw(self, draft: Draft) -> None:
+        from spindle.flows.draw import mermaid, svg
+
+        file: Path | None = self._options["draw"]
+        if file is not None:
+            picture = svg(draft.definition) if file.suffix.lower() == ".svg" else mermaid(draft.definition)
+            file.write_text(picture, "utf-8")
+            self._cli.output.note(f"drawn into {file}")
+
+    async def _show(self, draft: Draft, *, on_stderr: bool) -> None:
+        import json
+
+        from spindle.cli.flow_show import print_flow
+        from spindle.cli.output import Output
+
+        output = self._cli.output
+        if draft.from_saved is not None:
+            output.note(f"the saved flow {draft.definition.name} fits; --new writes another")
+        else:
+            output.note("the model wrote this flow")
+        print_flow(
+            Output(sys.stderr, sys.stderr) if on_stderr else output, draft.definition, draft.from_saved or ""
+        )
+        for name, value in draft.inputs.items():
+            output.aside(f"with {name} = {json.dumps(value, ensure_ascii=False)}")
+        for problem in draft.problems:
+            output.aside(f"{problem.severity}: {problem.message}")
+        for tool in dict.fromkeys(_tools(draft.definition)):
+            if (await self._app.show(tool)).hints.destructive:
+                output.note(f"{tool} may destroy something")
+
+    async def _only_show(self, draft: Draft) -> int:
+        """Nobody is here to accept it. Saving it, if that was asked for, is all that there is to do."""
+        from spindle.cli.errors import PAUSED
+
+        await self._save_if_named(draft)
+        output, name = self._cli.output, self._saved_as
+        if output.as_json:
+            output.json(self._as_json(draft))
+        else:
+            await self._show(draft, on_stderr=False)
+        if draft.from_saved is not None:
+            name = draft.definition.name
+        flags = "".join(f" --{key}=…" for key in draft.missing)
+        if name is not None:
+            output.aside(f"  to run it: spindle run {name}{flags}")
+        else:
+            output.aside("spindle: nothing was run\n  to go on: say it again with --yes, or with --save NAME")
+        return 0 if self._saved_as is not None else PAUSED
+
+    def _as_json(self, draft: Draft, run_id: str | None = None, result: Result | None = None) -> JsonObject:
+        from spindle.flows.draw import mermaid
+
+        return {
+            **draft.to_dict(),
+            "picture": mermaid(draft.definition),
+            "saved_as": self._saved_as,
+            "run_id": run_id,
+            "result": result.to_dict() if result is not None else None,
+        }
+
+    # --- accepted
+
+    async def _choice(self, draft: Draft) -> str:
+        choices = {"y": "[y]es", "n": "[n]o", "e": "[e]dit the words"}
+        if draft.from_saved is not None:
+            choices["d"] = "[d]raft a new one"
+        while True:
+            said = await self._cli.ask(f"run it? {', '.join(choices.values())}: ")
+            if said is None:
+                return "n"
+            if said[:1].lower() in choices:
+                return said[:1].lower()
+
+    async def _accept(self, draft: Draft) -> int:
+        draft = await self._with_missing(draft)
+        await self._save_if_named(draft)
+        code = await self._run(draft)
+        if code == 0 and self._cli.can_ask and draft.from_saved is None and self._saved_as is None:
+            await self._offer_to_save(draft)
+        return code
+
+    async def _with_missing(self, draft: Draft) -> Draft:
+        from spindle.calls.flags import value_of
+        from spindle.errors import InvalidArgumentsError
+
+        name = draft.definition.name or "the flow"
+        for key in draft.missing:
+            schema = draft.definition.inputs[key]
+            about = f" ({schema['description']})" if schema.get("description") else ""
+            said = await self._cli.ask(f"{key}{about}: ") if self._cli.can_ask else None
+            if not said:
+                raise InvalidArgumentsError(
+                    f"{name} needs the input {key!r}", hint=f"give --input {key}=VALUE"
+                )
+            draft = replace(draft, inputs={**draft.inputs, key: value_of(said, schema, key)})
+        return draft
+
+    async def _run(self, draft: Draft) -> int:
+        from spindle.cli.node_progress import NodeProgress
+        from spindle.cli.outcome import conclude
+        from spindle.domain.call import new_id
+
+        flow = draft.definition
+        self._cli.run_id = run_id = new_id()
+        width = max(len(node.id) for node in flow.nodes)
+        progress = NodeProgress(self._cli.output, width, quiet=self._options["quiet"])
+        async with progress.shown():
+            outcome = await self._app.flows.run(flow, draft.inputs, observe=progress.observe, id=run_id)
+
+        async def show(run_id: str, result: Result) -> None:
+            from spindle.cli.flow_results import print_flow_result
+
+            if self._cli.output.as_json:
+                self._cli.output.json(self._as_json(draft, run_id, result))
+            else:
+                print_flow_result(self._cli, run_id, result)
+
+        return await conclude(
+            self._cli, self._app, outcome, approve=self._options["yes"], show=show, progress=progress
+        )
+
+    # --- saved
+
+    async def _save_if_named(self, draft: Draft) -> None:
+        if self._options["name"] is not None:
+            await self._save(draft, self._options["name"])
+
+    async def _save(self, draft: Draft, name: str) -> None:
+        from spindle.cli.flow_save import save_flow
+        from spindle.drafting.finding import saved_for
+
+        flow = saved_for(draft.words, replace(draft.definition, name=name))
+        place = await save_flow(self._app, flow)
+        self._saved_as = name
+        self._cli.output.note(f"saved {name} in {place}")
+
+    async def _offer_to_save(self, draft: Draft) -> None:
+        from spindle.cli.flow_save import check_name
+        from spindle.errors import SpindleError
+
+        while name := await self._cli.ask("save it as (Enter: not at all): "):
+            try:
+                await check_name(self._app, name, force=False)
+            except SpindleError as error:
+                self._cli.output.aside(error.message)
+                continue
+            await self._save(draft, name)
+            return
+
+
+def _given(texts: tuple[str, ...], draft: Draft) -> JsonObject:
+    """What `--input NAME=VALUE` says, typed as the flow wants it."""
+    from collections import deque
+
+    from spindle.calls.flags import Flags
+    from spindle.cli.errors import UsageMistakeError
+    from spindle.errors import InvalidArgumentsError, suggest
+    from spindle.flows.build import input_schema
+
+    flow = draft.definition
+    flags = Flags(flow.name or "the flow", input_schema(dict(flow.inputs)))
+    for text in texts:
+        name, equals, _ = text.partition("=")
+        if not equals:
+            raise UsageMistakeError(f"--input {text}: a value is missing", f"--input {name}=VALUE")
+        if flags.find(name) is None:
+            meant = suggest(name, flow.inputs)
+            listed = ", ".join(flow.inputs) or "nothing"
+            hint = f"did you mean {meant!r}?" if meant else f"it takes {listed}"
+            raise InvalidArgumentsError(f"{flow.name or 'the flow'} has no input {name!r}", hint=hint)
+        flags.take(text, deque())
+    return flags.arguments()
+
+
+def _tools(flow: FlowDefinition) -> Iterator[str]:
+    for node in flow.nodes:
+        if node.tool is not None:
+            yield node.tool
+        if node.flow is not None:
+            yield from _tools(node.flow)

@@ -1,0 +1,132 @@
+"""Which tools, and which saved flows, words are about: by the catalog's own search."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
+
+from spindle.domain.identity import Principal
+from spindle.domain.tool import Tool, ToolSpec
+from spindle.errors import NotFoundError, SpindleError
+from spindle.flows.build import input_schema
+from spindle.ports.store import ToolFilter
+from spindle.stores.ranking import Query
+from spindle.stores.stem import stem
+from spindle.stores.synonyms import synonyms
+from spindle.stores.words import weighed_words
+
+if TYPE_CHECKING:
+    from spindle.calls.permissions import Visible
+    from spindle.catalog.catalog import Catalog
+    from spindle.domain.tool import ToolSummary
+    from spindle.flows.definition import FlowDefinition
+
+FITS: Final = 2 / 3
+"""Such a share of what the words say must be said by a saved flow too, for it to be what is meant. One that
+is wrongly taken does something else; one that is wrongly passed over costs a question to a model."""
+LOOKED_AT: Final = 50
+"""So many of the tools that the search finds are looked through for saved flows."""
+
+_CLAUSE = re.compile(r"[,;:.!?]\s|\b(?:and|then|after|before|afterwards|finally)\b", re.IGNORECASE)
+_QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|(?<!\w)'[^']*'(?!\w)")
+_VALUE = re.compile(r"\S*[\d/@=\\]\S*|\S+\.\w\S*")
+MOST_CLAUSES: Final = 8
+
+
+class Finding:
+    def __init__(
+        self, catalog: Catalog, visible: Visible, principal: Principal, patterns: Sequence[str]
+    ) -> None:
+        self._catalog = catalog
+        self._visible = visible
+        self._principal = principal
+        self._patterns = patterns
+
+    async def make_ready(self) -> None:
+        """Sources that were never asked for their tools are asked now; one that cannot be is done without."""
+        await self._catalog.make_ready(self._catalog.sources.names, self._principal, may_interrupt=False)
+        await self._catalog.look_again()
+
+    async def find(self, name: str) -> Tool:
+        """The tool of this name, if it may be used. Raises NotFoundError."""
+        tool = await self._catalog.find(name, self._principal, self._sees)
+        if not self._is_usable(tool.name):
+            raise NotFoundError(f"there is no tool {name!r}", tool=name)
+        return tool
+
+    async def tools(self, words: str, most: int) -> list[Tool]:
+        """All that there are, or where those are too many, the ones that the words are about."""
+        every = [item for item in await self._catalog.tools(ToolFilter()) if self._may_be(item)]
+        return await self._whole(every if len(every) <= most else await self._searched(words, most))
+
+    async def near(self, name: str, most: int) -> list[Tool]:
+        """Tools that may be meant by a name that none has."""
+        found = [item for item in await self._catalog.search(name, most) if self._may_be(item)]
+        return await self._whole(found)
+
+    async def flows(self, words: str) -> list[Tool]:
+        """Flows that say what the words say, the best first."""
+        found = [item for item in await self._catalog.search(words, LOOKED_AT) if item.kind == "flows"]
+        tools = await self._whole([item for item in found if self._may_be(item)])
+        fits = [(fit(words, tool), -place, tool) for place, tool in enumerate(tools)]
+        return [
+            tool for share, _, tool in sorted(fits, key=lambda item: item[:2], reverse=True) if share >= FITS
+        ]
+
+    async def _searched(self, words: str, most: int) -> list[ToolSummary]:
+        """Found by all the words, and by each part of what is wanted, taken in turn: a request for three
+        things would else be answered with many tools for the one that it says most about."""
+        queries = [words, *(part for part in _CLAUSE.split(words) if part.strip())][: MOST_CLAUSES + 1]
+        lists = [
+            [item for item in await self._catalog.search(query, most * 2) if self._may_be(item)]
+            for query in dict.fromkeys(queries)
+        ]
+        found: dict[str, ToolSummary] = {}
+        for place in range(max(map(len, lists), default=0)):
+            for listed in lists:
+                if place < len(listed) and len(found) < most:
+                    found.setdefault(listed[place].name, listed[place])
+        return list(found.values())
+
+    async def _whole(self, found: Sequence[ToolSummary]) -> list[Tool]:
+        tools: list[Tool] = []
+        for item in found:
+            try:
+                tools.append(await self._catalog.find(item.name, self._principal, self._sees))
+            except SpindleError:
+                continue  # gone since it was listed
+        return tools
+
+    def _may_be(self, item: ToolSummary) -> bool:
+        return not item.held and self._is_usable(item.name) and self._sees(item.name)
+
+    def _is_usable(self, name: str) -> bool:
+        return not self._patterns or any(fnmatchcase(name, pattern) for pattern in self._patterns)
+
+    def _sees(self, name: str) -> bool:
+        return self._visible(self._principal, name)
+
+
+def saved_for(words: str, flow: FlowDefinition) -> FlowDefinition:
+    """The flow as it is to be saved, so that the same words find it again."""
+    spec = ToolSpec(flow.name, flow.description, input_schema(dict(flow.inputs)))
+    if fit(words, Tool(flow.name, "flows", "flows", spec, spec.fingerprint)) >= FITS:
+        return flow
+    return replace(flow, description=f"{flow.description}\n\nFor: {words}".strip())
+
+
+def fit(words: str, tool: Tool) -> float:
+    """How much of what words say is said by a tool, in its name, description or inputs. What looks like a
+    value, such as a file's name, is for an input and does not count."""
+    plain = _VALUE.sub(" ", _QUOTED.sub(" ", words))
+    terms = Query.of(plain).terms or Query.of(words).terms
+    if not terms:
+        return 0.0
+    said = weighed_words(tool)
+    shared = [
+        term for term in map(stem, terms) if term in said or any(other in said for other in synonyms(term))
+    ]
+    return len(shared) / len(terms) if len(shared) >= min(2, len(terms)) else 0.0

@@ -1,0 +1,221 @@
+"""Flows out of words, in an open workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from spindle.agents.limits import Limits
+from spindle.agents.models import no_model, require_library
+from spindle.agents.usage import Budget, read_prices
+from spindle.calls.validate import problems_with
+from spindle.domain.json_schema import JsonObject, is_object
+from spindle.drafting.draft import Draft
+from spindle.drafting.finding import Finding
+from spindle.errors import InvalidArgumentsError, ModelError, NotFoundError, suggest
+from spindle.flows.build import input_schema
+from spindle.flows.check import check
+from spindle.flows.files import Loaded, read
+from spindle.flows.problems import BrokenFlowError
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+    from spindle.agents.workspace import WorkspaceAgents
+    from spindle.calls.permissions import Visible
+    from spindle.catalog.catalog import Catalog
+    from spindle.domain.agent import AgentConfig
+    from spindle.domain.identity import Principal
+    from spindle.domain.tool import Tool
+    from spindle.flows.definition import FlowDefinition
+    from spindle.flows.problems import Problem
+    from spindle.flows.workspace import WorkspaceFlows
+    from spindle.ports.source import Note
+
+MOST_WORDS = 20_000
+NEAR = 3
+
+
+class Drafting:
+    """One request in words. `model` is an object, or a name; None: as the settings say."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        visible: Visible,
+        agents: WorkspaceAgents,
+        flows: WorkspaceFlows,
+        note: Note,
+        config: AgentConfig,
+        model: str | Model | None,
+        principal: Principal,
+        limits: Limits | Mapping[str, Any] | None = None,
+    ) -> None:
+        self._finding = Finding(catalog, visible, principal, config.tools)
+        self._agents = agents
+        self._flows = flows
+        self._note = note
+        self._model = model if model is not None else config.model
+        self._instructions = config.instructions
+        self._limits = Limits.of(
+            limits if limits is not None else config.limits.model_dump(exclude_none=True)
+        )
+        self._budget = Budget(self._limits, read_prices(config.prices))
+
+    async def draft(self, words: str, *, reuse: bool = True) -> Draft:
+        """A saved flow that fits the words, or one that the model writes; `fill` says what it is run with."""
+        words = words.strip()
+        if not words:
+            raise InvalidArgumentsError("there are no words to make a flow of", hint="say what is to be done")
+        if len(words) > MOST_WORDS:
+            raise InvalidArgumentsError(f"the request is longer than {MOST_WORDS} characters")
+        await self._finding.make_ready()
+        draft = await self._saved(words) if reuse else None
+        return draft if draft is not None else await self._written(words)
+
+    # --- a flow that is there already
+
+    async def _saved(self, words: str) -> Draft | None:
+        for tool in await self._finding.flows(words):
+            found = self._flows.saved(tool.name)
+            if not isinstance(found, Loaded):
+                continue  # written in Python: it is among the tools
+            problems = await check(found.definition, self._finding.find, found.positions, found.place)
+            wrong = [problem for problem in problems if problem.severity == "error"]
+            if not wrong:
+                return Draft(words, found.definition, tuple(problems), from_saved=found.place)
+            self._note(f"the saved flow {tool.name} fits, but no longer works: {wrong[0]}")
+        return None
+
+    # --- a new one
+
+    async def _written(self, words: str) -> Draft:
+        model = await self._chosen_model()
+        from spindle.drafting.dialogue import Dialogue
+        from spindle.drafting.prompt import drafting
+
+        tools = await self._finding.tools(words, self._limits.tools)
+        if not tools:
+            raise NotFoundError(
+                f"no tool fits {words!r}",
+                hint="`spindle tools` lists what there is, `spindle add` adds a source",
+            )
+        instructions = "\n\n".join(filter(None, [drafting(tools), self._instructions]))
+        dialogue = Dialogue(model, self._limits, self._budget)
+        flow, problems = await dialogue.until_usable(instructions, words, self._read)
+        if not flow.description:
+            flow = replace(flow, description=words)
+        return Draft(
+            words, flow, tuple(problems), tools=tuple(tool.name for tool in tools), usage=self._budget.usage
+        )
+
+    async def _read(self, text: str) -> tuple[FlowDefinition, list[Problem]]:
+        """The flow of an answer, and warnings. What is wrong with it goes back to the model."""
+        from spindle.drafting.dialogue import UnusableError
+        from spindle.drafting.prompt import described, json_in, told
+
+        document = json_in(text)
+        if (why := _impossible(document)) is not None:
+            raise ModelError(
+                f"the model says that the tools cannot do this: {why}",
+                hint="`spindle search` finds tools by words; `spindle add` adds a source",
+            )
+        try:
+            loaded = read(document, "json")
+        except BrokenFlowError as error:
+            problems: Sequence[Problem] = error.problems
+            more = ""
+        else:
+            problems = await check(loaded.definition, self._finding.find, loaded.positions)
+            if all(problem.severity != "error" for problem in problems):
+                return loaded.definition, list(problems)
+            more = described(await self._meant(loaded.definition))
+        first = next(problem for problem in problems if problem.severity == "error")
+        raise UnusableError(
+            f"wrote no flow that works ({first.message})",
+            told(problems, more),
+            details=[problem.to_dict() for problem in problems],
+        )
+
+    async def _meant(self, flow: FlowDefinition) -> list[Tool]:
+        """Tools that may be meant by names that none has."""
+        found: dict[str, Tool] = {}
+        for node in flow.nodes:
+            try:
+                if node.tool is not None:
+                    await self._finding.find(node.tool)
+            except NotFoundError:
+                near = await self._finding.near(str(node.tool), NEAR)
+                found.update({tool.name: tool for tool in near})
+        return list(found.values())
+
+    # --- what it is run with
+
+    async def fill(self, draft: Draft, given: Mapping[str, Any]) -> Draft:
+        """With values for its inputs: those that are given, and those that the words hold. A flow that was
+        just written has the latter in it, as defaults."""
+        schema = input_schema(dict(draft.definition.inputs))
+        known: JsonObject = schema["properties"]
+        for name in given:
+            if name not in known:
+                meant = suggest(name, known)
+                listed = ", ".join(known) or "nothing"
+                hint = f"did you mean {meant!r}?" if meant else f"it takes {listed}"
+                raise InvalidArgumentsError(
+                    f"{draft.definition.name or 'the flow'} has no input {name!r}", hint=hint
+                )
+        draft = replace(draft, inputs=dict(given))
+        wanted = {name: found for name, found in known.items() if name not in given}
+        is_wanted = bool(wanted) if draft.from_saved is not None else bool(draft.missing)
+        if not is_wanted or self._model is None:
+            return draft
+        from spindle.drafting.dialogue import Dialogue
+        from spindle.drafting.prompt import filling, to_fill
+
+        dialogue = Dialogue(await self._chosen_model(), self._limits, self._budget)
+        without = {key: value for key, value in schema.items() if key != "required"}
+
+        async def values(text: str) -> JsonObject:
+            return _values(text, {**without, "properties": wanted})
+
+        said = await dialogue.until_usable(filling(), to_fill(draft.words, draft.definition, wanted), values)
+        return replace(draft, inputs={**said, **given}, usage=self._budget.usage)
+
+    async def _chosen_model(self) -> Model:
+        require_library()
+        if self._model is None:
+            raise no_model()
+        return await self._agents.named(self._model) if isinstance(self._model, str) else self._model
+
+
+def _impossible(document: str) -> str | None:
+    import json
+
+    from spindle.drafting.prompt import IMPOSSIBLE
+
+    try:
+        said: Any = json.loads(document, strict=False)
+    except (ValueError, RecursionError):
+        return None  # what is wrong with it is said where it is read
+    return str(said[IMPOSSIBLE]) if is_object(said) and list(said) == [IMPOSSIBLE] else None
+
+
+def _values(text: str, schema: JsonObject) -> JsonObject:
+    from spindle.drafting.dialogue import UnusableError
+    from spindle.drafting.prompt import json_in
+    from spindle.flows.json_text import TextError, parse
+
+    try:
+        found, _ = parse(json_in(text))
+        wrong = [f"{item['path']}: {item['problem']}" for item in problems_with(schema, found, "the object")]
+    except TextError as error:
+        wrong = [error.problem]
+        found = None
+    if wrong or not is_object(found):
+        listed = "; ".join(wrong)
+        raise UnusableError(
+            f"gave no usable values for the inputs ({listed})",
+            f"The values do not fit: {listed}. Answer again.",
+        )
+    return found

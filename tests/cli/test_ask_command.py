@@ -162,12 +162,18 @@ def test_what_may_destroy_is_said(work: Any, spindle: Any, server: ModelServer) 
 
 
 def test_at_a_terminal_it_is_accepted_and_saved(work: Any, server: ModelServer) -> None:
-    server.feed(json.dumps({**FLOW, "inputs": {"file": {"type": "string"}}}), "{}")
+    server.feed(
+        json.dumps({**FLOW, "inputs": {"file": {"type": "string"}, "copies": {"type": "integer"}}}), "{}"
+    )
     terminal = Terminal("ask", "send my note", *MODEL)
     terminal.read_until("run it? [y]es, [n]o, [e]dit the words: ")
     terminal.write("y\n")
     terminal.read_until("file: ")
     terminal.write("b.txt\n")
+    terminal.read_until("copies: ")
+    terminal.write("many\n")
+    terminal.read_until("integer")
+    terminal.write("2\n")
     terminal.read_until("save it as (Enter: not at all): ")
     assert "notes: the text of b.txt" in terminal.seen
     terminal.write("send\n")

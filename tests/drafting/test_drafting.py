@@ -287,6 +287,16 @@ async def test_a_saved_flow_that_fits_is_taken_and_its_inputs_are_in_the_words(
     assert "string" in server.requests[1].prompt
 
 
+def test_the_blocking_form_does_the_same(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ModelServer(json.dumps(FLOW)) as model, spindle.open(workspace) as app:
+        for name, value in model.environment().items():
+            monkeypatch.setenv(name, value)
+        draft = app.draft_flow(WORDS, model="openai-chat:any")
+        done = app.run_flow(draft.definition, draft.inputs)
+        assert isinstance(done, Finished)
+        assert done.result.structured == {"sent": "dev: the text of plan.txt"}
+
+
 async def test_a_saved_flow_needs_no_model(workspace: Path, server: ModelServer) -> None:
     save(workspace, changed(inputs={"file": {"type": "string"}, "channel": {"type": "string"}}))
     async with spindle.open(workspace) as app:

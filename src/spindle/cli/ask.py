@@ -76,7 +76,10 @@ class _Asking:
                 case "d":
                     is_new = True
                 case "e":
-                    words = await self._cli.ask("words: ") or words
+                    words = await self._cli.ask("words: ") or ""
+                    if not words:
+                        self._cli.output.note("nothing was run")
+                        return 0
                 case _:
                     self._cli.output.note("nothing was run")
                     return 0
@@ -179,12 +182,16 @@ class _Asking:
         for key in draft.missing:
             schema = draft.definition.inputs[key]
             about = f" ({schema['description']})" if schema.get("description") else ""
-            said = await self._cli.ask(f"{key}{about}: ") if self._cli.can_ask else None
-            if not said:
-                raise InvalidArgumentsError(
-                    f"{name} needs the input {key!r}", hint=f"give --input {key}=VALUE"
-                )
-            draft = replace(draft, inputs={**draft.inputs, key: value_of(said, schema, key)})
+            while key not in draft.inputs:
+                said = await self._cli.ask(f"{key}{about}: ") if self._cli.can_ask else None
+                if not said:
+                    raise InvalidArgumentsError(
+                        f"{name} needs the input {key!r}", hint=f"give --input {key}=VALUE"
+                    )
+                try:
+                    draft = replace(draft, inputs={**draft.inputs, key: value_of(said, schema, key)})
+                except InvalidArgumentsError as error:
+                    self._cli.output.aside(error.message)
         return draft
 
     async def _run(self, draft: Draft) -> int:

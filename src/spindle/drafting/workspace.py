@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 MOST_WORDS = 20_000
 NEAR = 3
+"""Tools that are shown for each name that none has."""
+MOST_OF_WHY = 500
 
 
 class Drafting:
@@ -80,7 +82,7 @@ class Drafting:
         for tool in await self._finding.flows(words):
             found = self._flows.saved(tool.name)
             if not isinstance(found, Loaded):
-                continue  # written in Python: it is among the tools
+                continue  # written in Python, or not of flows/: it is among the tools
             problems = await check(found.definition, self._finding.find, found.positions, found.place)
             wrong = [problem for problem in problems if problem.severity == "error"]
             if not wrong:
@@ -198,7 +200,7 @@ def _impossible(document: str) -> str | None:
         said: Any = json.loads(document, strict=False)
     except (ValueError, RecursionError):
         return None  # what is wrong with it is said where it is read
-    return str(said[IMPOSSIBLE]) if is_object(said) and list(said) == [IMPOSSIBLE] else None
+    return str(said[IMPOSSIBLE])[:MOST_OF_WHY] if is_object(said) and list(said) == [IMPOSSIBLE] else None
 
 
 def _values(text: str, schema: JsonObject) -> JsonObject:

@@ -172,10 +172,11 @@ class Drafting:
         is_wanted = bool(wanted) if draft.from_saved is not None else bool(draft.missing)
         if not is_wanted or self._model is None:
             return draft
+        model = await self._chosen_model()  # before the import, which needs the library
         from spindle.drafting.dialogue import Dialogue
         from spindle.drafting.prompt import filling, to_fill
 
-        dialogue = Dialogue(await self._chosen_model(), self._limits, self._budget)
+        dialogue = Dialogue(model, self._limits, self._budget)
         without = {key: value for key, value in schema.items() if key != "required"}
 
         async def values(text: str) -> JsonObject:

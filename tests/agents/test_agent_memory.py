@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from pydantic_ai.messages import ModelRequest as Message
@@ -15,6 +16,7 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+import spindle
 from spindle import Agent, AgentResult, Principal
 from spindle.agents.events import sse
 from spindle.errors import ConfigurationError, ModelError, NotFoundError, PermissionDeniedError
@@ -167,3 +169,27 @@ def test_events_are_sent_by_a_web_application(monkeypatch: pytest.MonkeyPatch) -
     events = [block.split("\n") for block in body.strip().split("\n\n")]
     assert [lines[0] for lines in events] == ["event: start", "event: text", "event: text", "event: end"]
     assert all(lines[1].startswith('data: {"kind":') for lines in events)
+
+
+async def test_a_run_that_called_a_flow_is_read_like_any_other(
+    tmp_path: Path, server: ModelServer, model: Model
+) -> None:
+    """A flow keeps notes on the same record."""
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "spindle.toml").write_text("")
+    (tmp_path / "flows" / "loud.yaml").write_text(
+        "version: 1\ninputs: {text: {type: string}}\nnodes: [{id: shout, tool: shout}]\n"
+    )
+
+    def shout(text: str) -> str:
+        return text.upper()
+
+    server.feed(Turn(calls=[ToolCall("loud", {"text": "hi"})]), "HI.", "Again.")
+    async with spindle.open(tmp_path, tools=[shout]) as app:
+        agent = Agent(app, model)
+        done = await agent.run("Say hi.")
+        events = await agent.replay(done.run_id)
+        assert [event.kind for event in events] == ["start", "tool_call", "tool_result", "text", "end"]
+        more = await agent.continue_run(done.run_id, "More.")
+        assert isinstance(more, AgentResult)
+        assert more.output == "Again."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from spindle.errors import ConfigurationError, suggest
 
@@ -36,15 +37,18 @@ def check_name(name: str) -> None:
         )
 
 
-def resolve(name: str) -> Model:
-    """The model of this name, `provider:model`. Providers find their keys in the environment."""
+def resolve(name: str, key: str | None = None) -> Model:
+    """The model of this name, `provider:model`. Providers find their keys in the environment, unless one is
+    given: then it is used, or it is an error."""
     require_library()
     check_name(name)
+    if key is not None and not key.strip():
+        raise ConfigurationError(f"the key that was given for the model {name!r} is empty")
     from pydantic_ai.exceptions import UserError
     from pydantic_ai.models import infer_model
 
     try:
-        return infer_model(name)
+        return infer_model(name) if key is None else infer_model(name, _with_key(name, key))
     except UserError as error:
         raise _unusable(name, str(error)) from None
     except ImportError as error:
@@ -55,6 +59,23 @@ def resolve(name: str) -> Model:
         ) from None
     except ValueError as error:
         raise _unusable(name, str(error)) from None
+
+
+def _with_key(name: str, key: str) -> Callable[[str], Any]:
+    from pydantic_ai.providers import infer_provider_class
+
+    def make(provider: str) -> Any:
+        # Each provider's class has parameters of its own; nearly all have this one.
+        made: Any = infer_provider_class(provider)
+        try:
+            return made(api_key=key)
+        except TypeError:
+            raise ConfigurationError(
+                f"models of {provider!r} take no key", hint="leave it out, or name another model"
+            ) from None
+
+    infer_provider_class(name.partition(":")[0])
+    return make
 
 
 def _unusable(name: str, said: str) -> ConfigurationError:

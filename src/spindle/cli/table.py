@@ -12,6 +12,7 @@ table = LazyGroup(
         "Tables": {
             "from": ("table_from", "from_", "Write the tools of sources to a file."),
             "show": ("table_show", "show", "Show the tools in a file."),
+            "prompt": ("table_prompt", "prompt", "Let a model work with the tools in a file."),
             "migrate": ("table_migrate", "migrate", "Bring a file of an older layout up to date."),
         },
     },

@@ -22,6 +22,7 @@ from spindle.tables.calling import OpenRows, open_rows
 from spindle.tables.columns import as_tools, concat_tables, for_knime, tool_column
 from spindle.tables.files import Migration, migrate, read_table, write_table
 from spindle.tables.legacy import MCPTool, MCPToolValueFactory, WorkflowTool, WorkflowToolValueFactory
+from spindle.tables.prompt import prompt, prompt_async
 from spindle.tables.provider import provide, tool_provider
 from spindle.tables.values import ToolValueFactory
 
@@ -45,6 +46,8 @@ __all__ = [
     "for_knime",
     "migrate",
     "open_rows",
+    "prompt",
+    "prompt_async",
     "provide",
     "read_table",
     "tool_array",

@@ -1,4 +1,5 @@
-"""Calling tools by their rows alone: `open_rows`. Nothing is read but the rows."""
+"""Calling tools by their rows alone: `open_rows`. Nothing is read but the rows, and for flows the workspace
+that they run in: a flow calls tools of it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.caller import DEFAULT_OPTIONS, CallOptions
-from spindle.domain.identity import Credential, Principal
+from spindle.domain.identity import LOCAL, Credential, Principal
 from spindle.domain.json_schema import JsonObject, canonical
 from spindle.domain.tool_row import ToolKind, ToolRow
 from spindle.errors import (
@@ -23,7 +24,7 @@ from spindle.errors import (
 )
 from spindle.opening import open as open_workspace
 from spindle.ports.store import ToolFilter
-from spindle.settings import Settings
+from spindle.settings import FILE_NAME, Settings
 from spindle.tables.rows import GIVEN, Note
 
 if TYPE_CHECKING:
@@ -42,13 +43,19 @@ _HARMLESS = frozenset({
 })  # fmt: skip
 
 
+_FLOWS = "flows"
+
+Home = tuple[str, Path | None]
+"""Which of the opened workspaces a source is in."""
+
+
 @dataclass
 class _Place:
     """A source that rows have in common."""
 
     name: str
     kind: str
-    root: Path
+    home: Home
     settings: JsonObject
     credential: Credential | None
     tools: dict[str, Tool] | None = field(default=None)
@@ -57,7 +64,7 @@ class _Place:
 class OpenRows:
     """What `open_rows` gives: each row can be called."""
 
-    def __init__(self, places: Mapping[bytes, _Place], apps: Mapping[Path, Spindle], note: Note) -> None:
+    def __init__(self, places: Mapping[bytes, _Place], apps: Mapping[Home, Spindle], note: Note) -> None:
         self._places = places
         self._apps = apps
         self._note = note
@@ -65,33 +72,47 @@ class OpenRows:
     async def call(
         self, row: ToolRow, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS
     ) -> Result:
-        """Call the row's tool on the server that it names, through the same guards as any call."""
+        """Call the row's tool on the server that it names, or run its flow, through the same guards as any
+        call."""
         place = self._places.get(_key(row))
         if place is None:
             raise NotFoundError(f"{row.name!r} is not among the rows that were opened", tool=row.name)
-        app = self._apps[place.root]
+        app = self._apps[place.home]
         tool = await self._find(app, place, row)
         return await app.call(tool.name, dict(arguments or {}), options)
 
     async def _find(self, app: Spindle, place: _Place, row: ToolRow) -> Tool:
         if place.tools is None:
-            (report,) = await app.sync(place.name)
-            if report.error is not None:
-                raise from_description(report.error)
-            found = await app.catalog.whole_tools(ToolFilter(source=place.name))
-            place.tools = {tool.spec.remote_name: tool for tool in found}
+            place.tools = await (_flows_of(app) if place.kind == _FLOWS else _tools_of(app, place.name))
         tool = place.tools.get(row.remote_name)
         if tool is None:
             meant = suggest(row.remote_name, place.tools)
-            raise NotFoundError(
-                f"the source of {row.name!r} has no tool {row.remote_name!r}",
-                hint=f"it has {meant!r}" if meant else "make the table again: the server has changed",
-                tool=row.name,
-            )
+            gone = "make the table again: the server has changed"
+            what = f"the source of {row.name!r} has no tool {row.remote_name!r}"
+            if place.kind == _FLOWS:
+                gone = "say in which workspace it is: workspace=…"
+                what = f"the workspace {app.settings.root} has no flow {row.remote_name!r}"
+            raise NotFoundError(what, hint=f"it has {meant!r}" if meant else gone, tool=row.name)
         written = (row.input or {}).get("fingerprint")
         if written is not None and written != tool.fingerprint:
             self._note(f"{row.name}: its definition changed since the table was made")
         return tool
+
+
+async def _tools_of(app: Spindle, source: str) -> dict[str, Tool]:
+    (report,) = await app.sync(source)
+    if report.error is not None:
+        raise from_description(report.error)
+    found = await app.catalog.whole_tools(ToolFilter(source=source))
+    return {tool.spec.remote_name: tool for tool in found}
+
+
+async def _flows_of(app: Spindle) -> dict[str, Tool]:
+    sources = app.catalog.sources
+    names = [name for name in sources.names if sources.kind(name) == _FLOWS]
+    await app.catalog.make_ready(names, LOCAL, may_interrupt=False)
+    found = await app.catalog.whole_tools(ToolFilter(kind=_FLOWS))
+    return {tool.spec.remote_name: tool for tool in found}
 
 
 @contextlib.asynccontextmanager
@@ -100,6 +121,7 @@ async def open_rows(
     *,
     trusted: bool = False,
     credentials: Mapping[str, Credential] | None = None,
+    workspace: Path | str | Spindle | None = None,
     note: Note = logger.warning,
 ) -> AsyncGenerator[OpenRows]:
     """Make rows callable. No server is contacted before the first call of a tool of its.
@@ -107,27 +129,42 @@ async def open_rows(
     A row may name a program to start, files to read and variables to show to a server: whoever wrote the
     table chooses them. Such rows are refused unless the table is `trusted`. `credentials` are those that rows
     want to be given, by name.
+
+    Flows run in the `workspace`: a folder, or one that is open already. To name it is to allow its flows.
+    Without it they need trust too, and run in the workspace that their row names if that is here, else in
+    the current one.
     """
     places: dict[bytes, _Place] = {}
     for row in rows:
         if row is not None and _key(row) not in places:
-            places[_key(row)] = _place(row, f"s{len(places) + 1}", credentials or {}, trusted=trusted)
+            places[_key(row)] = _place(
+                row, f"s{len(places) + 1}", credentials or {}, workspace, trusted=trusted
+            )
     own = {place.name: place.credential for place in places.values()}
 
     async def credential(source: str, _principal: Principal) -> Credential | None:
         return own[source]
 
     async with contextlib.AsyncExitStack() as stack:
-        apps: dict[Path, Spindle] = {}
-        for root in {place.root for place in places.values()}:
+        apps: dict[Home, Spindle] = {}
+        for home in {place.home for place in places.values()}:
+            kind, root = home
+            if kind == _FLOWS:
+                apps[home] = (
+                    await stack.enter_async_context(open_workspace(root, note=note))
+                    if workspace is None or isinstance(workspace, str | Path)
+                    else workspace
+                )
+                continue
+            assert root is not None
             sources = {
                 place.name: {"kind": place.kind, **place.settings}
                 for place in places.values()
-                if place.root == root
+                if place.home == home
             }
             settings = Settings(root, {"sources": sources, "store": ":memory:"}, is_workspace=False)
             opening = open_workspace(settings=settings, credentials=credential, note=note)
-            apps[root] = await stack.enter_async_context(opening)
+            apps[home] = await stack.enter_async_context(opening)
         yield OpenRows(places, apps, note)
 
 
@@ -135,8 +172,20 @@ def _key(row: ToolRow) -> bytes:
     return canonical([int(row.kind), row.source, row.credential, row.server_uri])
 
 
-def _place(row: ToolRow, name: str, credentials: Mapping[str, Credential], *, trusted: bool) -> _Place:
-    source = row.source or _source_of_address(row)
+def _place(
+    row: ToolRow,
+    name: str,
+    credentials: Mapping[str, Credential],
+    workspace: Path | str | Spindle | None,
+    *,
+    trusted: bool,
+) -> _Place:
+    source = row.source
+    if row.kind is ToolKind.WORKFLOW and (
+        workspace is not None if source is None else source["kind"] == _FLOWS
+    ):
+        return _Place(name, _FLOWS, (_FLOWS, _home_of_flow(row, workspace, trusted=trusted)), {}, None)
+    source = source or _source_of_address(row)
     kind, settings = str(source["kind"]), dict(source["settings"])
     settings.pop("prefix", None)
     if not trusted:
@@ -153,7 +202,22 @@ def _place(row: ToolRow, name: str, credentials: Mapping[str, Credential], *, tr
             )
     elif wanted is not None:
         settings["auth"] = wanted
-    return _Place(name, kind, Path(source.get("root") or Path.cwd()), settings, shown)
+    return _Place(name, kind, ("rows", Path(source.get("root") or Path.cwd())), settings, shown)
+
+
+def _home_of_flow(row: ToolRow, workspace: Path | str | Spindle | None, *, trusted: bool) -> Path | None:
+    """The folder of the workspace; None: the current one, or the one that is open already."""
+    if workspace is not None:
+        return Path(workspace) if isinstance(workspace, str | Path) else None
+    if not trusted:
+        raise PermissionDeniedError(
+            f"{row.name} runs a flow on this machine, and the table is not trusted",
+            hint="name the workspace whose flows it may run: workspace=…, or pass trusted=True if you know "
+            "who made it",
+            tool=row.name,
+        )
+    written = Path((row.source or {}).get("root") or ".")
+    return written if (written / FILE_NAME).is_file() or (written / _FLOWS).is_dir() else None
 
 
 def _source_of_address(row: ToolRow) -> JsonObject:

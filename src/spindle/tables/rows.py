@@ -11,6 +11,7 @@ from spindle.calls.record import MASK
 from spindle.domain.json_schema import JsonObject, is_array, is_object, to_json
 from spindle.domain.tool import Tool
 from spindle.domain.tool_row import ToolKind, ToolRow
+from spindle.tables.ports import with_ports
 
 Note = Callable[[str], None]
 
@@ -89,6 +90,8 @@ def row_of_tool(
         metadata=spec.metadata,
         fingerprint=tool.fingerprint,
     )
+    if row.kind is ToolKind.WORKFLOW:
+        row = with_ports(row)
     described = row.to_dict()
     text = to_json(described).decode()
     if not any(secret in text for secret in secrets):

@@ -1,0 +1,224 @@
+"""`prompt`: an agent over a column of tools. What is said comes back as a table."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+
+import pyarrow as pa
+
+from spindle import settings as settings_module
+from spindle.domain.tool_row import ToolRow
+from spindle.errors import ConfigurationError, ModelError, TableError
+from spindle.opening import open as open_workspace
+from spindle.settings import Settings
+from spindle.tables.calling import open_rows
+from spindle.tables.columns import as_tools, tool_column
+from spindle.tables.data import DataTables
+from spindle.tables.messages import Message, Messages, history_of, instructions_of, message_table, messages_of
+from spindle.tables.messages import read_messages as read
+from spindle.tables.offering import RowsSource
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+    from spindle.agents.events import AgentEvent
+    from spindle.agents.limits import Limits
+    from spindle.app import Spindle
+    from spindle.domain.identity import Credential
+    from spindle.tables.rows import Note
+
+logger = logging.getLogger("spindle")
+
+Tools = pa.Table | pa.Array | pa.ChunkedArray | Sequence[ToolRow | None]
+
+ENDED_BY = b"spindle.ended_by"
+"""Beside the schema of the messages: `answer`, or the limit that ended the run."""
+
+SOURCE = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What an agent is to do, with which rows."""
+
+    rows: Sequence[ToolRow | None]
+    messages: Sequence[Message]
+    data: DataTables
+    model: str | Model
+    key: str | None = None
+    workspace: Path | str | Spindle | None = None
+    trusted: bool = False
+    credentials: Mapping[str, Credential] = field(default_factory=dict[str, "Credential"])
+    instructions: str = ""
+    limits: Limits | Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] | None = None
+    destructive: bool = False
+    on_event: Callable[[AgentEvent], None] | None = None
+    note: Note = logger.warning
+
+    def settings_of_run(self) -> Settings:
+        """Of the workspace that has nothing but the rows, and is gone afterwards."""
+        return Settings(Path.cwd(), {"sources": {}, "store": ":memory:"}, is_workspace=False)
+
+    async def run(self, app: Spindle) -> pa.Table:
+        from spindle.agents.agent import Agent
+        from spindle.agents.outcomes import AgentResult
+
+        if self.key is not None:
+            from spindle.agents.models import resolve
+
+            # Made for this run alone, so that its connections are closed with it.
+            async with resolve(str(self.model), self.key) as made:
+                return await replace(self, model=made, key=None).run(app)
+        told = [self.instructions, *instructions_of(self.messages), self.data.instructions()]
+        async with open_rows(
+            self.rows,
+            trusted=self.trusted,
+            credentials=self.credentials,
+            workspace=self.workspace,
+            note=self.note,
+        ) as opened:
+            offered = RowsSource.of_rows(self.rows, opened, self.data, destructive=self.destructive)
+            app.catalog.sources.add(SOURCE, *offered)
+            agent = Agent(
+                app,
+                self.model,
+                instructions="\n\n".join(part for part in told if part),
+                approve=(),  # the rows' own source refuses what may destroy: nobody is here to ask
+                limits=self.limits,
+                settings=self.settings,
+                ask_user=False,
+            )
+            task = self.messages[-1].content or ""
+            outcome = await agent.run(task, history=history_of(self.messages), on_event=self.on_event)
+            if not isinstance(outcome, AgentResult):
+                raise ModelError("the run stopped for a person, and nobody can be asked here")
+            record = await agent.record(outcome.run_id)
+        if outcome.ended_by != "answer":
+            self.note(f"it ended before there was an answer: the limit of {outcome.ended_by} was reached")
+        names = {event.call_id: event.tool for event in record.events() if event.call_id and event.tool}
+        known = {message.tool_call_id: message.tool_name for message in self.messages}
+        names = {str(call): str(name) for call, name in {**known, **names}.items() if call and name}
+        system = [message for message in self.messages if message.role == "system"]
+        said = messages_of(record.messages(), names)
+        return message_table([*system, *said], {ENDED_BY: outcome.ended_by.encode()})
+
+
+class Options(TypedDict, total=False):
+    """What `prompt` takes besides the tools and the messages."""
+
+    data: Mapping[str, Any] | None
+    """Tables by their ids. Those that tools make are put into it where it can be changed."""
+    model: str | Model | None
+    """`provider:name`, or an object of pydantic-ai; by default that of [agent]."""
+    key: str | None
+    """Of the model's provider; otherwise it is found in the environment."""
+    column: str | None
+    """Of the tools, where a table has several."""
+    workspace: Path | str | Spindle | None
+    """In which flows run, as for `open_rows`. Only `prompt_async` takes one that is open."""
+    trusted: bool
+    credentials: Mapping[str, Credential] | None
+    instructions: str
+    limits: Limits | Mapping[str, Any] | None
+    """As of an `Agent`."""
+    settings: Mapping[str, Any] | None
+    """For the model, as of an `Agent`."""
+    destructive: bool
+    """Whether tools may be called that say that they destroy."""
+    on_event: Callable[[AgentEvent], None] | None
+    note: Note
+
+
+def prompt(tools: Tools, messages: Messages, **options: Unpack[Options]) -> pa.Table:
+    """Let a model work with the tools of a column: the whole conversation, as a table. Blocks; works in a
+    notebook too.
+
+    `messages` are a text, or texts and objects, or a table such as this returns: what was said before, with
+    the user's word last. The model is shown the columns of `data`, tools are handed the rows.
+
+    What goes wrong in a call is told to the model. Raises where the model cannot be asked, and for mistakes
+    in what was given before anything is asked.
+    """
+    prepared = _prepared(tools, messages, **options)
+    if not isinstance(prepared.workspace, str | Path | None):
+        raise ConfigurationError(
+            "a workspace that is open cannot be used from here", hint="name its folder, or await prompt_async"
+        )
+    with (
+        _returning(prepared.data, options.get("data")),
+        open_workspace(settings=prepared.settings_of_run(), note=prepared.note) as app,
+    ):
+        return app.wait(prepared.run)
+
+
+async def prompt_async(tools: Tools, messages: Messages, **options: Unpack[Options]) -> pa.Table:
+    """The same as `prompt`, to be awaited. The workspace may be one that is open."""
+    prepared = _prepared(tools, messages, **options)
+    with _returning(prepared.data, options.get("data")):
+        async with open_workspace(settings=prepared.settings_of_run(), note=prepared.note) as app:
+            return await prepared.run(app)
+
+
+def _prepared(
+    tools: Tools,
+    messages: Messages,
+    *,
+    data: Mapping[str, Any] | None = None,
+    model: str | Model | None = None,
+    key: str | None = None,
+    column: str | None = None,
+    workspace: Path | str | Spindle | None = None,
+    credentials: Mapping[str, Credential] | None = None,
+    **rest: Any,
+) -> Prompt:
+    """Raises for all mistakes that can be known before anything is asked."""
+    rows, said, tables = rows_in(tools, column), read(messages), DataTables(data or {})
+    chosen = _model(model, workspace)
+    if key is not None and not isinstance(chosen, str):
+        raise ConfigurationError("a key goes with the name of a model, not with one that is made already")
+    return Prompt(rows, said, tables, chosen, key, workspace, credentials=credentials or {}, **rest)
+
+
+def rows_in(tools: Tools, column: str | None = None) -> list[ToolRow | None]:
+    if isinstance(tools, pa.Table):
+        return tool_column(tools, column).to_pylist()
+    if isinstance(tools, pa.Array | pa.ChunkedArray):
+        return as_tools(tools).to_pylist()
+    rows = list(cast("Sequence[Any]", tools))
+    for index, row in enumerate(rows):
+        if row is not None and not isinstance(row, ToolRow):
+            raise TableError(f"item {index} of the tools is a {type(row).__name__}, not a ToolRow")
+    return rows
+
+
+def _model(model: str | Model | None, workspace: Path | str | Spindle | None) -> str | Model:
+    chosen = model
+    if chosen is None:
+        found = (
+            settings_module.load(workspace)
+            if workspace is None or isinstance(workspace, str | Path)
+            else workspace.settings
+        )
+        chosen = found.agent().model
+    if chosen is None:
+        raise ConfigurationError(
+            "no model is chosen",
+            hint="say model='provider:name', or set `model` in [agent] of spindle.toml",
+        )
+    return chosen
+
+
+@contextlib.contextmanager
+def _returning(tables: DataTables, data: Mapping[str, Any] | None) -> Generator[None]:
+    """Put what tools made where the caller finds it, also when the run failed afterwards."""
+    try:
+        yield
+    finally:
+        if isinstance(data, MutableMapping):
+            data.update({name: tables[name] for name in tables.made})

@@ -70,3 +70,62 @@ class McpToolProvider:
             note=context.set_warning,
         )
         return knext.Table.from_pyarrow(made, row_ids="generate")
+
+
+@knext.node(
+    name="Agent Prompter",
+    node_type=knext.NodeType.OTHER,
+    icon_path="icons/spindle.png",
+    category=category,
+)
+@knext.input_table(name="Tools", description="As MCP Tool Provider gives them, filtered or concatenated.")
+@knext.input_table(name="Data", description="A table that is handed to tools by its id.", optional=True)
+@knext.input_table(name="History", description="Messages that came before.", optional=True)
+@knext.output_table(name="Messages", description="All that was said, one row for each message.")
+class AgentPrompter:
+    """Lets a language model work with a table of tools.
+
+    The model calls the tools on their servers, and is told what goes wrong. Of the data it sees the columns,
+    never the rows.
+    """
+
+    message = knext.MultilineStringParameter("Message", "What the model is to do.", "")
+    model = knext.StringParameter("Model", "PROVIDER:NAME, such as openai:gpt-5.", "")
+    key = knext.StringParameter(
+        "Key",
+        "The credentials flow variable whose password is the key of the model's provider.",
+        "",
+        choices=lambda context: list(context.get_credential_names()),
+    )
+    instructions = knext.MultilineStringParameter("Instructions", "What the model is told before.", "")
+    data_id = knext.StringParameter("Id of the data", "By which the model names the table of data.", "data")
+    workspace = knext.StringParameter("Workspace", "The folder whose flows may be run; empty: none.", "")
+    trusted = knext.BoolParameter(
+        "Trust the tools", "Start the programs and read the files that the table names.", False
+    )
+    destructive = knext.BoolParameter(
+        "Allow destruction", "Also tools may be called that say that they destroy.", False
+    )
+
+    def configure(self, context, *inputs):
+        if not (self.message and self.model and self.key):
+            raise knext.InvalidParametersError("Say what to do, and choose a model and its key.")
+        # The columns are known when the node has been executed.
+
+    def execute(self, context, given, data, history):
+        said = tools.prompt(
+            given.to_pyarrow(),
+            self.message,
+            history=None if history is None else history.to_pyarrow(),
+            data=None if data is None else data.to_pyarrow(),
+            data_id=self.data_id,
+            model=self.model,
+            key_name=self.key,
+            password_of=lambda name: context.get_credentials(name).password,
+            instructions=self.instructions,
+            workspace=self.workspace,
+            trusted=self.trusted,
+            destructive=self.destructive,
+            note=context.set_warning,
+        )
+        return knext.Table.from_pyarrow(said, row_ids="generate")

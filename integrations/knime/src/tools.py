@@ -7,10 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from spindle import bearer
 from spindle.domain.json_schema import from_json, to_json
 from spindle.domain.tool_row import ToolRow
-from spindle.errors import AuthError
-from spindle.tables import for_knime, tool_provider
+from spindle.errors import AuthError, TableError
+from spindle.tables import for_knime, tool_column, tool_provider
+from spindle.tables import prompt as prompt_model
 
 COLUMNS = {
     "kind": pa.string(),
@@ -53,6 +55,68 @@ def provide(
     return pa.table({"tool": for_knime(column)}) if as_tools else as_columns(column.to_pylist())
 
 
+def prompt(
+    tools: pa.Table,
+    message: str,
+    *,
+    history: pa.Table | None = None,
+    data: pa.Table | None = None,
+    data_id: str = "data",
+    model: str,
+    key_name: str,
+    password_of: Callable[[str], str | None],
+    instructions: str = "",
+    workspace: str = "",
+    trusted: bool = False,
+    destructive: bool = False,
+    note: Callable[[str], None],
+) -> pa.Table:
+    """What was said, as a table. Rows that want a credential to be given get the password of the credentials
+    variable of its name; the model's provider gets that of `key_name`."""
+    rows = rows_in(tools)
+    wanted = {
+        str(row.credential["name"]) for row in rows if row.credential and row.credential["type"] == "given"
+    }
+    notes: list[str] = []
+    said: Any = message if history is None else _continued(history, message)
+    try:
+        return prompt_model(
+            rows,
+            said,
+            data={} if data is None else {data_id: data},
+            model=model,
+            key=_token(key_name, password_of),
+            credentials={name: bearer(_token(name, password_of)) for name in sorted(wanted)},
+            instructions=instructions,
+            workspace=workspace or None,
+            trusted=trusted,
+            destructive=destructive,
+            note=notes.append,
+        )
+    finally:
+        if notes:
+            note("\n".join(notes))
+
+
+def rows_in(table: pa.Table) -> list[ToolRow]:
+    """The tools of a table: of plain columns, or of its column of tools."""
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    if not missing:
+        return rows_of(table)
+    try:
+        found = tool_column(table)
+    except TableError as error:
+        raise TableError(
+            error.message, hint=f"for tools in plain columns these are missing: {', '.join(missing)}"
+        ) from None
+    return [row for row in found.to_pylist() if row is not None]
+
+
+def _continued(history: pa.Table, message: str) -> pa.Table:
+    last = pa.table({"role": ["user"], "content": [message]})
+    return pa.concat_tables([history, last], promote_options="default")
+
+
 def as_columns(rows: Sequence[ToolRow | None]) -> pa.Table:
     """Every field in a column of its own, which any node can work with."""
     fields = [{} if row is None else row.to_dict() for row in rows]
@@ -85,7 +149,7 @@ def _token(name: str, password_of: Callable[[str], str | None]) -> str:
         token = password_of(name)
     except Exception as error:
         raise AuthError(f"the credentials {name!r} cannot be read: {error}") from error
-    if not token:
+    if not token or not token.strip():
         raise AuthError(
             f"the credentials {name!r} have no password",
             hint="enter the server's token as their password, in the node that makes the flow variable",

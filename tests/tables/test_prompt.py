@@ -382,3 +382,27 @@ async def test_the_model_of_the_workspace_is_the_default(model: ModelServer, tmp
         with pytest.raises(ConfigurationError, match="that is open cannot be used"):
             await asyncio.to_thread(lambda: prompt([], "Go.", workspace=app))
     assert [request.model for request in model.requests] == ["of-mine", "of-mine"]
+
+
+async def test_a_call_that_wants_a_person_fails_instead_of_waiting(
+    model: ModelServer, workspace: Path
+) -> None:
+    (workspace / "flows" / "sure.yaml").write_text(
+        "version: 1\nnodes: [{id: sure, ask: {message: Are you sure?}}]\noutputs: {sure: '${sure}'}\n"
+    )
+    model.feed(Turn(calls=[ToolCall("sure", {})]), "Nobody is there.")
+    said = await prompted([ToolRow.workflow("sure")], "Go.", workspace=workspace)
+    assert said[2]["is_error"] is True
+    assert "wants a person first (input), and nobody can be asked here" in said[2]["content"]
+    assert said[3]["content"] == "Nobody is there."
+
+
+async def test_tools_of_one_name_are_told_apart(model: ModelServer) -> None:
+    model.feed(Turn(calls=[ToolCall("say", {"text": "a"}), ToolCall("say_2", {"text": "b"})]), "Done.")
+    async with HttpServer() as one, HttpServer() as two:
+        rows = [
+            ToolRow.remote("say", server_uri=server.url, remote_name="echo") for server in (one, two, one)
+        ]
+        await prompted(rows, "Go.")
+        assert (one.calls("echo"), two.calls("echo")) == (1, 1)
+    assert model.requests[0].tool_names == ["say", "say_2"]

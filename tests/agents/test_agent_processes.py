@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -14,11 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
+from starlette.applications import Starlette
 
 import spindle
+from servers.browser import PATIENCE as BROWSER_PATIENCE
+from servers.browser import needs_browser, running_browser
 from servers.oauth import OAuthProvider, User
 from servers.running import PATIENCE
-from spindle import Agent, AgentResult, Paused, Principal
+from spindle import Agent, AgentResult, Principal, callback_app
 from spindle.calls.caller import Clock
 from spindle.runs.leases import LEASE
 from spindle.testing import Gate, ModelServer, ToolCall, Turn
@@ -112,11 +117,25 @@ async def test_after_kill_9_neither_the_model_nor_finished_calls_are_asked_again
     assert server.requests[3].messages == server.requests[2].messages
 
 
+@contextlib.asynccontextmanager
+async def listening_at(web: Starlette, listening: socket.socket) -> AsyncIterator[None]:
+    server = uvicorn.Server(uvicorn.Config(web, log_level="warning", lifespan="off"))
+    serving = asyncio.create_task(server.serve([listening]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+@needs_browser
 async def test_the_whole_story_of_consent(
     tmp_path: Path, store: str, server: ModelServer, guarded_url: str, oauth_provider: OAuthProvider
 ) -> None:
-    """Agent, tool, consent, a user at the provider, the way back, and the answer in another process."""
-    settings = [store, "[auth]", 'redirect_uri = "http://127.0.0.1/callback"', "[sources.work]"]
+    """Agent, tool, consent, a user in a browser, the way back, and the answer in another process."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    back = f"http://127.0.0.1:{listening.getsockname()[1]}/callback"
+    settings = [store, "[auth]", f'redirect_uri = "{back}"', "[sources.work]"]
     settings += [f'url = "{guarded_url}"', 'auth = { type = "oauth", provider = "Work" }']
     (tmp_path / "spindle.toml").write_text("\n".join(settings) + "\n")
     async with spindle.open(tmp_path) as app, User("ann") as user:
@@ -130,12 +149,19 @@ async def test_the_whole_story_of_consent(
         await process.kill()
     assert (pause["kind"], pause["details"]["provider"]) == ("consent", "Work")
     # Another process, where the user comes back to; it goes on with all that waited for this consent.
-    async with spindle.open(tmp_path) as app, User("ann") as user:
-        given = await user.follow(pause["details"]["url"])
-        await app.auth.complete(given["code"], given["state"], given.get("iss"))
-        (outcome,) = await app.runner.resume_consent("work", Principal())
-        assert not isinstance(outcome, Paused | BaseException), outcome
+    async with spindle.open(tmp_path) as app, listening_at(callback_app(app), listening):
+        async with running_browser() as browser:
+            page = await browser.new_page()
+            page.set_default_timeout(BROWSER_PATIENCE)
+            await page.goto(pause["details"]["url"])
+            await page.get_by_label("Account").fill("ann")
+            await page.get_by_role("button", name="Log in").click()
+            await page.get_by_role("button", name="Allow").click()
+            await page.get_by_role("heading", name="Work is connected").wait_for()
+        done = await Agent(app, MODEL).resume(pause["run_id"])
         record = await Agent(app, MODEL).record(pause["run_id"])
+    assert isinstance(done, AgentResult)
+    assert done.output == "now I know"
     assert record.run.status == "done"
     assert "ann" in server.requests[1].tool_answers[0].text
     assert list(record.events())[-1].text == "now I know"

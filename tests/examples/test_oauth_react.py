@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from servers.browser import PATIENCE, needs_browser, running_browser
 from servers.oauth import running_mcp_server, running_provider
 from servers.running import REPOSITORY
 
@@ -22,15 +23,8 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
 
 EXAMPLE = REPOSITORY / "examples" / "oauth-react"
-PATIENCE = 60_000
-"""Milliseconds; only ever waited for in full when something is wrong."""
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
 pytestmark = [
-    pytest.mark.skipif(
-        CHROMIUM is None and not os.environ.get("CI"), reason="there is no Chromium here: install `chromium`"
-    ),
+    needs_browser,
     pytest.mark.skipif(
         not (EXAMPLE / "dist").is_dir() and not os.environ.get("CI"),
         reason="the page is not built: run `make node`",
@@ -67,14 +61,8 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    from playwright.async_api import async_playwright
-
-    assert CHROMIUM is not None, "CI installs Chromium"
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
-    async with async_playwright() as playwright:
-        started = await playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+    async with running_browser() as started:
         yield started
-        await started.close()
 
 
 @contextlib.asynccontextmanager

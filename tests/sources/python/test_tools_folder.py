@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -522,3 +523,20 @@ def test_an_idle_thread_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not thread.is_alive()
     # Had it left its queue behind, the next job would go there and wait for ever.
     assert asyncio.run(asyncio.wait_for(in_thread(lambda: 5, "next"), 30)) == 5
+
+
+def test_a_folder_is_loaded_while_another_thread_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Looked(str):
+        """The name of a module; another one is imported at the very moment when it is looked at."""
+
+        def partition(self, separator: str) -> tuple[str, str, str]:
+            monkeypatch.setitem(sys.modules, "imported_meanwhile", ModuleType("imported_meanwhile"))
+            return super().partition(separator)
+
+    monkeypatch.setitem(sys.modules, Looked("looked_at"), ModuleType("looked_at"))
+    (tmp_path / "a.py").write_text("x = 1\n")
+    ((path, module),) = files.FolderModules(tmp_path).load_all()
+    assert isinstance(module, ModuleType)
+    assert (path.name, module.x) == ("a.py", 1)

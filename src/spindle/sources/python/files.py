@@ -135,8 +135,9 @@ class FolderModules:
     def fresh(self) -> Generator[None]:
         """Modules loaded inside are read anew. One thread at a time."""
         with _locks.setdefault(self.package, threading.RLock()):
-            for name in [name for name in sys.modules if name.partition(".")[0] == self.package]:
-                del sys.modules[name]
+            for name in list(sys.modules):  # a copy at once: other threads import meanwhile
+                if name.partition(".")[0] == self.package:
+                    del sys.modules[name]
             yield
 
     def load(self, name: str) -> ModuleType:

@@ -27,7 +27,7 @@ run() {
   fi
 }
 
-say "Two MCP servers (processes) and a folder of Python functions. Ask each for its tools:"
+say "Two MCP servers (processes), a folder of Python functions, and a flow. Ask each for its tools:"
 run 0 spindle sync
 
 say "They are one catalog now, kept in SQLite: listing it starts nothing."
@@ -53,7 +53,7 @@ run 0 spindle run "divide --a=84 --b=2 >> divide --b=7"
 say "A flow in a file. It stops to ask a person, keeps nothing running meanwhile, and goes on with the answer."
 run 0 spindle check share
 run 75 spindle run share --sum=84 </dev/null
-run 0 spindle resume last true
+run 0 spindle resume last "fair enough"
 run 0 spindle trace last
 
 say "Every call was recorded."

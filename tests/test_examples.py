@@ -24,7 +24,8 @@ def test_the_demo_does_the_main_job_and_says_so(tmp_path: Path) -> None:
     assert "05:30" in shown  # nine in the morning in Tokyo, seen from Kolkata
     assert "42" in shown
     assert "cannot divide by zero" in shown
-    assert "paused: Note a share of 42.0?" in shown
+    assert "paused: What shall be noted about a share of 42.0?" in shown
     assert '"share": 42.0' in shown
+    assert "a share of 42.0: fair enough" in shown
     assert "did you mean 'divide'?" in shown
     assert "blocking: 42.0" in shown

@@ -78,6 +78,15 @@ class TestRuns(RunStoreContract):
         assert [run.id for run in await store.runs(limit=9, status="paused")] == ["r2", "r1"]
         assert [run.id for run in await store.runs(limit=9, principal="bob")] == ["other"]
 
+    async def test_runs_are_found_by_kind_and_name_behind_many_others(self, store: RunStore) -> None:
+        for id, kind, name in (("a", "flow", "x"), ("b", "flow", "y"), ("c", "call", "x")):
+            await store.save_run(dataclasses.replace(a_run(id), kind=kind, name=name))
+        for number in range(3):
+            await store.save_run(a_run(f"r{number}"))
+        assert [run.id for run in await store.runs(limit=2, kind="flow")] == ["b", "a"]
+        assert [run.id for run in await store.runs(limit=2, name="x")] == ["c", "a"]
+        assert [run.id for run in await store.runs(limit=2, kind="flow", name="x")] == ["a"]
+
     async def test_events_come_back_in_the_order_in_which_they_were_saved(self, store: RunStore) -> None:
         events = [RunEvent("r1", "step", float(9 - n), f"/x:{n}", bytes([n, 0, 255])) for n in range(5)]
         await store.save_run(a_run(), events[:2])

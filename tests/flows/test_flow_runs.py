@@ -512,3 +512,41 @@ async def test_what_a_node_of_python_raises_fails_the_flow_and_names_the_node(op
             await app.run_flow(Flow(inner, name="breaks"))
         assert isinstance(caught.value.__cause__, KeyError)
         assert (await app.flows.runs())[0].status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("${qurey}", "did you mean ${query}?"), ("${person.nmae}", "did you mean ${person.name}?")],
+)
+async def test_a_mistyped_template_gets_a_suggestion(opened: OpenFlows, written: str, meant: str) -> None:
+    flow = chain(ToolNode("person"), ToolNode("same", params={"value": written}))
+    async with opened() as app:
+        with pytest.raises(FlowError) as caught:
+            await app.run_flow(flow, query="x")
+    assert caught.value.hint == meant
+
+
+async def test_secret_arguments_of_failed_items_are_not_in_the_error(opened: OpenFlows) -> None:
+    @tool
+    def login(user: str, password: str) -> str:
+        raise ValueError("no")
+
+    node = ToolNode("login", params={"user": "${item}"}, batch=Batch("${users}"))
+    async with opened(tools=[login]) as app:
+        with pytest.raises(FlowError) as caught:
+            await app.run_flow(Flow(node), users=["ann"], password="open sesame")
+    assert "open sesame" not in str(caught.value.to_dict())
+    assert caught.value.details["failed"][0]["arguments"]["user"] == "ann"
+
+
+async def test_runs_of_flows_are_found_behind_many_calls(opened: OpenFlows) -> None:
+    @tool
+    async def asks(context: Context) -> str:
+        return context.ask("well?")
+
+    async with opened(tools=[*TOOLS, asks]) as app:
+        done = await app.run_flow(Flow(ToolNode("nothing"), name="found"))
+        for _ in range(3):
+            await app.run("asks")
+        assert [run.id for run in await app.flows.runs(limit=2)] == [done.run_id]
+        assert [run.id for run in await app.flows.runs(limit=2, flow="found")] == [done.run_id]

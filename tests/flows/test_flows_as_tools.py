@@ -234,3 +234,27 @@ async def test_many_runs_at_once(workspace: Path, save: Save) -> None:
     async with spindle.open(workspace, tools=TOOLS) as app:
         results = await asyncio.gather(*(app.call("outer", n=number) for number in range(100)))
     assert [result.value for result in results] == [number + 1 for number in range(100)]
+
+
+async def test_nodes_of_a_flow_that_is_called_are_not_taken_for_the_callers(
+    workspace: Path, save: Save
+) -> None:
+    save("inner", [{"id": "word", "tool": "upper", "params": {"text": "inner"}}])
+    nodes = [
+        {"id": "called", "tool": "inner"},
+        {"id": "word", "tool": "upper", "params": {"text": "outer"}},
+        {"id": "last", "tool": "same", "params": {"value": "${word}"}},
+    ]
+    save("outer", nodes)
+    async with spindle.open(workspace, tools=TOOLS) as app:
+        done = await app.run_flow("outer")
+        _, _, events = await app.flows.trace(done.run_id)
+        assert [(event.node, event.output) for event in events[:2]] == [
+            ("called", "INNER"),
+            ("word", "OUTER"),
+        ]
+        again = await app.flows.run("outer", start="word", reuse=done.run_id)
+        assert isinstance(again, Finished)
+        assert again.result.structured == {"value": "OUTER"}
+        left = await app.flows.left(done.run_id, app.flows.library.find("outer").definition, before="word")  # type: ignore[union-attr]
+        assert left["called"] == "INNER"

@@ -36,7 +36,7 @@ async def print_key(
     """One output of the flow, or what its nodes left in the shared store under a key."""
     from spindle.domain.json_schema import is_object
     from spindle.errors import NotFoundError, suggest
-    from spindle.flows.shared import lookup_in
+    from spindle.flows.shared import SharedLookup
     from spindle.flows.templates import MISSING, TemplateError, parse_path
 
     outputs: Mapping[str, Any] = result.structured if is_object(result.structured) else {}
@@ -48,7 +48,7 @@ async def print_key(
         path = parse_path(key.removeprefix("${").removesuffix("}"))
     except TemplateError as error:
         raise NotFoundError(f"--output: {error}") from None
-    found = lookup_in(shared, outputs)(path)
+    found = SharedLookup(shared, outputs)(path)
     if found is MISSING:
         known = [*outputs, *(name for name in shared if name not in outputs)]
         meant = suggest(key, known)

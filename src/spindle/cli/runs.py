@@ -14,9 +14,6 @@ from spindle.domain.run import RunStatus
 if TYPE_CHECKING:
     from spindle.domain.run import Run
 
-MOST = 10_000
-"""Runs that are looked through for those of one flow."""
-
 
 @command("runs")
 @click.option("--flow", metavar="NAME", shell_complete=complete_saved_flow, help="Of this flow only.")
@@ -39,9 +36,8 @@ def runs(cli: Cli, flow: str | None, status: Any, limit: int) -> None:
 
 async def _runs(cli: Cli, flow: str | None, status: Any, limit: int) -> None:
     async with cli.open() as app:
-        found = await app.store.runs(limit=MOST if flow else limit, status=status)
-    if flow:
-        found = [run for run in found if run.name == flow and run.kind == "flow"][:limit]
+        kind = "flow" if flow else None
+        found = await app.store.runs(limit=limit, status=status, kind=kind, name=flow)
     if cli.output.as_json:
         cli.output.json([{**run.to_dict(), "duration": took(run)} for run in found])
     elif not found:

@@ -13,7 +13,7 @@ from spindle.errors import FlowError, SpindleError, suggest
 from spindle.flows.build import name_nodes, output_of
 from spindle.flows.node import BaseNode
 from spindle.flows.recording import Recording
-from spindle.flows.shared import lookup_in
+from spindle.flows.shared import SharedLookup
 from spindle.flows.templates import TemplateError, UnresolvedError, render
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _outputs(flow: Flow, shared: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, item in (flow.outputs or {}).items():
         try:
-            found[name] = render(output_of(item).value, lookup_in(shared))
+            found[name] = render(output_of(item).value, SharedLookup(shared))
         except UnresolvedError:
             continue
         except TemplateError as error:

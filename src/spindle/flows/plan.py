@@ -11,7 +11,7 @@ from spindle.domain.json_schema import JsonObject, is_array, is_object, paramete
 from spindle.errors import FlowError
 from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition
 from spindle.flows.interface import natural_outputs
-from spindle.flows.shared import lookup_in
+from spindle.flows.shared import SharedLookup
 from spindle.flows.templates import (
     MISSING,
     Lookup,
@@ -114,11 +114,11 @@ class _Planning:
             return await self.nodes(inner, shared, own, inner.start_id, prefix=f"{name}/")
         if node.ask is not None:
             self._writers[node.id] = node.id
-            message = str(self._known(node.ask.message, lookup_in(shared)))
+            message = str(self._known(node.ask.message, SharedLookup(shared)))
             return [Planned(name, ask=message, next=following)]
         assert node.tool is not None
         tool = await self._find(node.tool)
-        lookup = lookup_in(shared)
+        lookup = SharedLookup(shared)
         arguments, missing = self._arguments(node, tool, lookup, params)
         over = self._known(node.batch.over, lookup) if node.batch is not None else None
         for key in natural_outputs(tool):

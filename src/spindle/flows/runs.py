@@ -136,20 +136,24 @@ class FlowRuns:
 
     async def runs(self, *, limit: int = 50, flow: str | None = None) -> list[Run]:
         """Of flows, the newest first."""
-        found = [run for run in await self._store.runs(limit=10_000 if flow else limit) if run.kind == KIND]
-        return [run for run in found if flow is None or run.name == flow][:limit]
+        return await self._store.runs(limit=limit, kind=KIND, name=flow)
 
     async def trace(self, run: str) -> tuple[Run, JsonObject, list[NodeEvent]]:
-        """A run, what it was given, and its nodes in the order in which they ended."""
+        """A run, what it was given, and its nodes in the order in which they ended. What flows noted that it
+        called as tools is theirs: their nodes may have the same ids."""
         found = await self._store.run(run) if run else None
         if found is None:
             raise NotFoundError(f"there is no run {run!r}", hint="`spindle runs` lists them")
         events: list[NodeEvent] = []
         given: JsonObject = {}
-        for event in await self._store.history(found.id):
+        history = await self._store.history(found.id)
+        # The place of the run itself is the beginning of all others.
+        places = (event.path.partition("#")[0] for event in history if event.kind == "note")
+        own = min(places, key=len, default="")
+        for event in history:
             if event.sealed is None:
                 continue
-            if event.kind == "note":
+            if event.kind == "note" and event.path.startswith(f"{own}#"):
                 data = self._sealer.open(event.sealed, f"run:{found.id}:{event.path}")
                 if "node" in data:  # others note other things
                     events.append(NodeEvent.from_dict(data))

@@ -6,15 +6,18 @@ from collections.abc import Collection, Mapping, MutableMapping
 from typing import Any
 
 from spindle.domain.json_schema import is_object
-from spindle.flows.templates import MISSING, Lookup, Path, descend
+from spindle.flows.templates import MISSING, Path, descend, written_path
 
 
-def lookup_in(shared: Mapping[str, Any], also: Mapping[str, Any] | None = None) -> Lookup:
+class SharedLookup:
     """What a template's path finds: the longest key that is written like its beginning, then what that holds.
     `also` goes before."""
 
-    def lookup(path: Path) -> Any:
-        for place in (also, shared) if also else (shared,):
+    def __init__(self, shared: Mapping[str, Any], also: Mapping[str, Any] | None = None) -> None:
+        self._places = (also, shared) if also else (shared,)
+
+    def __call__(self, path: Path) -> Any:
+        for place in self._places:
             for length in range(len(path), 0, -1):
                 steps = path[:length]
                 key = str(steps[0]) if length == 1 else ".".join(map(str, steps))
@@ -24,7 +27,13 @@ def lookup_in(shared: Mapping[str, Any], also: Mapping[str, Any] | None = None) 
                         return found
         return MISSING
 
-    return lookup
+    def known(self, path: Path) -> list[str]:
+        """What could have been meant by a path that finds nothing: names as far as something was found."""
+        for length in range(len(path) - 1, 0, -1):
+            inside = self(path[:length])
+            if is_object(inside):
+                return [written_path((*path[:length], key)) for key in inside]
+        return [key for place in self._places for key in place]
 
 
 def write_output(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.record import masked
@@ -13,8 +13,15 @@ from spindle.flows.definition import Batch, CacheRule, NodeDefinition, Question,
 from spindle.flows.failures import ERROR, Failure, action_of, may_pass
 from spindle.flows.interface import is_wrapped, natural_key
 from spindle.flows.node import Node
-from spindle.flows.shared import lookup_in, write_output
-from spindle.flows.templates import MISSING, Lookup, TemplateError, UnresolvedError, parse_path, render
+from spindle.flows.shared import SharedLookup, write_output
+from spindle.flows.templates import (
+    MISSING,
+    TemplateError,
+    UnresolvedError,
+    parse_path,
+    render,
+    written_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -62,7 +69,7 @@ class WorkspaceNode(Node):
             raise FlowError(f"{self.id} cannot run here: {_NO_WORKSPACE}")
         return self.host
 
-    def _rendered(self, value: Any, lookup: Lookup, what: str) -> Any:
+    def _rendered(self, value: Any, lookup: SharedLookup, what: str) -> Any:
         try:
             return render(value, lookup)
         except UnresolvedError as error:
@@ -70,12 +77,11 @@ class WorkspaceNode(Node):
         except TemplateError as error:
             raise FlowError(f"node {self.id!r}: {what}: {error}") from None
 
-    def _unresolved(self, error: UnresolvedError, lookup: Lookup, what: str) -> FlowError:
-        first = str(error.reference.path[0])
-        known = getattr(lookup, "known", ())
-        meant = suggest(error.reference.text, known) or suggest(first, known)
-        hint = f"did you mean ${{{meant}}}?" if meant and meant != first else None
-        if hint is None and first.isupper() and len(error.reference.path) == 1:
+    def _unresolved(self, error: UnresolvedError, lookup: SharedLookup, what: str) -> FlowError:
+        path = error.reference.path
+        meant = suggest(written_path(path), lookup.known(path))
+        hint = f"did you mean ${{{meant}}}?" if meant else None
+        if hint is None and str(path[0]).isupper() and len(path) == 1:
             hint = "flows do not read the environment: declare it as an input of the flow"
         return FlowError(
             f"node {self.id!r}: {what}: {error}",
@@ -120,7 +126,7 @@ class ToolNode(WorkspaceNode):
             arguments = self._arguments(tool, shared, None)
             self.report.inputs = masked(arguments, tool.input_schema, ())
             return arguments
-        items = self._rendered(batch.over, lookup_in(shared), "batch.over")
+        items = self._rendered(batch.over, SharedLookup(shared), "batch.over")
         if not is_array(items):
             raise FlowError(
                 f"node {self.id!r}: batch.over gives a value of type {type(items).__name__}, not a list",
@@ -131,7 +137,7 @@ class ToolNode(WorkspaceNode):
         return each
 
     def _arguments(self, tool: Tool, shared: Mapping[str, Any], item: JsonObject | None) -> JsonObject:
-        lookup = lookup_in(shared, item)
+        lookup = SharedLookup(shared, item)
         own = self.definition.params
         arguments: JsonObject = {name: self._rendered(value, lookup, name) for name, value in own.items()}
         for parameter in parameters(tool.input_schema):
@@ -151,7 +157,7 @@ class ToolNode(WorkspaceNode):
                 )
         return arguments
 
-    def _mapped(self, name: str, lookup: Lookup) -> Any:
+    def _mapped(self, name: str, lookup: SharedLookup) -> Any:
         place = self.definition.inputs[name]
         try:
             found = lookup(parse_path(place))
@@ -227,11 +233,12 @@ class ToolNode(WorkspaceNode):
             return outcome
 
         outcomes = await running.each(one, prepared, batch.concurrency)
-        return self._gathered(prepared, outcomes, batch)
+        return self._gathered(outcomes, batch)
 
-    def _gathered(self, prepared: list[JsonObject], outcomes: list[Any], batch: Batch) -> Any:
+    def _gathered(self, outcomes: list[Any], batch: Batch) -> Any:
+        # With arguments as they are recorded: what is secret in them does not belong into errors.
         failed: list[JsonObject] = [
-            {"index": index, "arguments": prepared[index], "error": outcome.told()}
+            {"index": index, "arguments": self.report.inputs[index], "error": outcome.told()}
             for index, outcome in enumerate(outcomes)
             if isinstance(outcome, Failure)
         ]
@@ -283,7 +290,7 @@ class Ask(WorkspaceNode):
     def prep(self, shared: Any) -> Any:
         question = self.definition.ask
         assert question is not None
-        message = self._rendered(question.message, lookup_in(shared), "ask.message")
+        message = self._rendered(question.message, SharedLookup(shared), "ask.message")
         self.report.inputs = {"message": str(message)}
         return str(message)
 
@@ -317,8 +324,8 @@ def plain_value(result: Result, tool: Tool) -> Any:
 def node_of(definition: NodeDefinition) -> WorkspaceNode:
     """The node that a definition of a tool or a question describes."""
     if definition.ask is not None:
-        ask = Ask(definition.ask.message, definition.ask.schema, id=definition.id)
-        ask.definition = replace(definition)
+        ask = Ask(definition.ask.message)
+        WorkspaceNode.__init__(ask, definition)
         return ask
     assert definition.tool is not None
     node = ToolNode(definition.tool, id=definition.id)

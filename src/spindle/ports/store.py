@@ -104,7 +104,13 @@ class RunStore(Protocol):
         ...
 
     async def runs(
-        self, *, limit: int, status: RunStatus | None = None, principal: str | None = None
+        self,
+        *,
+        limit: int,
+        status: RunStatus | None = None,
+        principal: str | None = None,
+        kind: str | None = None,
+        name: str | None = None,
     ) -> list[Run]:
         """The newest first."""
         ...

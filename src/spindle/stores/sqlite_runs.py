@@ -37,14 +37,27 @@ class SqliteRuns:
         return run_from_row(rows[0]) if rows else None
 
     async def runs(
-        self, *, limit: int, status: RunStatus | None = None, principal: str | None = None
+        self,
+        *,
+        limit: int,
+        status: RunStatus | None = None,
+        principal: str | None = None,
+        kind: str | None = None,
+        name: str | None = None,
     ) -> list[Run]:
         query = f"""
             {_SELECT_RUN}
             WHERE (:status IS NULL OR status = :status) AND (:principal IS NULL OR principal = :principal)
+              AND (:kind IS NULL OR kind = :kind) AND (:name IS NULL OR name = :name)
             ORDER BY number DESC LIMIT :limit
         """
-        values = {"status": status, "principal": principal and storable(principal), "limit": limit}
+        values = {
+            "status": status,
+            "principal": principal and storable(principal),
+            "kind": kind,
+            "name": name and storable(name),
+            "limit": limit,
+        }
         return await self._reader.run(lambda db: [run_from_row(row) for row in db.execute(query, values)])
 
     async def save_events(self, events: Sequence[RunEvent]) -> None:

@@ -144,12 +144,21 @@ class RunsIn:
         return runs.get(id) or (found[0] if found else None)
 
     async def runs(
-        self, *, limit: int, status: RunStatus | None = None, principal: str | None = None
+        self,
+        *,
+        limit: int,
+        status: RunStatus | None = None,
+        principal: str | None = None,
+        kind: str | None = None,
+        name: str | None = None,
     ) -> list[Run]:
         found = [
             run
             for run in reversed((await self._read()).runs.values())
-            if status in (None, run.status) and principal in (None, run.principal.id)
+            if status in (None, run.status)
+            and principal in (None, run.principal.id)
+            and kind in (None, run.kind)
+            and name in (None, run.name)
         ]
         return found[:limit]
 

@@ -58,11 +58,19 @@ class PostgresRuns:
         return run_from_row(rows[0]) if rows else None
 
     async def runs(
-        self, *, limit: int, status: RunStatus | None = None, principal: str | None = None
+        self,
+        *,
+        limit: int,
+        status: RunStatus | None = None,
+        principal: str | None = None,
+        kind: str | None = None,
+        name: str | None = None,
     ) -> list[Run]:
         values = {
             "status": status,
             "principal": principal and storable_text(principal),
+            "kind": kind,
+            "name": name and storable_text(name),
             "limit": limit if limit >= 0 else None,
         }
         return [run_from_row(row) for row in await self._db.rows(_SELECT_RUNS, values)]
@@ -143,6 +151,8 @@ _SELECT_BY_ID = f"{_SELECT_RUN} WHERE id >= %s AND id < %s ORDER BY id LIMIT 2"
 _SELECT_RUNS = f"""
     {_SELECT_RUN}
     WHERE (%(status)s::text IS NULL OR status = %(status)s)
+      AND (%(kind)s::text IS NULL OR kind = %(kind)s)
+      AND (%(name)s::text IS NULL OR name = %(name)s)
       AND (%(principal)s::text IS NULL OR principal = %(principal)s)
     ORDER BY number DESC LIMIT %(limit)s
 """

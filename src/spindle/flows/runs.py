@@ -139,8 +139,8 @@ class FlowRuns:
         return await self._store.runs(limit=limit, kind=KIND, name=flow)
 
     async def trace(self, run: str) -> tuple[Run, JsonObject, list[NodeEvent]]:
-        """A run, what it was given, and its nodes in the order in which they ended. What flows noted that it
-        called as tools is theirs: their nodes may have the same ids."""
+        """A run, what it was given, and its nodes in the order in which they ended. Of a flow, its own alone:
+        nodes of flows that it called as tools may have the same ids."""
         found = await self._store.run(run) if run else None
         if found is None:
             raise NotFoundError(f"there is no run {run!r}", hint="`spindle runs` lists them")
@@ -149,11 +149,11 @@ class FlowRuns:
         history = await self._store.history(found.id)
         # The place of the run itself is the beginning of all others.
         places = (event.path.partition("#")[0] for event in history if event.kind == "note")
-        own = min(places, key=len, default="")
+        own = f"{min(places, key=len, default='')}#" if found.kind == KIND else ""
         for event in history:
             if event.sealed is None:
                 continue
-            if event.kind == "note" and event.path.startswith(f"{own}#"):
+            if event.kind == "note" and event.path.startswith(own):
                 data = self._sealer.open(event.sealed, f"run:{found.id}:{event.path}")
                 if "node" in data:  # others note other things
                     events.append(NodeEvent.from_dict(data))

@@ -1,5 +1,5 @@
 # `make help` lists what can be done. Everything that gets installed stays inside
-# this folder: .venv (the package and its tools), .venv-bench, .node.
+# this folder: .venv (the package and its tools), .venv-bench, .venv-publish, .node.
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -16,6 +16,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 VENV_READY     := .venv/.ready
 BENCH_READY    := .venv-bench/.ready
+PUBLISH_READY  := .venv-publish/.ready
 PROXY_READY    := .venv-bench/proxy/.ready
 PFLOW_READY    := .venv-bench/pflow/.ready
 NODE_READY     := .node/.runtime-ready
@@ -82,6 +83,10 @@ format: $(VENV_READY) ## format the code and apply the safe fixes
 bench: $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY) ## run the benchmarks, in an environment of their own
 	@$(IN_BENCH) .venv-bench/bin/python benchmarks/run.py $(ARGS)
 
+.PHONY: dist
+dist: $(PUBLISH_READY) ## build the wheel and the sdist, check them, and use Spindle from the wheel alone
+	@PATH="$(CURDIR)/.venv-publish/bin:$$PATH" scripts/check_dist.sh
+
 .PHONY: services
 services: ## install what some tests start and PyPI and npm do not have (Debian, as root)
 	@scripts/install_services.sh
@@ -92,7 +97,7 @@ constraints: ## choose new exact versions of all dependencies
 
 .PHONY: clean
 clean: ## remove everything that was installed or generated here
-	@rm -rf .venv .venv-bench .node .pytest_cache .ruff_cache .import_linter_cache .hypothesis htmlcov dist build
+	@rm -rf .venv .venv-bench .venv-publish .node .pytest_cache .ruff_cache .import_linter_cache .hypothesis htmlcov dist build site
 	@rm -f .coverage .coverage.*
 	@find src tests scripts examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -140,6 +145,13 @@ $(BENCH_READY): pyproject.toml requirements/bench-constraints.txt requirements/b
 	@$(call say,installing Spindle and the measured peers into .venv-bench (about a minute))
 	@.venv-bench/bin/python -m pip install $(PIP_FLAGS) -c requirements/bench-constraints.txt -r requirements/build.txt -r requirements/bench.txt
 	@.venv-bench/bin/python -m pip install $(PIP_FLAGS) -c requirements/bench-constraints.txt --no-build-isolation -e .
+	@touch $@
+
+# What builds the distribution and the site, so that neither slows the set-up of the tests.
+$(PUBLISH_READY): requirements/publish-constraints.txt requirements/build.txt requirements/publish.txt
+	$(call make_venv,.venv-publish)
+	@$(call say,installing what builds the distribution and the site into .venv-publish)
+	@.venv-publish/bin/python -m pip install $(PIP_FLAGS) -c requirements/publish-constraints.txt -r requirements/build.txt -r requirements/publish.txt
 	@touch $@
 
 # Some peers need an older `mcp` than the others. The list is whole, and one of them runs well with a library that

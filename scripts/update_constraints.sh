@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Chooses the newest versions that fit together and writes them, exact, to constraints.txt
-# and requirements/bench-constraints.txt. Run it as: make constraints
+# and to the constraints in requirements/. Run it as: make constraints
 #
 # It takes the oldest Python we support, since what installs there installs on the newer ones;
 # the reverse is not true.
@@ -67,3 +67,5 @@ resolve dev constraints.txt \
 # The measured Spindle runs on the same versions as the tested one.
 resolve bench requirements/bench-constraints.txt \
   -c constraints.txt -r "$work/runtime.txt" -r requirements/build.txt -r requirements/bench.txt
+resolve publish requirements/publish-constraints.txt \
+  -c constraints.txt -r requirements/build.txt -r requirements/publish.txt

@@ -300,7 +300,7 @@ async def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatc
     async with workspace() as app:
         with pytest.raises(ConfigurationError, match="agents need the extra `agent`") as missing:
             Agent(app, "openai:gpt-5")
-    assert missing.value.hint == 'pip install "spindle[agent]"'
+    assert missing.value.hint == 'pip install "spindle-tools[agent]"'
 
 
 async def test_a_model_of_ones_own_that_fails_is_an_error(model: Model) -> None:

@@ -146,7 +146,7 @@ def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(ConfigurationError, match="needs the package") as error:
         keys_in(tmp_path, key="keyring")()
-    assert "spindle[keyring]" in (error.value.hint or "")
+    assert "spindle-tools[keyring]" in (error.value.hint or "")
 
 
 def an_access(bench: Bench, keys: Keys, sealer: Sealer) -> Access:

@@ -196,5 +196,5 @@ def test_without_pyarrow_the_command_names_the_extra(program, folder, monkeypatc
     monkeypatch.setenv("PYTHONPATH", str(folder))
     done = program("table", "show", "t.parquet", "--json")
     assert done.code == 2
-    assert "hint: pip install 'spindle[table]'" in done.err
+    assert "hint: pip install 'spindle-tools[table]'" in done.err
     assert json.loads(done.out)["error"]["category"] == "configuration"

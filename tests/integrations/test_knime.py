@@ -177,7 +177,7 @@ def test_the_extension_describes_itself_as_knime_asks() -> None:
     assert (FOLDER / described["license_file"]).read_text() == (FOLDER.parent.parent / "LICENSE").read_text()
     assert (FOLDER / f"{described['extension_module']}.py").is_file()
     environment = yaml.safe_load((FOLDER / described["env_yml_path"]).read_text())
-    assert {"pip": ["spindle[agent,table]"]} in environment["dependencies"]
+    assert {"pip": ["spindle-tools[agent,table]"]} in environment["dependencies"]
 
 
 def test_the_node_only_hands_over() -> None:

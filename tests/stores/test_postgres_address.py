@@ -105,7 +105,7 @@ def test_without_the_extra_the_message_says_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert "needs a package that is not installed here" in done.stdout, done.stderr
-    assert done.stdout.strip().endswith("| pip install 'spindle[postgres]'")
+    assert done.stdout.strip().endswith("| pip install 'spindle-tools[postgres]'")
 
 
 def test_the_driver_is_imported_only_where_it_is_used() -> None:

@@ -192,4 +192,4 @@ except ConfigurationError as error:
     print(error.message, error.hint)
 """
     assert "need pyarrow" in python(script, str(tmp_path))
-    assert "spindle[table]" in python(script, str(tmp_path))
+    assert "spindle-tools[table]" in python(script, str(tmp_path))

@@ -15,7 +15,7 @@ try:
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 except ImportError as error:
     raise ImportError(
-        "spindle.adapters.pydantic_ai needs pydantic-ai: pip install 'spindle[agent]'"
+        "spindle.adapters.pydantic_ai needs pydantic-ai: pip install 'spindle-tools[agent]'"
     ) from error
 
 from pydantic import ValidationError

@@ -10,7 +10,7 @@ from spindle.errors import ConfigurationError, suggest
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-INSTALL = 'pip install "spindle[agent]"'
+INSTALL = 'pip install "spindle-tools[agent]"'
 
 
 def require_library() -> None:

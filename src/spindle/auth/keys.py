@@ -154,7 +154,8 @@ class Keys:
             import keyring
         except ImportError:
             raise ConfigurationError(
-                '[auth] key = "keyring" needs the package `keyring`', hint="pip install 'spindle[keyring]'"
+                '[auth] key = "keyring" needs the package `keyring`',
+                hint="pip install 'spindle-tools[keyring]'",
             ) from None
         ring: Any = keyring.get_keyring()
         if getattr(ring, "priority", 0) <= 0:

@@ -30,7 +30,7 @@ async def open_store(address: str) -> Store:
     except ImportError as error:
         raise ConfigurationError(
             f"a store in PostgreSQL needs a package that is not installed here ({error})",
-            hint="pip install 'spindle[postgres]'",
+            hint="pip install 'spindle-tools[postgres]'",
         ) from None
     return await PostgresStore(address).open()
 

@@ -13,7 +13,7 @@ try:
     import pyarrow as _pyarrow
 except ImportError:
     raise ConfigurationError(
-        "tables of tools need pyarrow, which is not installed", hint="pip install 'spindle[table]'"
+        "tables of tools need pyarrow, which is not installed", hint="pip install 'spindle-tools[table]'"
     ) from None
 
 from spindle.domain.tool_row import Column, Port, ToolKind, ToolRow, tool_row_schema

@@ -567,4 +567,4 @@ async def test_a_missing_extra_is_named_with_what_installs_it(
     async with workspace.open() as app:
         with pytest.raises(ConfigurationError) as caught:
             await app.call("emit", n=1)
-    assert caught.value.hint == "install it: pip install 'spindle[rabbitmq]'"
+    assert caught.value.hint == "install it: pip install 'spindle-tools[rabbitmq]'"

@@ -84,7 +84,7 @@ class LinkPool:
             protocol = target.endpoint.protocol
             raise ConfigurationError(
                 f"{target.endpoint.shown} needs the extra {protocol!r}, which is not installed",
-                hint=f"install it: pip install 'spindle[{protocol}]'",
+                hint=f"install it: pip install 'spindle-tools[{protocol}]'",
                 sent=False,
             )
         made: Any = getattr(import_module(f"spindle.sources.events.links.{module}"), name)(target)

@@ -67,4 +67,4 @@ if [ "$failures" -gt 0 ]; then
   echo "the demo did not go as it should: $failures steps failed" >&2
   exit 1
 fi
-echo "Done. Next: docs/getting-started.md"
+echo "Done. Next: docs/start/getting-started.md"

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+DRAWERS = ("start", "how-to", "reference")
+PAGES = sorted(
+    [ROOT / "README.md", *(page for name in DRAWERS for page in (ROOT / "docs" / name).glob("*.md"))]
+)
 FENCE = re.compile(r"^```(?P<language>\w+)(?P<options>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 # Runs a script that may use `await` at its top level, as the shortest examples do.
 RUNNER = """

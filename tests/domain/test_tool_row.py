@@ -16,7 +16,7 @@ from spindle.domain.tool_row import Column, Port, ToolKind, ToolRow, tool_row_sc
 from spindle.plugins import BUILT_IN
 from tables.tool_rows import ANY_ROW, MEANT_ROWS, READ, REPORT
 
-PUBLISHED = Path(__file__).parent.parent.parent / "docs" / "tool-row.schema.json"
+PUBLISHED = Path(__file__).parent.parent.parent / "docs" / "reference" / "tool-row.schema.json"
 
 
 def test_the_numbers_of_the_kinds_are_what_files_have_them_for() -> None:

@@ -1,4 +1,4 @@
-"""Older layouts, made here field by field as docs/tables.md describes them, and the names that made them."""
+"""Older layouts, made field by field as docs/how-to/tables.md describes them, and names that made them."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ def _ports(spec: JsonObject | None) -> tuple[Port, ...]:
 
 
 def tool_row_schema() -> JsonObject:
-    """The JSON Schema of `ToolRow.to_dict`. It is published as docs/tool-row.schema.json."""
+    """The JSON Schema of `ToolRow.to_dict`. It is published as docs/reference/tool-row.schema.json."""
     text: JsonObject = {"type": "string"}
     schema = {"type": "object", "description": "A JSON Schema."}
     ports = {"type": "array", "items": {"$ref": "#/$defs/port"}}

@@ -73,7 +73,7 @@ def for_knime(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, wanted)
 
 
-_LAYOUTS = "docs/tables.md describes the layouts that are read"
+_LAYOUTS = "docs/how-to/tables.md describes the layouts that are read"
 
 
 def _with_tools(table: pa.Table) -> pa.Table:

@@ -1,7 +1,7 @@
 """Layouts of columns that were written before, and the names that made them.
 
-docs/tables.md describes each of them field by field. A layout is recognised by its fields alone: names of
-extension types get lost on the way through other software, and fields do not.
+docs/how-to/tables.md describes each of them field by field. A layout is recognised by its fields alone: names
+of extension types get lost on the way through other software, and fields do not.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def row_of_dict(cell: Mapping[str, Any]) -> ToolRow:
         case names:
             raise TableError(
                 f"a cell with the fields {', '.join(names)} is no tool",
-                hint="docs/tables.md describes the layouts that are read",
+                hint="docs/how-to/tables.md describes the layouts that are read",
             )
 
 

@@ -115,7 +115,7 @@ async def _help(name: str, program: Sequence[str], words: Sequence[str], cwd: Pa
         return said
     raise ConnectionFailedError(
         f"`{' '.join([*program, *words])} --help` says nothing that can be read as help",
-        hint="describe its commands by hand: see docs/command-line-programs.md",
+        hint="describe its commands by hand: see docs/how-to/command-line-programs.md",
     )
 
 

@@ -14,8 +14,8 @@ from servers.running import PATIENCE, StdioServers, process_end
 from spindle.catalog.diff import SyncReport
 from spindle.domain.serve import ServeConfig
 from spindle.errors import ConfigurationError, NotFoundError
-from spindle.serving.access import Access
-from spindle.serving.live import EVERY, Live
+from spindle.serving.access import ServingAccess
+from spindle.serving.reload import EVERY, Live
 
 
 def write(root: Path, **tables: Any) -> None:
@@ -116,7 +116,7 @@ async def test_listeners_hear_of_changed_access_and_a_look_is_rare(tmp_path: Pat
     async with spindle.open(tmp_path) as app:
         heard = Heard()
         app.catalog.on_change(heard)
-        access = Access.of(ServeConfig())
+        access = ServingAccess.of(ServeConfig())
         live = Live(app, access, {}, notes.append, now=lambda: now[0])
         write(tmp_path, serve={"excluded_tools": ["x"], "host": "0.0.0.0"})
         await live.look()

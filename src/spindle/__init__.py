@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from spindle.errors import Interruption as Interruption
     from spindle.errors import SpindleError as SpindleError
     from spindle.errors import ToolError as ToolError
-    from spindle.flows.memory import flow_safe as flow_safe
+    from spindle.flows.node_cache import flow_safe as flow_safe
     from spindle.opening import open as open
     from spindle.runs.outcomes import Continuing as Continuing
     from spindle.runs.outcomes import Finished as Finished
@@ -75,7 +75,7 @@ _HOMES = {
     "ToolSummary": "spindle.domain.tool",
     "bearer": "spindle.auth.credentials",
     "callback_app": "spindle.console.oauth_callback",
-    "flow_safe": "spindle.flows.memory",
+    "flow_safe": "spindle.flows.node_cache",
     "open": "spindle.opening",
     "tool": "spindle.sources.python.decorator",
 }

@@ -26,9 +26,9 @@ from spindle.flows.workspace import WorkspaceFlows
 from spindle.ports.store import RunStore, Store, ToolFilter, ToolStore
 from spindle.runs.runner import Runner
 from spindle.sources.events.bus import Subscription, bus_of
-from spindle.stores.choose import open_store
 from spindle.stores.files import FolderFileStore
 from spindle.stores.layered import LayeredToolStore
+from spindle.stores.open import open_store
 from spindle.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ async def build(
 def _oauth(settings: Settings, store: Store, sealer: Sealer, clock: Clock) -> OAuth:
     import httpx2
 
-    from spindle.auth.oauth import Http, OAuth
+    from spindle.auth.oauth import OAuth, OAuthHttp
     from spindle.sources.http import is_private, shared_ssl_context
 
     auth = settings.auth
@@ -317,6 +317,6 @@ def _oauth(settings: Settings, store: Store, sealer: Sealer, clock: Clock) -> OA
         redirect_uri=auth.redirect_uri,
         client_metadata_url=auth.client_metadata_url,
         client_name=auth.client_name,
-        http=Http(lambda url: is_private(httpx2.URL(url)), shared_ssl_context),
+        http=OAuthHttp(lambda url: is_private(httpx2.URL(url)), shared_ssl_context),
         now=clock.now,
     )

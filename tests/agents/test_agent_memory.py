@@ -18,9 +18,9 @@ from starlette.testclient import TestClient
 
 import spindle
 from spindle import Agent, AgentResult, Principal
+from spindle.adapters.state_store import StateStoreOf
 from spindle.agents.events import sse
 from spindle.errors import ConfigurationError, ModelError, NotFoundError, PermissionDeniedError
-from spindle.stores.state_store import StateStoreOf
 from spindle.testing import ModelRequest, ModelServer, ToolCall, Turn, workspace
 
 

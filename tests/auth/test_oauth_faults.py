@@ -14,7 +14,7 @@ from auth.conftest import Bench, Turned, oauth_config
 from servers.odd_provider import DOWN, HUGE, PAGE, OddProvider, problem, redirect
 from spindle.auth.encryption import Sealer
 from spindle.auth.keys import new_key
-from spindle.auth.oauth import Http, OAuth
+from spindle.auth.oauth import OAuth, OAuthHttp
 from spindle.auth.oauth.challenge import Challenge, bearer_challenge
 from spindle.auth.oauth.discovery import covers, metadata_places
 from spindle.domain.identity import LOCAL
@@ -189,7 +189,7 @@ async def test_metadata_of_a_public_source_may_not_lead_into_this_network(
     async def is_private(url: str) -> bool:
         return not url.startswith(odd.url)  # the source counts as public, all else as within
 
-    oauth = bench.another(http=Http(is_private))
+    oauth = bench.another(http=OAuthHttp(is_private))
     with pytest.raises(AuthError, match="inside this network"):
         await oauth.begin("s", oauth_config(odd.url, client_id="c"), LOCAL)
     # What the user wrote is the user's own decision.

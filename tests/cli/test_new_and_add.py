@@ -326,12 +326,12 @@ def test_a_traceback_is_shown_only_when_asked_for(workspace, spindle, monkeypatc
 
 
 def test_a_mistake_of_our_own_is_one_line_too(workspace, spindle, monkeypatch):
-    from spindle.cli.context import Cli
+    from spindle.cli.context import CliContext
 
     def broken(self: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(Cli, "open", broken)
+    monkeypatch.setattr(CliContext, "open", broken)
     done = spindle("tools")
     assert done.code == 70
     assert done.err.startswith("spindle: a mistake of Spindle's own: ZeroDivisionError: oh\n  hint: ")

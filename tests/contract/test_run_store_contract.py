@@ -11,12 +11,12 @@ import pytest
 from cryptography.fernet import Fernet
 
 from contract.openers import OPENERS
+from spindle.adapters.state_store import RunsIn, StateStoreOf
 from spindle.auth.encryption import Sealer
 from spindle.domain.identity import Principal, Secret
 from spindle.domain.run import Pause, Run, RunEvent
 from spindle.errors import NotFoundError
 from spindle.ports.store import RunStore, Store
-from spindle.stores.state_store import RunsIn, StateStoreOf
 
 ANN = Principal("ann", frozenset({"staff", "admins"}))
 

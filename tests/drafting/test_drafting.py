@@ -16,7 +16,7 @@ from spindle.drafting.finding import fit, saved_for
 from spindle.drafting.prompt import json_in
 from spindle.errors import ConfigurationError, InvalidArgumentsError, ModelError, NotFoundError
 from spindle.flows.definition import FlowDefinition, NodeDefinition
-from spindle.flows.files import write
+from spindle.flows.text.files import write
 from spindle.runs.outcomes import Finished
 from spindle.testing import Failure, ModelServer, ToolCall, Turn
 

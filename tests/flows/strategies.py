@@ -11,8 +11,8 @@ from spindle.flows.definition import (
     CacheRule,
     Edge,
     FlowDefinition,
+    FlowOutput,
     NodeDefinition,
-    Output,
     Question,
     Retry,
 )
@@ -98,7 +98,7 @@ def flows(inner: st.SearchStrategy[FlowDefinition] | None = None) -> st.SearchSt
         description=TEXTS,
         inputs=st.dictionaries(NAMES, SCHEMAS, max_size=2),
         params=OBJECTS,
-        outputs=st.none() | st.dictionaries(TEXTS, st.builds(Output, JSON, SCHEMAS), max_size=2),
+        outputs=st.none() | st.dictionaries(TEXTS, st.builds(FlowOutput, JSON, SCHEMAS), max_size=2),
         start=st.none() | NAMES,
         cache=st.none() | RULES | st.just(CacheRule()),
         on_unknown=st.sampled_from(["error", "end"]),

@@ -18,11 +18,11 @@ from flows.tools import TOOLS, find, schema, tool
 from servers.running import OpenSources, StdioServers
 from spindle.domain.tool import Tool
 from spindle.errors import NotFoundError
-from spindle.flows.check import check
-from spindle.flows.definition import Edge, FlowDefinition, NodeDefinition, Output, Question
-from spindle.flows.files import read
-from spindle.flows.pipe import read_pipe
+from spindle.flows.check.check import check
+from spindle.flows.definition import Edge, FlowDefinition, FlowOutput, NodeDefinition, Question
 from spindle.flows.saving import save
+from spindle.flows.text.files import read
+from spindle.flows.text.pipe import read_pipe
 
 
 async def problems(text: str, find: Any = find) -> list[str]:
@@ -634,7 +634,7 @@ async def test_a_long_chain_and_a_dense_graph_are_checked_in_good_time() -> None
         nodes,
         tuple(Edge(one, other) for one, other in itertools.pairwise(names)),
         inputs={"n": {"type": "number"}},
-        outputs={"n": Output("${n}")},
+        outputs={"n": FlowOutput("${n}")},
     )
     assert await check(chain, find) == []
     actions = ["default", "error", "timeout", "rate_limited", "server_error"]

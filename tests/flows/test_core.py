@@ -218,7 +218,7 @@ async def test_waits_grow_by_the_backoff(monkeypatch: pytest.MonkeyPatch) -> Non
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    monkeypatch.setattr("spindle.flows.running.asyncio.sleep", sleep)
+    monkeypatch.setattr("spindle.flows.run_context.asyncio.sleep", sleep)
     await Flaky(3, max_retries=4, wait=1, backoff=3).run_async({})
     assert waits == [1, 3, 9]
 

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flows.strategies import DEFINITIONS
+from spindle.flows.check.graph import Graph
 from spindle.flows.definition import Batch, Edge, FlowDefinition, NodeDefinition, Question
-from spindle.flows.draw import mermaid, svg
-from spindle.flows.graph import Graph
-from spindle.flows.layout import laid_out
+from spindle.flows.draw.layout import laid_out
+from spindle.flows.draw.pictures import mermaid, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 FLOW = FlowDefinition(

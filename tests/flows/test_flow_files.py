@@ -19,15 +19,15 @@ from spindle.flows.definition import (
     CacheRule,
     Edge,
     FlowDefinition,
+    FlowOutput,
     NodeDefinition,
-    Output,
     Question,
     Retry,
 )
-from spindle.flows.document import schema
-from spindle.flows.files import MAX_SIZE, Format, read, read_file, write
 from spindle.flows.problems import BrokenFlowError
-from spindle.flows.writing import to_document
+from spindle.flows.text.document import schema
+from spindle.flows.text.files import MAX_SIZE, Format, read, read_file, write
+from spindle.flows.text.writing import to_document
 
 WHOLE = FlowDefinition(
     name="triage",
@@ -61,7 +61,11 @@ WHOLE = FlowDefinition(
         ),
     ),
     edges=(Edge("search", "each"), Edge("send", "search", "rate_limited")),
-    outputs={"sent": Output("${sent_at}"), "n": Output("${n}", {"type": "integer"}), "o": Output({"a": 1})},
+    outputs={
+        "sent": FlowOutput("${sent_at}"),
+        "n": FlowOutput("${n}", {"type": "integer"}),
+        "o": FlowOutput({"a": 1}),
+    },
     start="search",
     cache=CacheRule(),
     max_visits=7,
@@ -499,7 +503,7 @@ def test_aliases_that_unfold_without_measure_are_stopped() -> None:
 
 def test_positions_are_those_of_keys_and_items() -> None:
     text = '{"nodes": [\n  {"id": "a",\n   "params": {"q":\n [1,\n  2]}},\n  {"id": "b"}\n]}'
-    from spindle.flows import json_text, yaml_text
+    from spindle.flows.text import json_text, yaml_text
 
     for parse in (json_text.parse, yaml_text.parse):
         _, positions = parse(text)

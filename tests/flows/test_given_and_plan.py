@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from flows.tools import find
-from spindle.flows.files import read
-from spindle.flows.given import names_of, with_params
+from spindle.flows.inputs import names_of, with_params
 from spindle.flows.plan import plan
+from spindle.flows.text.files import read
 
 FLOW = """
 version: 1

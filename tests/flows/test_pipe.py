@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from flows.tools import find
 from spindle.flows.definition import DEFAULT_ACTION, Edge, FlowDefinition, NodeDefinition, Retry
-from spindle.flows.pipe import read_pipe, to_pipe
-from spindle.flows.pipe_words import MAX_LENGTH, PipeError, quote, split
 from spindle.flows.problems import BrokenFlowError
+from spindle.flows.text.pipe import read_pipe, to_pipe
+from spindle.flows.text.pipe_words import MAX_LENGTH, PipeError, quote, split
 
 
 async def nodes(text: str) -> list[tuple[str, dict[str, Any]]]:

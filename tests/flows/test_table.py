@@ -10,8 +10,8 @@ import pytest
 
 from servers.flow_tools import OpenFlows
 from spindle import Finished, SpindleError
-from spindle.flows.document import from_document
 from spindle.flows.problems import NOWHERE
+from spindle.flows.text.document import from_document
 
 Document = dict[str, Any]
 

@@ -21,8 +21,8 @@ from mcp_server.test_http_serving import modern
 from servers.running import PATIENCE, until
 from servers.serving import ERAS, by_command_line, piped, served, text_of
 from spindle.domain.serve import ServeConfig
-from spindle.serving.access import Access
-from spindle.serving.live import EVERY, Live
+from spindle.serving.access import ServingAccess
+from spindle.serving.reload import EVERY, Live
 
 EACH_ERA = pytest.mark.parametrize("era", list(ERAS))
 TOOLS = """
@@ -49,7 +49,7 @@ class Turn:
     def __init__(self, app: spindle.Spindle) -> None:
         self.now = 100.0
         self.notes: list[str] = []
-        self.access = Access.of(app.settings.serve().model_copy(update={"port": 0}), {})
+        self.access = ServingAccess.of(app.settings.serve().model_copy(update={"port": 0}), {})
         self._live = Live(app, self.access, {"port": 0}, self.notes.append, now=lambda: self.now)
 
     async def __call__(self) -> None:

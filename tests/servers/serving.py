@@ -20,11 +20,11 @@ from servers.running import PATIENCE
 from spindle.app import Spindle
 from spindle.domain.serve import ServeConfig
 from spindle.mcp_server.access import Access as Rules
-from spindle.mcp_server.running import run_http
+from spindle.mcp_server.serve import run_http
 from spindle.mcp_server.server import CatalogServer
 from spindle.mcp_server.stdio import serve_stdio
-from spindle.serving.access import Access
-from spindle.serving.listening import address_of, listen
+from spindle.serving.access import ServingAccess
+from spindle.serving.server import address_of, listen
 
 ERAS = {"modern": "auto", "handshake": "legacy"}
 """By era, the mode of the SDK's client."""
@@ -33,10 +33,10 @@ SPINDLE = str(Path(sys.executable).with_name("spindle"))
 
 @contextlib.asynccontextmanager
 async def served(
-    app: Spindle, rules: Rules | None = None, *, access: Access | None = None, **serve: Any
+    app: Spindle, rules: Rules | None = None, *, access: ServingAccess | None = None, **serve: Any
 ) -> AsyncGenerator[str]:
     """The address of the workspace, served over HTTP for as long as this lasts."""
-    access = access or Access.of(ServeConfig(port=0, **serve), {})
+    access = access or ServingAccess.of(ServeConfig(port=0, **serve), {})
     config = access.config
     with listen(config.host, config.port) as listening:
         running = asyncio.create_task(run_http(app, access, listening, rules))

@@ -15,22 +15,22 @@ from starlette.responses import Response
 from servers.rest import RestWorkspace
 from spindle.domain.serve import ServeConfig
 from spindle.errors import ConfigurationError
-from spindle.serving.access import Access
-from spindle.serving.listening import listen
+from spindle.serving.access import ServingAccess
+from spindle.serving.server import listen
 
 TOKEN = "tok-3n-of-many-letters"
 
 
-def access(**settings: Any) -> Access:
-    return Access.of(ServeConfig.model_validate(settings), {"TOKEN": TOKEN})
+def access(**settings: Any) -> ServingAccess:
+    return ServingAccess.of(ServeConfig.model_validate(settings), {"TOKEN": TOKEN})
 
 
-def status(rules: Access, **headers: str) -> int:
+def status(rules: ServingAccess, **headers: str) -> int:
     given = {"host": "localhost", **{key.replace("_", "-"): value for key, value in headers.items()}}
     return answered(rules, Headers(given).raw)
 
 
-def answered(rules: Access, raw: list[tuple[bytes, bytes]]) -> int:
+def answered(rules: ServingAccess, raw: list[tuple[bytes, bytes]]) -> int:
     scope = {"type": "http", "method": "GET", "path": "/", "headers": raw, "client": ("127.0.0.1", 1)}
     admitted = asyncio.run(rules.admit(scope))
     return admitted.status_code if isinstance(admitted, Response) else 200

@@ -13,7 +13,7 @@ from spindle import CallOptions, Principal
 from spindle.domain.serve import ServeConfig
 from spindle.domain.source import RateLimit
 from spindle.errors import ConfigurationError, NotFoundError
-from spindle.serving.access import Access
+from spindle.serving.access import ServingAccess
 from spindle.serving.exposure import Exposed, doubts
 from spindle.serving.rates import Rates, network
 
@@ -97,7 +97,7 @@ def test_the_default_group_is_chosen_in_the_settings() -> None:
 def test_what_is_no_tool_is_offered_only_where_all_tools_may_be(
     settings: dict[str, Any], expected: bool
 ) -> None:
-    access = Access.of(ServeConfig.model_validate(settings))
+    access = ServingAccess.of(ServeConfig.model_validate(settings))
     assert access.offers(Principal("ann"), "fs") is expected
 
 
@@ -131,7 +131,7 @@ def test_a_hidden_tool_cannot_be_told_from_one_that_is_not_there(tmp_path: Path)
         return 2
 
     async def story() -> None:
-        rules = Access.of(ServeConfig.model_validate({"excluded_tools": ["secret_*"]}))
+        rules = ServingAccess.of(ServeConfig.model_validate({"excluded_tools": ["secret_*"]}))
         opened = spindle.open(tmp_path, tools=[secret_one, public_one], visible=rules.shows)
         async with opened as app:
             assert (await app.call("public_one")).structured == 2
@@ -181,7 +181,7 @@ def test_a_short_name_leads_only_to_what_is_seen(tmp_path: Path) -> None:
 
 def test_rules_are_replaced_as_a_whole_or_not_at_all() -> None:
     made = ServeConfig.model_validate
-    access = Access.of(made({"host": "0.0.0.0", "auth_token": "x" * 20}), {})
+    access = ServingAccess.of(made({"host": "0.0.0.0", "auth_token": "x" * 20}), {})
     assert access.adopt(made({"host": "0.0.0.0", "auth_token": "x" * 20, "excluded_tools": ["a"]}))
     for wrong in ({"host": "0.0.0.0"}, {"auth_token_env": "NOT_SET"}, {}):
         with pytest.raises(ConfigurationError):

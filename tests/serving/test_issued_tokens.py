@@ -20,7 +20,7 @@ from servers.issuing import (
     signed_with_the_public_key,
     unsigned,
 )
-from spindle.auth.clients import Clients
+from spindle.auth.clients import KnownClients
 from spindle.auth.issuer import FLOOR, GOOD_FOR, MAX_KEYS_SIZE, Issuer
 from spindle.domain.identity import Principal
 from spindle.domain.serve import JwtConfig, ServeConfig
@@ -49,7 +49,7 @@ def check(keys: KeyServer, token: str, **settings: Any) -> Any:
 
 def who(keys: KeyServer, token: str, **settings: Any) -> Principal:
     serve = ServeConfig.model_validate({"jwt": config(keys, **settings).model_dump()})
-    return asyncio.run(Clients.of(serve, {}).identify(token))
+    return asyncio.run(KnownClients.of(serve, {}).identify(token))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import sys
 from spindle.domain.call import CallRecord
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.ports.store import SourceState, StoredTool
-from spindle.stores.choose import open_store
+from spindle.stores.open import open_store
 
 
 async def main(address: str, work: str, name: str = "", count: str = "0") -> None:

@@ -9,9 +9,9 @@ import pytest
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import NameConflictError, StoreError
 from spindle.ports.store import SourceState, Store, StoredTool, ToolFilter
-from spindle.stores.choose import open_store
 from spindle.stores.files import FolderFileStore
 from spindle.stores.layered import LayeredToolStore
+from spindle.stores.open import open_store
 from spindle.stores.sqlite import SqliteStore
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from spindle.errors import ConfigurationError
-from spindle.stores.choose import open_store, shown
+from spindle.stores.open import open_store, shown
 from spindle.stores.postgres.address import parse
 from spindle.stores.postgres.glob import regular_expression
 
@@ -98,7 +98,7 @@ def test_an_address_is_shown_without_credentials(address: str, expected: str) ->
 
 def test_without_the_extra_the_message_says_what_to_install() -> None:
     program = (
-        "import asyncio, sys\nsys.modules['psycopg'] = None\nfrom spindle.stores.choose import open_store\n"
+        "import asyncio, sys\nsys.modules['psycopg'] = None\nfrom spindle.stores.open import open_store\n"
         "from spindle.errors import ConfigurationError\n"
         "try: asyncio.run(open_store('postgresql://u:pw@h/d'))\n"
         "except ConfigurationError as error: print(error.message, '|', error.hint)\n"

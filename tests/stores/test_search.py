@@ -16,8 +16,8 @@ from spindle.domain.definitions import Definitions
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.ports.store import SourceState, Store, StoredTool
 from spindle.stores.postgres import PostgresStore
+from spindle.stores.search_index import words
 from spindle.stores.sqlite import SqliteStore
-from spindle.stores.words import words
 
 
 async def fill(store: Store, listed: list[Tool]) -> None:

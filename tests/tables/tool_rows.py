@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from spindle.domain.tool import Hints
-from spindle.domain.tool_row import MAX_PORT, Column, Port, ToolKind, ToolRow
+from spindle.tables.tool_row import MAX_PORT, Column, Port, ToolKind, ToolRow
 
 # Arrow's texts are UTF-8, which has no halves of surrogate pairs; JSON writes them all the same.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from spindle import bearer
 from spindle.domain.json_schema import from_json, to_json
-from spindle.domain.tool_row import ToolRow
 from spindle.errors import AuthError, TableError
 from spindle.tables import for_knime, tool_column, tool_provider
 from spindle.tables import prompt as prompt_model
+from spindle.tables.tool_row import ToolRow
 
 COLUMNS = {
     "kind": pa.string(),

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from spindle.adapters.dispatch import Asked, Dispatched, Dispatching, objects_in, plain
-from spindle.adapters.offer import App, Choice, Offer
-from spindle.calls.content import Part, Text
+from spindle.adapters.dispatch import Dispatched, Dispatching, RequestedCall, objects_in, plain
+from spindle.adapters.tool_names import App, Offer, ToolChoice
+from spindle.calls.content import Part, TextPart
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.domain.json_schema import JsonObject, for_models, is_object
 
 
 class AnthropicDispatched(Dispatched):
-    def answered(self, asked: Asked, parts: list[Part], is_error: bool) -> JsonObject:
+    def answered(self, asked: RequestedCall, parts: list[Part], is_error: bool) -> JsonObject:
         content = [
             {"type": "text", "text": part.text}
-            if isinstance(part, Text)
+            if isinstance(part, TextPart)
             else {
                 "type": "image",
                 "source": {"type": "base64", "media_type": part.mime_type, "data": part.data},
             }
             for part in parts
             # An empty text is refused.
-            if not isinstance(part, Text) or part.text
+            if not isinstance(part, TextPart) or part.text
         ]
         block: JsonObject = {"type": "tool_result", "tool_use_id": asked.id, "content": content}
         return block | ({"is_error": True} if is_error else {})
@@ -44,13 +44,13 @@ class AnthropicTools(Dispatching[AnthropicDispatched]):
             for name, tool in self._offer.tools.items()
         ]
 
-    def calls_in(self, asked: Any) -> Iterator[Asked]:
+    def calls_in(self, asked: Any) -> Iterator[RequestedCall]:
         data = plain(asked)
         if is_object(data):
             data = data.get("content")
         for block in objects_in(data):
             if block.get("type") == "tool_use":
-                yield Asked(str(block["id"]), str(block["name"]), block.get("input"), "messages")
+                yield RequestedCall(str(block["id"]), str(block["name"]), block.get("input"), "messages")
 
     def begin(self, order: list[str]) -> AnthropicDispatched:
         return AnthropicDispatched(order)
@@ -65,4 +65,4 @@ async def tools(
 ) -> AnthropicTools:
     """Tools of the catalog for Anthropic's API: all, or those whose full names fit one of `names` (globs),
     that are of a source, or have a tag. `options` are those of every call, such as its principal."""
-    return AnthropicTools(await Offer.of(app, Choice(names, source, tag), options))
+    return AnthropicTools(await Offer.of(app, ToolChoice(names, source, tag), options))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from spindle.adapters.offer import failed
+from spindle.adapters.tool_names import failed
 from spindle.calls.content import Part, parts_of
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, is_array, is_object
@@ -16,13 +16,13 @@ from spindle.errors import Interruption, SpindleError
 from spindle.runs.outcomes import Continuing, Finished, OpenPause, Outcome, Paused
 
 if TYPE_CHECKING:
-    from spindle.adapters.offer import Offer
+    from spindle.adapters.tool_names import Offer
 
 D = TypeVar("D", bound="Dispatched")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedCall:
     """A call that a model asks for. `form` is the API in whose words it is answered."""
 
     id: str
@@ -87,9 +87,9 @@ class Dispatched(ABC):
         if isinstance(outcome, Continuing):
             return
         made = outcome.result if isinstance(outcome, Finished) else outcome
-        await self.take(Asked(call_id, waiting.name, None, waiting.form), made)
+        await self.take(RequestedCall(call_id, waiting.name, None, waiting.form), made)
 
-    async def take(self, asked: Asked, made: Result | Paused | SpindleError) -> None:
+    async def take(self, asked: RequestedCall, made: Result | Paused | SpindleError) -> None:
         if isinstance(made, Paused):
             self.paused[asked.id] = PausedCall(asked.id, asked.name, made.run_id, asked.form, made.pauses)
             return
@@ -98,7 +98,7 @@ class Dispatched(ABC):
         self.paused.pop(asked.id, None)
 
     @abstractmethod
-    def answered(self, asked: Asked, parts: list[Part], is_error: bool) -> JsonObject: ...
+    def answered(self, asked: RequestedCall, parts: list[Part], is_error: bool) -> JsonObject: ...
 
     @abstractmethod
     def enveloped(self, answers: list[JsonObject]) -> list[JsonObject]: ...
@@ -144,7 +144,7 @@ class Dispatching(ABC, Generic[D]):
         calls = list(self.calls_in(asked))
         done = self.begin([call.id for call in calls])
 
-        async def one(call: Asked) -> None:
+        async def one(call: RequestedCall) -> None:
             await done.take(call, await self._offer.answer(call.name, call.arguments))
 
         async with asyncio.TaskGroup() as tasks:
@@ -157,7 +157,7 @@ class Dispatching(ABC, Generic[D]):
         return self._offer.home.wait(self.dispatch(asked), "`await dispatch(…)`")
 
     @abstractmethod
-    def calls_in(self, asked: Any) -> Iterator[Asked]: ...
+    def calls_in(self, asked: Any) -> Iterator[RequestedCall]: ...
 
     @abstractmethod
     def begin(self, order: list[str]) -> D: ...

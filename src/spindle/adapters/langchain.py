@@ -15,8 +15,8 @@ except ImportError as error:
     ) from error
 
 from spindle.adapters.dispatch import CallPaused, PausedCall
-from spindle.adapters.offer import App, Choice, Offer, failed
-from spindle.calls.content import Part, Text, parts_of, text_of
+from spindle.adapters.tool_names import App, Offer, ToolChoice, failed
+from spindle.calls.content import Part, TextPart, parts_of, text_of
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, for_models, is_array, is_object
@@ -58,7 +58,7 @@ async def tools(
     Both `ainvoke` and `invoke` work, from any loop and thread but that `invoke` blocks. An error is a message
     with the status `error`; a call that waits for a person raises CallPaused.
     """
-    offer = await Offer.of(app, Choice(names, source, tag), options)
+    offer = await Offer.of(app, ToolChoice(names, source, tag), options)
     return [_tool(offer, name) for name in offer.tools]
 
 
@@ -99,11 +99,11 @@ async def tool_message(call_id: str, outcome: Finished | SpindleError) -> ToolMe
 
 
 def _content(parts: list[Part]) -> Content:
-    if all(isinstance(part, Text) for part in parts):
+    if all(isinstance(part, TextPart) for part in parts):
         return text_of(parts)
     return [
         {"type": "text", "text": part.text}
-        if isinstance(part, Text)
+        if isinstance(part, TextPart)
         else {"type": "image", "base64": part.data, "mime_type": part.mime_type}
         for part in parts
     ]

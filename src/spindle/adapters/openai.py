@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from spindle.adapters.dispatch import Asked, Dispatched, Dispatching, objects_in, plain
-from spindle.adapters.offer import App, Choice, Offer
-from spindle.calls.content import Part, Text, text_of
+from spindle.adapters.dispatch import Dispatched, Dispatching, RequestedCall, objects_in, plain
+from spindle.adapters.tool_names import App, Offer, ToolChoice
+from spindle.calls.content import Part, TextPart, text_of
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.domain.json_schema import JsonObject, for_models, is_object
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class OpenAIDispatched(Dispatched):
-    def answered(self, asked: Asked, parts: list[Part], is_error: bool) -> JsonObject:
+    def answered(self, asked: RequestedCall, parts: list[Part], is_error: bool) -> JsonObject:
         # Neither API has a place to say that it is one.
-        marked: list[Part] = [Text("Error:"), *parts] if is_error else parts
+        marked: list[Part] = [TextPart("Error:"), *parts] if is_error else parts
         if asked.form == "chat":
             return {"role": "tool", "tool_call_id": asked.id, "content": text_of(marked)}
         output: str | list[JsonObject] = text_of(marked)
-        if any(not isinstance(part, Text) for part in parts):
+        if any(not isinstance(part, TextPart) for part in parts):
             output = [
                 {"type": "input_text", "text": part.text}
-                if isinstance(part, Text)
+                if isinstance(part, TextPart)
                 else {"type": "input_image", "image_url": part.url, "detail": "auto"}
                 for part in marked
             ]
@@ -55,7 +55,7 @@ class OpenAITools(Dispatching[OpenAIDispatched]):
             for name, tool in self._offer.tools.items()
         ]
 
-    def calls_in(self, asked: Any) -> Iterator[Asked]:
+    def calls_in(self, asked: Any) -> Iterator[RequestedCall]:
         data = plain(asked)
         if is_object(data):
             choices = objects_in(data.get("choices"))
@@ -65,9 +65,11 @@ class OpenAITools(Dispatching[OpenAIDispatched]):
         for item in objects_in(data):
             function = item.get("function")
             if item.get("type") == "function_call":
-                yield Asked(str(item["call_id"]), str(item["name"]), item.get("arguments"), "responses")
+                yield RequestedCall(
+                    str(item["call_id"]), str(item["name"]), item.get("arguments"), "responses"
+                )
             elif is_object(function):
-                yield Asked(str(item["id"]), str(function["name"]), function.get("arguments"), "chat")
+                yield RequestedCall(str(item["id"]), str(function["name"]), function.get("arguments"), "chat")
 
     def begin(self, order: list[str]) -> OpenAIDispatched:
         return OpenAIDispatched(order)
@@ -82,7 +84,7 @@ async def tools(
 ) -> OpenAITools:
     """Tools of the catalog for OpenAI's APIs: all, or those whose full names fit one of `names` (globs), that
     are of a source, or have a tag. `options` are those of every call, such as its principal."""
-    return OpenAITools(await Offer.of(app, Choice(names, source, tag), options))
+    return OpenAITools(await Offer.of(app, ToolChoice(names, source, tag), options))
 
 
 def _definition(name: str, tool: Tool) -> JsonObject:

@@ -21,9 +21,9 @@ except ImportError as error:
 from pydantic import ValidationError
 from pydantic_core import SchemaValidator, core_schema
 
-from spindle.adapters.home import Home
-from spindle.adapters.offer import App, Choice, Offer
-from spindle.calls.content import NOTHING, Part, Text, parts_of, text_of
+from spindle.adapters.event_loop import Home
+from spindle.adapters.tool_names import App, Offer, ToolChoice
+from spindle.calls.content import NOTHING, Part, TextPart, parts_of, text_of
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.domain.call import Result
 from spindle.domain.identity import Principal
@@ -59,7 +59,7 @@ class SpindleToolset(AbstractToolset[AgentDepsT]):
         id: str | None = None,
     ) -> None:
         self._app = app
-        self._choice = Choice(names, source, tag)
+        self._choice = ToolChoice(names, source, tag)
         self._options = options
         self._principal = principal
         self._max_retries = max_retries
@@ -128,13 +128,13 @@ class SpindleToolset(AbstractToolset[AgentDepsT]):
 async def returned(result: Result) -> Any:
     """What a tool of pydantic-ai would have returned: the structured data, or text and pictures."""
     parts = await parts_of(result)
-    if all(isinstance(part, Text) for part in parts):
+    if all(isinstance(part, TextPart) for part in parts):
         return result.structured if result.has_structured else text_of(parts)
     return [_shown(part) for part in parts]
 
 
 def _shown(part: Part) -> str | BinaryContent:
-    if isinstance(part, Text):
+    if isinstance(part, TextPart):
         return part.text
     return BinaryContent(base64.b64decode(part.data), media_type=part.mime_type)
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spindle.agents.own_tools import ANSWER, ASK_USER, DESCRIBE, MOST_FOUND, SEARCH
-from spindle.agents.results import READ_MORE, Shown, cut, shown_error, shown_result
+from spindle.agents.results import READ_MORE, ShownResult, cut, shown_error, shown_result
 from spindle.domain.json_schema import JsonObject, canonical, to_json
 from spindle.errors import InputRequired, Interruption, ModelError, NotFoundError, SpindleError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spindle.agents.conversation import Conversation
     from spindle.agents.definition import Job
     from spindle.agents.toolbox import Toolbox
-    from spindle.agents.turns import Asked, Turn
+    from spindle.agents.turns import ModelCall, ModelTurn
     from spindle.calls.host import CallHost
     from spindle.calls.limits import Limit
 
@@ -60,13 +60,13 @@ class Calls:
     def has_cut(self) -> bool:
         return bool(self._wholes)
 
-    async def make(self, turn: Turn, conversation: Conversation, note: NoteResult) -> bool:
+    async def make(self, turn: ModelTurn, conversation: Conversation, note: NoteResult) -> bool:
         """Make the calls, and answer each. False: none of them could be made, for what the model wrote.
         When some pause, the others end first; nothing is answered then."""
         calls = turn.calls
         self._count_repeats(turn)
 
-        async def one(index: int) -> Shown:
+        async def one(index: int) -> ShownResult:
             shown = await self._shown(turn, index)
             note(index, _noted(turn, index, shown))
             return shown
@@ -75,10 +75,10 @@ class Calls:
         order = sorted(range(len(calls)), key=lambda index: calls[index].own == ASK_USER)
         ended = await asyncio.gather(*(one(index) for index in order), return_exceptions=True)
         by_index = dict(zip(order, ended, strict=True))
-        shown: list[Shown] = []
+        shown: list[ShownResult] = []
         for index in range(len(calls)):
             outcome = by_index[index]
-            if isinstance(outcome, Shown):
+            if isinstance(outcome, ShownResult):
                 shown.append(outcome)
         _raise_first(ended)
         taken_out = self._count_failures(calls, shown)
@@ -94,16 +94,16 @@ class Calls:
 
     # --- one call
 
-    async def _shown(self, turn: Turn, index: int) -> Shown:
+    async def _shown(self, turn: ModelTurn, index: int) -> ShownResult:
         call = turn.calls[index]
         if call.problem is not None:
-            return Shown(call.problem, call.outcome)
+            return ShownResult(call.problem, call.outcome)
         limit, reference = self._job.agent.limits.result, f"{self._job.run[:8]}-{turn.step}-{index + 1}"
         if call.own is not None:
             return self._cut(await self._own(turn, call), reference)
         assert call.tool is not None
         if self._repeats(call) > self._job.agent.limits.repeats:
-            return Shown(
+            return ShownResult(
                 f"You made this very call {self._repeats(call) - 1} times in a row. It was not made again: "
                 "use what it returned, or do something else.",
                 "repeated",
@@ -121,16 +121,16 @@ class Calls:
         self._made[turn.step, index] = {"tool": call.tool, "step": turn.step, "outcome": shown.outcome}
         return shown
 
-    def _cut(self, shown: Shown, reference: str) -> Shown:
+    def _cut(self, shown: ShownResult, reference: str) -> ShownResult:
         limit = self._job.agent.limits.result
         # What reads on is cut already, and says how it goes on.
         if shown.whole is None and len(shown.text) > limit + MOST_SAID_OF_CUTS:
-            shown = Shown(cut(shown.text, 0, limit, reference), shown.outcome, shown.text)
+            shown = ShownResult(cut(shown.text, 0, limit, reference), shown.outcome, shown.text)
         if shown.whole is not None:
             self._wholes[reference] = shown.whole
         return shown
 
-    async def _own(self, turn: Turn, call: Asked) -> Shown:
+    async def _own(self, turn: ModelTurn, call: ModelCall) -> ShownResult:
         given = call.arguments
         try:
             match call.own:
@@ -147,19 +147,19 @@ class Calls:
                     return await self._read_more(str(given["reference"]), int(given["start"]), length)
                 case _:
                     wrong = turn.answer_problem or "give the answer once"
-                    return Shown(f"the answer does not fit: {wrong}", "invalid_arguments")
+                    return ShownResult(f"the answer does not fit: {wrong}", "invalid_arguments")
         except NotFoundError as error:
             return shown_error(error)
 
-    async def _search(self, query: str, limit: int) -> Shown:
+    async def _search(self, query: str, limit: int) -> ShownResult:
         found: list[JsonObject] = await self._host.remember(
             SEARCH, [query, limit], lambda _: self._toolbox.search(query, limit)
         )
         self._toolbox.load([item["tool"] for item in found])
         lines = [f"{item['name']}: {item['description']}" for item in found]
-        return Shown("\n".join(lines) or "no tool fits; try other words")
+        return ShownResult("\n".join(lines) or "no tool fits; try other words")
 
-    async def _describe(self, name: str) -> Shown:
+    async def _describe(self, name: str) -> ShownResult:
         async def describe(_: Any) -> JsonObject:
             try:
                 return await self._toolbox.describe(name)
@@ -168,19 +168,19 @@ class Calls:
 
         found: JsonObject = await self._host.remember(DESCRIBE, name, describe)
         if "missing" in found:
-            return Shown(found["missing"], "not_found")
+            return ShownResult(found["missing"], "not_found")
         self._toolbox.load([found["tool"]])
-        return Shown(to_json({key: value for key, value in found.items() if key != "tool"}).decode())
+        return ShownResult(to_json({key: value for key, value in found.items() if key != "tool"}).decode())
 
-    def _ask(self, question: str, options: list[str] | None) -> Shown:
+    def _ask(self, question: str, options: list[str] | None) -> ShownResult:
         schema: JsonObject = {"type": "string", **({"enum": options} if options else {})}
         reply = self._host.ask(InputRequired(question, tool=ASK_USER, details={"schema": schema}))
         if reply.refused is not None:
             reason = f": {reply.refused}" if reply.refused else ""
-            return Shown(f"the user would not answer{reason}", "refused")
-        return Shown(str(reply.answer))
+            return ShownResult(f"the user would not answer{reason}", "refused")
+        return ShownResult(str(reply.answer))
 
-    async def _read_more(self, reference: str, start: int, length: int) -> Shown:
+    async def _read_more(self, reference: str, start: int, length: int) -> ShownResult:
         whole = self._wholes.get(reference)
         if whole is None and not reference.startswith(self._job.run[:8]):
             whole = await self._host.remember(READ_MORE, reference, lambda _: self._read_earlier(reference))
@@ -189,12 +189,12 @@ class Calls:
                 f"there is no result {reference!r} that was cut", hint="call its tool again", tool=READ_MORE
             )
         if start >= len(whole):
-            return Shown(f"[the result has {len(whole)} characters]")
-        return Shown(cut(whole, start, length, reference))
+            return ShownResult(f"[the result has {len(whole)} characters]")
+        return ShownResult(cut(whole, start, length, reference))
 
     # --- what goes on for too long
 
-    def _count_repeats(self, turn: Turn) -> None:
+    def _count_repeats(self, turn: ModelTurn) -> None:
         now = {_key(call) for call in turn.calls if call.tool is not None}
         self._in_a_row = Counter({key: self._in_a_row[key] + 1 for key in now})
         longest = max(self._in_a_row.values(), default=0)
@@ -206,10 +206,10 @@ class Calls:
                 details={"calls": self.made},
             )
 
-    def _repeats(self, call: Asked) -> int:
+    def _repeats(self, call: ModelCall) -> int:
         return self._in_a_row[_key(call)]
 
-    def _count_failures(self, calls: Sequence[Asked], shown: Sequence[Shown]) -> set[str]:
+    def _count_failures(self, calls: Sequence[ModelCall], shown: Sequence[ShownResult]) -> set[str]:
         """Take out the tools that keep failing. What a person refused is no failure."""
         failed: dict[str, bool] = {}
         for call, answer in zip(calls, shown, strict=True):
@@ -223,11 +223,11 @@ class Calls:
         return taken_out
 
 
-def _key(call: Asked) -> bytes:
+def _key(call: ModelCall) -> bytes:
     return canonical([call.tool, call.arguments])
 
 
-def _noted(turn: Turn, index: int, shown: Shown) -> JsonObject:
+def _noted(turn: ModelTurn, index: int, shown: ShownResult) -> JsonObject:
     call = turn.calls[index]
     whole = {"whole": shown.whole[:MOST_KEPT]} if shown.whole is not None else {}
     return {

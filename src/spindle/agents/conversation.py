@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
 from spindle.domain.json_schema import JsonObject
 
 if TYPE_CHECKING:
-    from spindle.calls.content import Picture
+    from spindle.calls.content import PicturePart
 
 NOT_MADE = "this call was not made, because the run ended before"
 
@@ -39,7 +39,7 @@ class Conversation:
         self._messages.append(response)
 
     def answer_call(
-        self, call_id: str, name: str, text: str, *, failed: bool, pictures: Sequence[Picture] = ()
+        self, call_id: str, name: str, text: str, *, failed: bool, pictures: Sequence[PicturePart] = ()
     ) -> None:
         import base64
 

@@ -24,7 +24,7 @@ from spindle.errors import ModelError
 if TYPE_CHECKING:
     from spindle.agents.definition import Job
     from spindle.agents.events import EventKind, Listener
-    from spindle.agents.turns import Turn, Turns
+    from spindle.agents.turns import ModelTurn, Turns
     from spindle.agents.usage import Budget
     from spindle.domain.call import Host
 
@@ -68,7 +68,7 @@ class Loop:
 
     # --- a turn
 
-    async def _next_turn(self) -> Turn:
+    async def _next_turn(self) -> ModelTurn:
         self._step += 1
         said = self._tell_piece if self._listener.hear is not None and self._listener.streams else None
         turn = await self._turns.next(self._step, self._conversation, said)
@@ -85,7 +85,7 @@ class Loop:
         )
         return turn
 
-    async def _follow(self, turn: Turn) -> tuple[str, Any] | None:
+    async def _follow(self, turn: ModelTurn) -> tuple[str, Any] | None:
         """Do what the model asks for. Returns its answer, text and value, when it has given one."""
         response = turn.response
         text = (response.text or "").strip()
@@ -105,7 +105,7 @@ class Loop:
             return None
         return text, None
 
-    async def _follow_calls(self, turn: Turn) -> tuple[str, Any] | None:
+    async def _follow_calls(self, turn: ModelTurn) -> tuple[str, Any] | None:
         schema = self._job.output
         answers = [call for call in turn.calls if call.own == ANSWER]
         if answers and schema is not None and turn.answer_problem is None:
@@ -126,11 +126,11 @@ class Loop:
             self._useless = 0
         return None
 
-    def _answer_unmade(self, turn: Turn, why: str) -> None:
+    def _answer_unmade(self, turn: ModelTurn, why: str) -> None:
         for call in turn.calls:
             self._conversation.answer_call(call.id, call.name, why, failed=True)
 
-    def _refuse_refusals(self, turn: Turn) -> None:
+    def _refuse_refusals(self, turn: ModelTurn) -> None:
         response = turn.response
         if response.finish_reason != "content_filter":
             return

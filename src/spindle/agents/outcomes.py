@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spindle.agents.limits import EndedBy
-from spindle.agents.usage import Usage
+from spindle.agents.usage import ModelUsage
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.runs.outcomes import Continuing, Paused
 
@@ -32,7 +32,7 @@ class AgentResult:
     text: str
     ended_by: EndedBy
     steps: int
-    usage: Usage
+    usage: ModelUsage
     calls: list[JsonObject] = field(default_factory=list[JsonObject])
 
     def to_dict(self) -> JsonObject:
@@ -58,7 +58,7 @@ class AgentResult:
         elif output is None and output_type is None:
             output = found["text"]
         return cls(
-            run_id, output, found["text"], found["ended_by"], found["steps"], Usage(**found["usage"]),
+            run_id, output, found["text"], found["ended_by"], found["steps"], ModelUsage(**found["usage"]),
             found["calls"],
         )  # fmt: skip
 

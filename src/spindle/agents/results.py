@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spindle.calls.content import Picture, Text, parts_of
+from spindle.calls.content import PicturePart, TextPart, parts_of
 from spindle.domain.json_schema import is_array, is_object, to_json
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ READ_MORE = "read_more"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownResult:
     """The answer to one call."""
 
     text: str
@@ -25,7 +25,7 @@ class Shown:
     """`ok`, or the category of the error."""
     whole: str | None = None
     """All of the text where it was cut."""
-    pictures: Sequence[Picture] = ()
+    pictures: Sequence[PicturePart] = ()
 
     @property
     def failed(self) -> bool:
@@ -33,11 +33,11 @@ class Shown:
         return self.outcome not in ("ok", "refused")
 
 
-async def shown_result(result: Result, reference: str, limit: int) -> Shown:
+async def shown_result(result: Result, reference: str, limit: int) -> ShownResult:
     parts = await parts_of(result)
-    pictures = [part for part in parts if isinstance(part, Picture)]
+    pictures = [part for part in parts if isinstance(part, PicturePart)]
     text = "\n".join(
-        part.text if isinstance(part, Text) else f"[a picture, {part.mime_type}]" for part in parts
+        part.text if isinstance(part, TextPart) else f"[a picture, {part.mime_type}]" for part in parts
     )
     if result.changed is not None:
         changed = to_json(result.changed).decode()
@@ -45,10 +45,10 @@ async def shown_result(result: Result, reference: str, limit: int) -> Shown:
     whole = None
     if len(text) > limit:
         whole, text = text, cut(text, 0, limit, reference)
-    return Shown(text, "tool" if result.is_error else "ok", whole, pictures)
+    return ShownResult(text, "tool" if result.is_error else "ok", whole, pictures)
 
 
-def shown_error(error: SpindleError) -> Shown:
+def shown_error(error: SpindleError) -> ShownResult:
     """An error as the model can act on it: what was wrong, with every problem of its arguments."""
     lines = [error.message]
     problems = [item for item in error.details if is_object(item)] if is_array(error.details) else []
@@ -59,7 +59,7 @@ def shown_error(error: SpindleError) -> Shown:
     ]
     if error.hint is not None and error.category in ("invalid_arguments", "not_found", "client"):
         lines.append(f"hint: {error.hint}")
-    return Shown("\n".join(lines), error.category)
+    return ShownResult("\n".join(lines), error.category)
 
 
 def cut(text: str, start: int, length: int, reference: str) -> str:

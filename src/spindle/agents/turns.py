@@ -11,9 +11,9 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from spindle.agents import own_tools
-from spindle.agents.asking import ask
 from spindle.agents.conversation import read_response, write_messages
 from spindle.agents.limits import LimitReachedError
+from spindle.agents.model_request import ask
 from spindle.agents.own_tools import ANSWER, ASK_USER, DESCRIBE, RESERVED, SEARCH
 from spindle.agents.results import READ_MORE, shown_error
 from spindle.calls.validate import problems_with
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse, ToolCallPart
     from pydantic_ai.models import Model
 
-    from spindle.agents.asking import Said
     from spindle.agents.conversation import Conversation
     from spindle.agents.definition import Job
+    from spindle.agents.model_request import Said
     from spindle.agents.toolbox import Toolbox
     from spindle.agents.usage import Budget
     from spindle.domain.call import Host
@@ -40,7 +40,7 @@ GENERAL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ModelCall:
     """A call that the model asks for, and what it means: one of `tool`, `own` and `problem`."""
 
     id: str
@@ -53,10 +53,10 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ModelTurn:
     step: int
     response: ModelResponse
-    calls: list[Asked]
+    calls: list[ModelCall]
     answer_problem: str | None
     """What is wrong with the answer, where it is to be of a type and was given."""
     record: JsonObject
@@ -83,7 +83,7 @@ class Turns:
         self._check = check
         self.can_read_more = bool(job.earlier)
 
-    async def next(self, step: int, conversation: Conversation, said: Said | None) -> Turn:
+    async def next(self, step: int, conversation: Conversation, said: Said | None) -> ModelTurn:
         """The model's answer to the conversation. Raises LimitReachedError when all is spent."""
         made: ModelResponse | None = None
 
@@ -99,11 +99,11 @@ class Turns:
         response = made or read_response(record["response"])
         self._budget.add(response, record["elapsed"])
         calls = [
-            Asked(call.tool_call_id, call.tool_name, _arguments(call, meaning), **_kept(meaning))
+            ModelCall(call.tool_call_id, call.tool_name, _arguments(call, meaning), **_kept(meaning))
             for call, meaning in zip(response.tool_calls, record["calls"], strict=True)
         ]
         wrong = next((item["wrong"] for item in record["calls"] if item.get("wrong")), None)
-        return Turn(step, response, calls, wrong, record, streamed)
+        return ModelTurn(step, response, calls, wrong, record, streamed)
 
     async def _ask(self, step: int, conversation: Conversation, said: Said | None) -> ModelResponse:
         self._budget.check(step)

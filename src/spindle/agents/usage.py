@@ -20,7 +20,7 @@ Prices = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ModelUsage:
     """Tokens as the provider counted them. `cost` is in US dollars; None: not all of it is known."""
 
     requests: int = 0
@@ -36,10 +36,10 @@ class Usage:
     def to_dict(self) -> JsonObject:
         return dataclasses.asdict(self)
 
-    def plus(self, response: ModelResponse, prices: Prices) -> Usage:
+    def plus(self, response: ModelResponse, prices: Prices) -> ModelUsage:
         used, cost = response.usage, _cost(response, prices)
         known = self.cost if self.requests else 0.0
-        return Usage(
+        return ModelUsage(
             self.requests + 1,
             self.input_tokens + used.input_tokens,
             self.output_tokens + used.output_tokens,
@@ -71,7 +71,7 @@ class Budget:
     def __init__(
         self, limits: Limits, prices: Prices, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self.usage = Usage()
+        self.usage = ModelUsage()
         self._limits = limits
         self._prices = prices
         self._monotonic = monotonic

@@ -23,7 +23,7 @@ _MAX_GROUPS = 1000
 _RESERVED = frozenset({LOCAL.id, CLIENT})
 
 
-class Clients:
+class KnownClients:
     """All that are known. Without any token to show, everybody is the owner of the workspace."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Clients:
         self.owner = Principal(LOCAL.id, self._default)
 
     @classmethod
-    def of(cls, config: ServeConfig, environ: Mapping[str, str], known: Issuer | None = None) -> Clients:
+    def of(cls, config: ServeConfig, environ: Mapping[str, str], known: Issuer | None = None) -> KnownClients:
         """`known` is an issuer whose keys are at hand; it is used where the settings mean the same."""
         default = frozenset({config.default_agent_group})
         tokens: dict[str, tuple[str, Principal]] = {}

@@ -17,12 +17,12 @@ NOTHING = "(the tool returned nothing)"
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextPart:
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class PicturePart:
     mime_type: str
     data: str
     """As base64."""
@@ -37,7 +37,7 @@ class Picture:
         return f"[a picture, {self.mime_type}, which cannot be shown here]"
 
 
-Part = Text | Picture
+Part = TextPart | PicturePart
 
 
 async def parts_of(result: Result) -> list[Part]:
@@ -45,12 +45,12 @@ async def parts_of(result: Result) -> list[Part]:
     too large to be carried along are read back from where they are kept."""
     parts: list[Part] = [await _part(block) for block in result.content]
     if not parts and result.has_structured:
-        parts = [Text(_written(result.structured))]
-    return parts or [Text(NOTHING)]
+        parts = [TextPart(_written(result.structured))]
+    return parts or [TextPart(NOTHING)]
 
 
 def text_of(parts: list[Part]) -> str:
-    return "\n".join(part.text if isinstance(part, Text) else part.words for part in parts)
+    return "\n".join(part.text if isinstance(part, TextPart) else part.words for part in parts)
 
 
 async def _part(block: Block) -> Part:
@@ -59,13 +59,13 @@ async def _part(block: Block) -> Part:
         if data is None and block.path is not None and (block.size or 0) <= MAX_PICTURE:
             data = await asyncio.to_thread(_read, block.path)
         if data is not None and len(data) * 3 // 4 <= MAX_PICTURE:
-            return Picture(block.mime_type, data)
+            return PicturePart(block.mime_type, data)
     if block.type == "link":
         about = f" ({block.text})" if block.text else ""
-        return Text(f"{block.name or 'link'}: {block.uri}{about}")
+        return TextPart(f"{block.name or 'link'}: {block.uri}{about}")
     if block.text is not None:
-        return Text(block.text)
-    return Text(f"[{_described(block)}]")
+        return TextPart(block.text)
+    return TextPart(f"[{_described(block)}]")
 
 
 def _read(path: str) -> str | None:

@@ -12,7 +12,7 @@ from spindle.ports.store import StoredTool
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ToolChange:
     """A tool whose definition is not what it was; `fields` says where."""
 
     name: str
@@ -30,8 +30,8 @@ class SyncReport:
     tools: int = 0
     added: list[str] = field(default_factory=list[str])
     removed: list[str] = field(default_factory=list[str])
-    changed: list[Change] = field(default_factory=list[Change])
-    held: list[Change] = field(default_factory=list[Change])
+    changed: list[ToolChange] = field(default_factory=list[ToolChange])
+    held: list[ToolChange] = field(default_factory=list[ToolChange])
     error: JsonObject | None = None
     seconds: float = 0.0
 
@@ -72,7 +72,7 @@ def merge(
         if current is not None and current.fingerprint == tool.fingerprint:
             merged.append(StoredTool(tool.name, current=tool))
             continue
-        change = Change(tool.name, changed_fields(current, tool))
+        change = ToolChange(tool.name, changed_fields(current, tool))
         if not (trusted or _accepted(tool, stored, accept)):
             report.held.append(change)
             merged.append(StoredTool(tool.name, current=current, held=tool))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 from spindle.cli.documents import document_in, document_setting
 from spindle.cli.options import SECONDS
 from spindle.cli.secrets import clear_secret_note
@@ -64,7 +64,7 @@ class _AddCommand(click.Command):
 @click.pass_context
 def add(
     ctx: click.Context,
-    cli: Cli,
+    cli: CliContext,
     words: tuple[str, ...],
     openapi: bool,
     as_api: bool,
@@ -189,11 +189,11 @@ def _choose(words: Sequence[str], after: Sequence[str] | None, arguments: Sequen
     return _Chosen(rest[0] if rest else first, preset=preset, arguments=[*arguments, *(after or ())])
 
 
-def _draft(cli: Cli, words: Sequence[str], after: Sequence[str] | None) -> _Chosen:
+def _draft(cli: CliContext, words: Sequence[str], after: Sequence[str] | None) -> _Chosen:
     import shlex
 
     from spindle.cli.errors import UsageMistakeError
-    from spindle.sources.cli.draft import draft
+    from spindle.cli.program_help.draft import draft
 
     if len(words) < 2 and not (words and after):
         raise UsageMistakeError("name the program", "spindle add NAME --cli PROGRAM [SUBCOMMAND…]")
@@ -289,7 +289,7 @@ def _check_name(name: str) -> None:
         raise ConfigurationError(f"{name!r} is the name of the workspace's own {name}", hint="choose another")
 
 
-def _finish(cli: Cli, chosen: _Chosen, file: Path, *, sync: bool) -> int:
+def _finish(cli: CliContext, chosen: _Chosen, file: Path, *, sync: bool) -> int:
     name = chosen.name
     if not sync:
         if cli.output.as_json:
@@ -302,7 +302,7 @@ def _finish(cli: Cli, chosen: _Chosen, file: Path, *, sync: bool) -> int:
     return cli.run(_first_sync(cli, chosen, file))
 
 
-async def _first_sync(cli: Cli, chosen: _Chosen, file: Path) -> int:
+async def _first_sync(cli: CliContext, chosen: _Chosen, file: Path) -> int:
     from spindle.cli.errors import exit_code
     from spindle.cli.sync import print_report
 
@@ -322,7 +322,7 @@ async def _first_sync(cli: Cli, chosen: _Chosen, file: Path) -> int:
     if report.error is None:
         return 0
     if wants_oauth:
-        from spindle.cli.auth_login import write_oauth
+        from spindle.cli.auth.login import write_oauth
 
         write_oauth(cli, name, file)
         cli.output.note(f"now run `spindle auth login {name}`, which also fetches its tools")
@@ -345,7 +345,7 @@ async def _wants_oauth(app: Spindle, name: str, report: SyncReport) -> bool:
         return False  # what the sync said stands
 
 
-def _print_presets(cli: Cli) -> None:
+def _print_presets(cli: CliContext) -> None:
     from spindle.cli.presets import presets
 
     found = presets().values()

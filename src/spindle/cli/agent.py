@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spindle.cli.completion import complete_tool
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 
 if TYPE_CHECKING:
     from spindle.agents.agent import Agent
@@ -37,7 +37,7 @@ NOT_DONE = 1
 @click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
 @click.option("--stream", is_flag=True, help="Print what happens, a line of JSON each.")
 def agent(
-    cli: Cli,
+    cli: CliContext,
     task: str,
     model: str | None,
     instructions: str | None,
@@ -65,7 +65,7 @@ def agent(
 
 
 async def _agent(
-    cli: Cli, config: AgentConfig, task: str, continued: str | None, *, approve: bool, stream: bool
+    cli: CliContext, config: AgentConfig, task: str, continued: str | None, *, approve: bool, stream: bool
 ) -> int:
     from spindle.agents.models import no_model
     from spindle.agents.outcomes import AgentResult
@@ -105,7 +105,7 @@ async def _agent(
         return _show(cli, view, outcome)
 
 
-def _show(cli: Cli, view: View, result: Any) -> int:
+def _show(cli: CliContext, view: View, result: Any) -> int:
     if cli.output.as_json and not view.is_stream:
         cli.output.json(result.to_dict())
     elif not view.is_stream and not view.has_written:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     help="Draw it: SVG into a file ending in .svg, else Mermaid.",
 )  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Show neither the flow nor the nodes as they run.")
-def ask(cli: Cli, words: tuple[str, ...], **options: Any) -> int:
+def ask(cli: CliContext, words: tuple[str, ...], **options: Any) -> int:
     """Say in words what is to be done: a flow that does it is found, or written by a language model.
 
     A saved flow that fits the words is taken first. Otherwise the model drafts one out of the tools that the
@@ -45,8 +45,8 @@ def ask(cli: Cli, words: tuple[str, ...], **options: Any) -> int:
     return cli.run(_ask(cli, text.strip(), options))
 
 
-async def _ask(cli: Cli, words: str, options: dict[str, Any]) -> int:
-    from spindle.cli.flow_save import check_name
+async def _ask(cli: CliContext, words: str, options: dict[str, Any]) -> int:
+    from spindle.cli.flow.save import check_name
 
     async with cli.open() as app:
         if options["name"] is not None:
@@ -55,7 +55,7 @@ async def _ask(cli: Cli, words: str, options: dict[str, Any]) -> int:
 
 
 class _Asking:
-    def __init__(self, cli: Cli, app: Spindle, options: dict[str, Any]) -> None:
+    def __init__(self, cli: CliContext, app: Spindle, options: dict[str, Any]) -> None:
         self._cli = cli
         self._app = app
         self._options = options
@@ -93,7 +93,7 @@ class _Asking:
     # --- shown
 
     def _draw(self, draft: Draft) -> None:
-        from spindle.flows.draw import mermaid, svg
+        from spindle.flows.draw.pictures import mermaid, svg
 
         file: Path | None = self._options["draw"]
         if file is not None:
@@ -104,7 +104,7 @@ class _Asking:
     async def _show(self, draft: Draft, *, on_stderr: bool) -> None:
         import json
 
-        from spindle.cli.flow_show import print_flow
+        from spindle.cli.flow.show import print_flow
         from spindle.cli.output import Output
 
         output = self._cli.output
@@ -143,7 +143,7 @@ class _Asking:
         return 0 if self._saved_as is not None else PAUSED
 
     def _as_json(self, draft: Draft, run_id: str | None = None, result: Result | None = None) -> JsonObject:
-        from spindle.flows.draw import mermaid
+        from spindle.flows.draw.pictures import mermaid
 
         return {
             **draft.to_dict(),
@@ -207,7 +207,7 @@ class _Asking:
             outcome = await self._app.flows.run(flow, draft.inputs, observe=progress.observe, id=run_id)
 
         async def show(run_id: str, result: Result) -> None:
-            from spindle.cli.flow_results import print_flow_result
+            from spindle.cli.flow.results import print_flow_result
 
             if self._cli.output.as_json:
                 self._cli.output.json(self._as_json(draft, run_id, result))
@@ -225,7 +225,7 @@ class _Asking:
             await self._save(draft, self._options["name"])
 
     async def _save(self, draft: Draft, name: str) -> None:
-        from spindle.cli.flow_save import save_flow
+        from spindle.cli.flow.save import save_flow
         from spindle.drafting.finding import saved_for
 
         flow = saved_for(draft.words, replace(draft.definition, name=name))
@@ -234,7 +234,7 @@ class _Asking:
         self._cli.output.note(f"saved {name} in {place}")
 
     async def _offer_to_save(self, draft: Draft) -> None:
-        from spindle.cli.flow_save import check_name
+        from spindle.cli.flow.save import check_name
         from spindle.errors import SpindleError
 
         while name := await self._cli.ask("save it as (Enter: not at all): "):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spindle.cli.completion import complete_tool
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 from spindle.cli.options import SECONDS
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--PARAMETER=VALUE]… [JSON|-]")
 def call(
-    cli: Cli, timeout: float | None, no_cache: bool, yes: bool, tool: str, words: tuple[str, ...]
+    cli: CliContext, timeout: float | None, no_cache: bool, yes: bool, tool: str, words: tuple[str, ...]
 ) -> int:
     """Call a tool.
 
@@ -38,7 +38,7 @@ def call(
 
 
 async def _call(
-    cli: Cli, name: str, words: tuple[str, ...], timeout: float | None, *, use_cache: bool, yes: bool
+    cli: CliContext, name: str, words: tuple[str, ...], timeout: float | None, *, use_cache: bool, yes: bool
 ) -> int:
     from spindle.calls.caller import CallOptions
     from spindle.cli.arguments import parse
@@ -80,7 +80,7 @@ async def _arguments(tool: Tool, given: Given, *, any_words: bool) -> JsonObject
     return {**load_object(document, where), **given.arguments}
 
 
-def _help(cli: Cli, tool: Tool) -> None:
+def _help(cli: CliContext, tool: Tool) -> None:
     from spindle.cli.describe import print_usage
 
     if cli.output.as_json:

@@ -18,7 +18,7 @@ _COMMAND_KEYS, _URL_KEYS = frozenset({"command", "args"}), frozenset({"url", "se
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientProgram:
     """A program that has MCP servers, and how it writes them down."""
 
     title: str
@@ -48,16 +48,16 @@ class Client:
         return {self.key: {name: entry}}
 
 
-CLIENTS: Mapping[str, Client] = {
-    "claude": Client(
+CLIENTS: Mapping[str, ClientProgram] = {
+    "claude": ClientProgram(
         "Claude Desktop", "mcpServers", says_type=False, takes_url=False,
         next_step="quit Claude Desktop and start it again",
     ),
-    "cursor": Client(
+    "cursor": ClientProgram(
         "Cursor", "mcpServers", says_type=False, takes_url=True,
         next_step="restart Cursor, or switch the server on under Settings, MCP",
     ),
-    "vscode": Client(
+    "vscode": ClientProgram(
         "VS Code", "servers", says_type=True, takes_url=True,
         next_step="open the folder in VS Code and start the server by `MCP: List Servers`, or restart it",
     ),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spindle.cli.client_entries import Client, says_the_same
+from spindle.cli.client_entries import ClientProgram, says_the_same
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import ConfigurationError
 
@@ -30,7 +30,7 @@ class Plan:
     """`added`, `replaced`, or `there already`, in which case there is nothing to write."""
 
 
-def plan(file: Path, client: Client, name: str, entry: JsonObject) -> Plan:
+def plan(file: Path, client: ClientProgram, name: str, entry: JsonObject) -> Plan:
     """Raises ConfigurationError, with what to paste, for a file that cannot be edited without a loss."""
     before = _read(file)
     text = "" if before is None else _decoded(before, file)
@@ -161,7 +161,7 @@ def _reason(error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
-def _pasted(client: Client, name: str, entry: JsonObject) -> str:
+def _pasted(client: ClientProgram, name: str, entry: JsonObject) -> str:
     document = json.dumps(client.document(name, entry), indent=2, ensure_ascii=False)
     return f"nothing was changed; repair it, or add this by hand:\n{document}"
 

@@ -33,7 +33,7 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
 @dataclass(slots=True)
-class Server:
+class ImportedServer:
     """A server under a legal name. Without a table it cannot be taken over, and the notes say why."""
 
     name: str
@@ -73,7 +73,7 @@ def _config_folder() -> Path:
     return Path.home() / ("Library/Application Support" if sys.platform == "darwin" else ".config")
 
 
-def read_servers(file: Path, workspace: Path) -> list[Server]:
+def read_servers(file: Path, workspace: Path) -> list[ImportedServer]:
     """Every server in the file. The workspace decides which projects need a folder of their own."""
     data = _load(file)
     found = [_convert(name, entry, file, None) for name, entry in _entries(data)]
@@ -119,8 +119,8 @@ def _entries(data: JsonObject) -> Iterator[tuple[str, Any]]:
             yield from table.items()
 
 
-def _convert(name: str, entry: Any, file: Path, cwd: str | None) -> Server:
-    server = Server(_legal(name), None)
+def _convert(name: str, entry: Any, file: Path, cwd: str | None) -> ImportedServer:
+    server = ImportedServer(_legal(name), None)
     if server.name != name:
         server.notes.append(f"was called {name!r}, which is no legal name here")
     if not is_object(entry):
@@ -199,7 +199,7 @@ def _reference(inner: str, notes: list[str], file: Path) -> str:
     return f"${{{inner}}}"
 
 
-def _note_secrets(server: Server) -> None:
+def _note_secrets(server: ImportedServer) -> None:
     for key in ("env", "headers"):
         values = (server.table or {}).get(key)
         for name, value in (values if is_object(values) else {}).items():

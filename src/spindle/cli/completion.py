@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 from spindle.cli.options import WORKSPACE
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _HOW = {
 @command("completion")
 @click.argument("shell", type=click.Choice(list(_HOW)))
 @click.pass_context
-def completion(ctx: click.Context, cli: Cli, shell: str) -> None:
+def completion(ctx: click.Context, cli: CliContext, shell: str) -> None:
     """Print the completion script of a shell."""
     from click.shell_completion import get_completion_class
 

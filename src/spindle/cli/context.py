@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Cli:
+class CliContext:
     def __init__(self, output: Output) -> None:
         self.output = output
         self.workspace: str | None = None
@@ -129,7 +129,7 @@ def _fast_loop() -> Callable[[], Any] | None:
 def command(
     name: str, *, cls: type[click.Command] = click.Command, **settings: Any
 ) -> Callable[[Callable[..., int | None]], click.Command]:
-    """A command whose function gets the `Cli` first and may return an exit code."""
+    """A command whose function gets the `CliContext` first and may return an exit code."""
 
     def make(function: Callable[..., int | None]) -> click.Command:
         made = click.command(name, cls=cls, **settings)(click.pass_obj(function))

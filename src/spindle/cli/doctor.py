@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING
 import click
 
 from spindle.cli.completion import complete_source
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 
 if TYPE_CHECKING:
-    from spindle.cli.findings import Finding
+    from spindle.cli.findings import DoctorFinding
 
 _MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 
 
 @command("doctor")
 @click.argument("names", nargs=-1, metavar="[SOURCE]…", shell_complete=complete_source)
-def doctor(cli: Cli, names: tuple[str, ...]) -> int:
+def doctor(cli: CliContext, names: tuple[str, ...]) -> int:
     """Find what is wrong and how to fix it. Exits with 1 when there is a problem."""
     from spindle.cli.findings import examine
 
     problems = 0
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
 
-    def found(finding: Finding) -> None:
+    def found(finding: DoctorFinding) -> None:
         nonlocal problems
         problems += finding.level == "problem"
         findings.append(finding)
@@ -40,7 +40,7 @@ def doctor(cli: Cli, names: tuple[str, ...]) -> int:
     return 1 if problems else 0
 
 
-def _print(cli: Cli, finding: Finding) -> None:
+def _print(cli: CliContext, finding: DoctorFinding) -> None:
     mark, colour = _MARKS[finding.level]
     if "utf" not in (sys.stderr.encoding or "").lower():
         mark = {"✓": "ok", "✗": "PROBLEM"}.get(mark, mark)

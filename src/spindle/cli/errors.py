@@ -20,7 +20,7 @@ import click
 from spindle.errors import Interruption, SpindleError, innermost
 
 if TYPE_CHECKING:
-    from spindle.cli.context import Cli
+    from spindle.cli.context import CliContext
 
 INTERNAL = 70
 PAUSED = 75
@@ -63,7 +63,7 @@ def exit_code(category: str) -> int:
     return EXIT_CODES.get(category, INTERNAL)
 
 
-def report(error: BaseException, cli: Cli, argv: Sequence[str]) -> int:
+def report(error: BaseException, cli: CliContext, argv: Sequence[str]) -> int:
     """Tell the user what went wrong, and return the exit code that says it to a script."""
     error = innermost(error)
     if isinstance(error, BrokenPipeError):
@@ -88,7 +88,7 @@ def _is_cancellation(error: BaseException) -> bool:
     return isinstance(error, (KeyboardInterrupt, click.Abort)) or type(error).__name__ == "CancelledError"
 
 
-def _report_cancelled(cli: Cli) -> int:
+def _report_cancelled(cli: CliContext) -> int:
     if cli.output.shows_progress:
         cli.output.aside("")  # the terminal has just shown ^C
     cli.output.aside("spindle: cancelled")

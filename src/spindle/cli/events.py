@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 from spindle.cli.group import LazyGroup
 from spindle.cli.options import SECONDS, shared_options
 
@@ -31,7 +31,7 @@ events = LazyGroup(
 @click.option("--timeout", metavar="SECONDS", type=SECONDS, help="End after so many seconds.")
 @click.option("--webhook", metavar="HOST:PORT", help="Receive webhooks here; port 0 is any that is free.")
 def listen(
-    cli: Cli,
+    cli: CliContext,
     pattern: str,
     source: str | None,
     count: int | None,
@@ -46,7 +46,7 @@ def listen(
 
 
 async def _listen(
-    cli: Cli,
+    cli: CliContext,
     pattern: str,
     only: str | None,
     count: int | None,
@@ -115,7 +115,7 @@ def _check_place(webhook: str | None) -> None:
             raise UsageMistakeError(f"--webhook {webhook!r} {error}") from None
 
 
-def _show(cli: Cli, event: Event) -> None:
+def _show(cli: CliContext, event: Event) -> None:
     """One line an event, at once: somebody may be waiting for it at the other end of a pipe."""
     from spindle.domain.json_schema import to_json
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 from spindle.cli.filters import as_glob, filters, require_kind, require_source
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @filters
 def export(
-    cli: Cli,
+    cli: CliContext,
     form: str | None,
     sse: bool,
     out: Path | None,
@@ -55,7 +55,7 @@ def export(
     cli.run(_export(cli, form, out, config, where, group or config.default_agent_group, sse=sse))
 
 
-def _config(cli: Cli, url: str | None) -> ServeConfig:
+def _config(cli: CliContext, url: str | None) -> ServeConfig:
     from pydantic import ValidationError
 
     from spindle.cli.errors import UsageMistakeError
@@ -82,7 +82,7 @@ def _require_group(group: str | None, config: ServeConfig) -> None:
 
 
 async def _export(
-    cli: Cli, form: str, out: Path | None, config: ServeConfig, where: object, group: str, *, sse: bool
+    cli: CliContext, form: str, out: Path | None, config: ServeConfig, where: object, group: str, *, sse: bool
 ) -> None:
     from spindle.cli.output import plural
     from spindle.cli.tools import note_unsynced

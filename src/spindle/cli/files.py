@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from spindle import settings
 
 if TYPE_CHECKING:
-    from spindle.cli.context import Cli
+    from spindle.cli.context import CliContext
 
 
-def file_to_edit(cli: Cli, *, user: bool) -> Path:
+def file_to_edit(cli: CliContext, *, user: bool) -> Path:
     """The user's own file, the workspace's, or one to be made in the current folder."""
     if user:
         return settings.user_folder() / settings.FILE_NAME

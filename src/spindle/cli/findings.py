@@ -18,7 +18,7 @@ from spindle.auth.credentials import with_token
 from spindle.calls.validate import schema_problem
 from spindle.cli.output import plural
 from spindle.errors import ConfigurationError, SpindleError, StoreError
-from spindle.stores.choose import shown
+from spindle.stores.open import shown
 from spindle.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 AT_ONCE = 8
 
-Tell = Callable[["Finding"], None]
+Tell = Callable[["DoctorFinding"], None]
 
 # Notes come as sentences, from tasks and threads that inherit the context of the one that asked.
 _looking_at: ContextVar[str] = ContextVar("spindle_doctor_source", default="")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     level: Literal["ok", "note", "problem"]
     subject: str
     message: str
@@ -85,18 +85,22 @@ def _examine_settings(workspace: str | None, tell: Tell) -> Settings | None:
     try:
         settings = settings_module.load(workspace)
     except ConfigurationError as error:
-        tell(Finding("problem", "settings", error.message, error.hint))
+        tell(DoctorFinding("problem", "settings", error.message, error.hint))
         return None
     if settings.is_workspace:
-        tell(Finding("ok", "workspace", str(settings.root)))
+        tell(DoctorFinding("ok", "workspace", str(settings.root)))
     elif settings.sources:
-        tell(Finding("note", "workspace", "none here: only your own settings are used"))
+        tell(DoctorFinding("note", "workspace", "none here: only your own settings are used"))
     else:
         message = f"no {settings_module.FILE_NAME} at or above {settings.root}"
-        tell(Finding("problem", "workspace", message, "create one with `spindle new`, or name one with -w"))
+        tell(
+            DoctorFinding(
+                "problem", "workspace", message, "create one with `spindle new`, or name one with -w"
+            )
+        )
         return None
     if not settings.sources:
-        tell(Finding("note", "sources", "there are none yet", "`spindle add --presets` shows some"))
+        tell(DoctorFinding("note", "sources", "there are none yet", "`spindle add --presets` shows some"))
     return settings
 
 
@@ -108,16 +112,16 @@ async def _examine_state(settings: Settings, names: Sequence[str], tell: Tell) -
         place = shown(settings.store_address(os.environ))
         # Of a database the message itself says which.
         message = error.message if "://" in place else f"{error.message} ({place})"
-        tell(Finding("problem", "state", message, error.hint))
+        tell(DoctorFinding("problem", "state", message, error.hint))
         return
     except SpindleError as error:
-        tell(Finding("problem", "settings", error.message, error.hint))
+        tell(DoctorFinding("problem", "settings", error.message, error.hint))
         return
-    tell(Finding("ok", "state", shown(settings.store_address(os.environ))))
+    tell(DoctorFinding("ok", "state", shown(settings.store_address(os.environ))))
     for name, state in states.items():
         if state.held_count and (not names or name in names):
             tell(
-                Finding(
+                DoctorFinding(
                     "problem",
                     name,
                     f"{plural(state.held_count, 'changed definition')} held back until accepted",
@@ -132,9 +136,9 @@ def _examine_configuration(app: Spindle, tell: Tell) -> bool:
     except ConfigurationError as error:
         mistakes: list[str] = error.details or [error.message]
         for mistake in mistakes:
-            tell(Finding("problem", "settings", mistake, error.hint))
+            tell(DoctorFinding("problem", "settings", mistake, error.hint))
         return False
-    tell(Finding("ok", "settings", "all sources are configured correctly"))
+    tell(DoctorFinding("ok", "settings", "all sources are configured correctly"))
     return True
 
 
@@ -142,18 +146,18 @@ def _examine_serve(settings: Settings, tell: Tell) -> ServeConfig | None:
     """What would stop `spindle serve`."""
     if not settings.raw.get("serve"):
         return None
-    from spindle.serving.access import Access
+    from spindle.serving.access import ServingAccess
 
     try:
         config = settings.serve()
-        Access.of(config)
+        ServingAccess.of(config)
     except ConfigurationError as error:
         mistakes: list[str] = error.details or [error.message]
         for mistake in mistakes:
-            tell(Finding("problem", "serve", mistake, error.hint))
+            tell(DoctorFinding("problem", "serve", mistake, error.hint))
         return None
     who = "those who show a token" if config.wants_token else "everybody on this machine"
-    tell(Finding("ok", "serve", f"open to {who}"))
+    tell(DoctorFinding("ok", "serve", f"open to {who}"))
     return config
 
 
@@ -162,7 +166,7 @@ async def _examine_lists(app: Spindle, config: ServeConfig, tell: Tell) -> None:
 
     names = [tool.name for tool in await app.tools()]
     for sentence in doubts(config, names, app.catalog.unsynced()):
-        tell(Finding("note", "serve", sentence))
+        tell(DoctorFinding("note", "serve", sentence))
 
 
 def _examine_needs(app: Spindle, name: str, tell: Tell) -> bool:
@@ -170,7 +174,7 @@ def _examine_needs(app: Spindle, name: str, tell: Tell) -> bool:
     missing = app.catalog.sources.missing_variables(name)
     for variable, key in missing:
         message = f"the environment variable {variable} is not set, but {key} uses it"
-        tell(Finding("problem", name, message, f"export {variable}=…"))
+        tell(DoctorFinding("problem", name, message, f"export {variable}=…"))
     program = _program(app.catalog.sources.table(name).get("command"))
     if program and "/" not in program and "$" not in program and which(program) is None:
         fixes = {
@@ -179,7 +183,7 @@ def _examine_needs(app: Spindle, name: str, tell: Tell) -> bool:
             "docker": "install Docker",
         }
         fix = fixes.get(program, "install it, or give its whole path in `command`")
-        tell(Finding("problem", name, f"the program {program!r} was not found", fix))
+        tell(DoctorFinding("problem", name, f"the program {program!r} was not found", fix))
         return False
     return not missing
 
@@ -190,9 +194,9 @@ async def _examine_login(app: Spindle, logins: _Logins, name: str, tell: Tell) -
         if not await logins.needs_login(name, app.catalog.sources.config(name)):
             return True
     except SpindleError as error:
-        tell(Finding("problem", name, error.message, error.hint))
+        tell(DoctorFinding("problem", name, error.message, error.hint))
         return False
-    tell(Finding("problem", name, "needs your consent", f"run `spindle auth login {name}`"))
+    tell(DoctorFinding("problem", name, "needs your consent", f"run `spindle auth login {name}`"))
     return False
 
 
@@ -251,9 +255,9 @@ async def _examine_source(app: Spindle, name: str, limit: asyncio.Semaphore, tel
     async with limit:
         report = (await app.sync(name))[0]
     if report.error:
-        tell(Finding("problem", name, report.error["message"], report.error.get("hint")))
+        tell(DoctorFinding("problem", name, report.error["message"], report.error.get("hint")))
         return
-    tell(Finding("ok", name, f"{plural(report.tools, 'tool')} in {report.seconds:.1f} s"))
+    tell(DoctorFinding("ok", name, f"{plural(report.tools, 'tool')} in {report.seconds:.1f} s"))
     for stored in await app.store.stored_tools(name):
         assert stored.current is not None
         schemas = {"input": stored.current.input_schema, "output": stored.current.output_schema}
@@ -261,21 +265,21 @@ async def _examine_source(app: Spindle, name: str, limit: asyncio.Semaphore, tel
             problem = schema_problem(schema) if schema is not None else None
             if problem:
                 fix = "tell the author of the source, or leave the tool out with `exclude`"
-                tell(Finding("problem", stored.name, f"its {side} schema is not valid: {problem}", fix))
+                tell(DoctorFinding("problem", stored.name, f"its {side} schema is not valid: {problem}", fix))
 
 
 async def _examine_flows(app: Spindle, tell: Tell) -> None:
     """Flows whose files can be read: what would go wrong when they run."""
     if not app.flows.library.files():
         return
-    from spindle.flows.check import check
-    from spindle.flows.files import Loaded
+    from spindle.flows.check.check import check
+    from spindle.flows.text.files import Loaded
 
     for _, loaded in app.flows.library.all():
         if isinstance(loaded, Loaded):  # a broken one was told when it was left out
             for problem in await check(loaded.definition, app.show, loaded.positions, loaded.place):
                 level = "problem" if problem.severity == "error" else "note"
-                tell(Finding(level, problem.where, problem.message, problem.hint))
+                tell(DoctorFinding(level, problem.where, problem.message, problem.hint))
 
 
 def _tell_note(settings: Settings, sentence: str, tell: Tell) -> None:
@@ -283,7 +287,7 @@ def _tell_note(settings: Settings, sentence: str, tell: Tell) -> None:
     # What a source of files of our own notes is a file, or a part of one, that had to be left out.
     is_own = settings.sources.get(source, {}).get("kind") in ("python", "flows")
     tell(
-        Finding("problem", source, sentence, "repair that file")
+        DoctorFinding("problem", source, sentence, "repair that file")
         if is_own
-        else Finding("note", source, sentence)
+        else DoctorFinding("note", source, sentence)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from spindle.cli.completion import complete_tool
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 from spindle.cli.output import when
 
 
@@ -23,12 +23,12 @@ from spindle.cli.output import when
     show_default=True,
     help="How many at most.",
 )
-def history(cli: Cli, key: str | None, tool: str | None, outcome: str | None, limit: int) -> None:
+def history(cli: CliContext, key: str | None, tool: str | None, outcome: str | None, limit: int) -> None:
     """Show the calls that were made, the newest first; with KEY, all that was kept of that call."""
     cli.run(_one(cli, key) if key else _list(cli, tool, outcome, limit))
 
 
-async def _list(cli: Cli, tool: str | None, outcome: str | None, limit: int) -> None:
+async def _list(cli: CliContext, tool: str | None, outcome: str | None, limit: int) -> None:
     async with cli.open() as app:
         records = await app.history(tool=tool, outcome=outcome, limit=limit)
     if cli.output.as_json:
@@ -50,7 +50,7 @@ async def _list(cli: Cli, tool: str | None, outcome: str | None, limit: int) -> 
         cli.output.table(("KEY", "STARTED", "TOOK", "OUTCOME", "TOOL", "ERROR"), rows)
 
 
-async def _one(cli: Cli, key: str) -> None:
+async def _one(cli: CliContext, key: str) -> None:
     import json
     import time
 

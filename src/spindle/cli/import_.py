@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 
 if TYPE_CHECKING:
-    from spindle.cli.clients import Server
+    from spindle.cli.clients import ImportedServer
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class _Outcome:
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("--sync", "sync_after", is_flag=True, help="Ask the new sources for their tools.")
 def import_(
-    cli: Cli, files: tuple[Path, ...], replace: bool, user: bool, dry_run: bool, sync_after: bool
+    cli: CliContext, files: tuple[Path, ...], replace: bool, user: bool, dry_run: bool, sync_after: bool
 ) -> int:
     """Take over MCP servers from Claude Desktop, Claude Code, Cursor, Windsurf or VS Code.
 
@@ -55,7 +55,7 @@ def import_(
     return cli.run(_sync(cli, added))
 
 
-def _target(cli: Cli, user: bool) -> tuple[Path, dict[str, Any]]:
+def _target(cli: CliContext, user: bool) -> tuple[Path, dict[str, Any]]:
     """The file to write to, and the sources that are in it."""
     from spindle import settings
     from spindle.cli.files import file_to_edit
@@ -67,7 +67,7 @@ def _target(cli: Cli, user: bool) -> tuple[Path, dict[str, Any]]:
 
 
 def _take(
-    server: Server, place: Path, target: Path, taken: dict[str, Any], *, replace: bool, dry_run: bool
+    server: ImportedServer, place: Path, target: Path, taken: dict[str, Any], *, replace: bool, dry_run: bool
 ) -> _Outcome:
     from spindle.cli.files import check_source
     from spindle.errors import ConfigurationError
@@ -94,7 +94,7 @@ def _take(
     return outcome
 
 
-def _print(cli: Cli, outcomes: Sequence[_Outcome], target: Path, *, dry_run: bool) -> None:
+def _print(cli: CliContext, outcomes: Sequence[_Outcome], target: Path, *, dry_run: bool) -> None:
     output = cli.output
     for outcome in outcomes:
         for note in outcome.notes:
@@ -120,7 +120,7 @@ def _print(cli: Cli, outcomes: Sequence[_Outcome], target: Path, *, dry_run: boo
         output.aside(f"wrote {count} to {target}; `spindle sync` asks them for their tools")
 
 
-async def _sync(cli: Cli, names: list[str]) -> int:
+async def _sync(cli: CliContext, names: list[str]) -> int:
     from spindle.cli.errors import exit_code
     from spindle.cli.sync import print_report
 

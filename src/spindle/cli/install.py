@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spindle.cli.client_entries import CLIENTS, DEFAULT_NAME, Client
-from spindle.cli.context import Cli, command
+from spindle.cli.client_entries import CLIENTS, DEFAULT_NAME, ClientProgram
+from spindle.cli.context import CliContext, command
 
 if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 @click.option("--name", default=DEFAULT_NAME, show_default=True, help="What the client calls the server.")
 @click.option("--http", is_flag=True, help="By the address of `spindle serve --http`, not as a program.")
 @click.option("--yes", is_flag=True, help="Replace another entry of that name without asking.")
-def install(cli: Cli, client: str, name: str, http: bool, yes: bool) -> None:
+def install(cli: CliContext, client: str, name: str, http: bool, yes: bool) -> None:
     """Write this workspace into the settings of Claude Desktop, Cursor or VS Code.
 
     The client then starts `spindle serve --stdio` by itself. `spindle serve --print-config CLIENT` only
@@ -56,7 +56,9 @@ def install(cli: Cli, client: str, name: str, http: bool, yes: bool) -> None:
         cli.output.note(f"there was no {file.parent} before; is {to.title} installed?")
 
 
-def entry_for(client: Client, settings: Settings, *, http: bool, given: Mapping[str, Any]) -> JsonObject:
+def entry_for(
+    client: ClientProgram, settings: Settings, *, http: bool, given: Mapping[str, Any]
+) -> JsonObject:
     """The entry by which the client reaches the workspace. `given`: settings of [serve] that differ."""
     from spindle.cli.client_entries import token_variable, url_of
     from spindle.cli.errors import UsageMistakeError
@@ -78,7 +80,7 @@ def entry_for(client: Client, settings: Settings, *, http: bool, given: Mapping[
     return client.over_http(url_of(config), token_variable(config))
 
 
-def print_config(cli: Cli, client: str, *, http: bool, given: Mapping[str, Any]) -> None:
+def print_config(cli: CliContext, client: str, *, http: bool, given: Mapping[str, Any]) -> None:
     """What `spindle install` would write, to be pasted."""
     from spindle.cli.clients import place_of
 
@@ -102,7 +104,7 @@ def _environment() -> dict[str, str]:
     return {"SPINDLE_HOME": str(Path(home).expanduser().absolute())} if home else {}
 
 
-def _ask(cli: Cli, client: Client, file: Path, name: str) -> None:
+def _ask(cli: CliContext, client: ClientProgram, file: Path, name: str) -> None:
     from spindle.errors import ConfigurationError
 
     said = f"{file} already has another server {name!r}"
@@ -115,7 +117,7 @@ def _ask(cli: Cli, client: Client, file: Path, name: str) -> None:
 
 
 def _print(
-    cli: Cli, client: str, name: str, entry: JsonObject, file: Path, status: str, backup: Path | None
+    cli: CliContext, client: str, name: str, entry: JsonObject, file: Path, status: str, backup: Path | None
 ) -> None:
     output = cli.output
     if output.as_json:

@@ -39,19 +39,19 @@ SECTIONS: Sections = {
         "resume": ("resume", "resume", "Answer what waits, and go on."),
     },
     "Flows": {
-        "flow": ("flow", "flow", "Save, list, show, check and draw flows."),
-        "check": ("check", "check", "Find what is wrong with a flow without running it."),
+        "flow": ("flow.group", "flow", "Save, list, show, check and draw flows."),
+        "check": ("flow.check", "check", "Find what is wrong with a flow without running it."),
         "runs": ("runs", "runs", "List the runs."),
         "trace": ("trace", "trace", "Show one run, node by node."),
     },
     "Share": {
         "serve": ("serve", "serve", "Serve the tools to other programs."),
         "install": ("install", "install", "Write this workspace into Claude, Cursor or VS Code."),
-        "table": ("table", "table", "Tools as tables: Parquet, Feather and Arrow files."),
+        "table": ("table.group", "table", "Tools as tables: Parquet, Feather and Arrow files."),
         "export": ("export", "export", "Write the catalog as a UTCP manual or an OpenAPI document."),
     },
     "Look after": {
-        "auth": ("auth", "auth", "Log in to sources; list and revoke access."),
+        "auth": ("auth.group", "auth", "Log in to sources; list and revoke access."),
         "history": ("history", "history", "Show the calls that were made."),
         "doctor": ("doctor", "doctor", "Find what is wrong and how to fix it."),
         "completion": ("completion", "completion", "Print the completion script of a shell."),
@@ -85,11 +85,11 @@ GROUP = LazyGroup(
 
 def execute(argv: Sequence[str]) -> int:
     """Run one command line in this process and return its exit code."""
-    from spindle.cli.context import Cli
+    from spindle.cli.context import CliContext
     from spindle.cli.output import Output
 
     output = Output(sys.stdout, sys.stderr)
-    cli = Cli(output)
+    cli = CliContext(output)
     try:
         try:
             with GROUP.make_context("spindle", list(argv), obj=cli) as ctx:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -14,7 +14,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 @command("new")
 @click.argument("path", default=".", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--template", default="basic", show_default=True, help="What to start from.")
-def new(cli: Cli, path: Path, template: str) -> None:
+def new(cli: CliContext, path: Path, template: str) -> None:
     """Create a workspace in PATH, or in this folder."""
     files = _read_template(template)
     _refuse_to_overwrite(path, files)

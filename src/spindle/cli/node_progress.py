@@ -14,7 +14,7 @@ from spindle.domain.json_schema import is_array
 
 if TYPE_CHECKING:
     from spindle.cli.output import Output
-    from spindle.flows.recording import NodeEvent
+    from spindle.flows.trace import NodeEvent
 
 TICK = 0.1
 WIDEST = 32
@@ -73,7 +73,7 @@ class NodeProgress:
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncGenerator[None]:
         """Told of the nodes of whatever runs inside."""
-        from spindle.flows.recording import observer
+        from spindle.flows.trace import observer
 
         token = observer.set(self.observe)
         try:

@@ -11,7 +11,7 @@ from spindle.cli.output import size
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
-    from spindle.cli.context import Cli
+    from spindle.cli.context import CliContext
     from spindle.cli.node_progress import NodeProgress
     from spindle.domain.call import Block, Result
     from spindle.runs.outcomes import OpenPause, Outcome
@@ -22,7 +22,7 @@ Show = Callable[[str, "Result"], Awaitable[None]]
 
 
 async def conclude(
-    cli: Cli,
+    cli: CliContext,
     app: Spindle,
     outcome: Outcome,
     *,
@@ -66,12 +66,12 @@ async def watching(progress: NodeProgress | None) -> AsyncGenerator[None]:
         yield
 
 
-async def answered_here(cli: Cli, pause: OpenPause, *, approve: bool) -> dict[str, Any] | None:
+async def answered_here(cli: CliContext, pause: OpenPause, *, approve: bool) -> dict[str, Any] | None:
     """The answer of whoever sits at the terminal, as arguments of `resume`."""
     return await _answer(cli, pause, approve=approve)
 
 
-async def _answer(cli: Cli, pause: OpenPause, *, approve: bool) -> dict[str, Any] | None:
+async def _answer(cli: CliContext, pause: OpenPause, *, approve: bool) -> dict[str, Any] | None:
     """The answer as arguments of `resume`; None: nobody here gives one."""
     if approve and pause.kind == "approval":
         return {"answer": True}
@@ -93,7 +93,7 @@ async def _answer(cli: Cli, pause: OpenPause, *, approve: bool) -> dict[str, Any
             return await _typed_answer(cli, pause)
 
 
-async def _typed_answer(cli: Cli, pause: OpenPause) -> dict[str, Any] | None:
+async def _typed_answer(cli: CliContext, pause: OpenPause) -> dict[str, Any] | None:
     from spindle.calls.flags import value_of
     from spindle.domain.json_schema import types_of
     from spindle.errors import InvalidArgumentsError
@@ -111,7 +111,7 @@ async def _typed_answer(cli: Cli, pause: OpenPause) -> dict[str, Any] | None:
     return None
 
 
-def show_paused(cli: Cli, paused: Any, *, quiet: bool = False) -> None:
+def show_paused(cli: CliContext, paused: Any, *, quiet: bool = False) -> None:
     """What is wanted, and how to go on. `quiet`: stdout has it already."""
     if not cli.can_ask:
         for pause in paused.pauses:
@@ -183,7 +183,7 @@ def _command(pause: OpenPause) -> str:
     return f"{start} --answer JSON" if types_of(schema, schema) & {"object", "array"} else f"{start} ANSWER"
 
 
-def print_result(cli: Cli, result: Result) -> None:
+def print_result(cli: CliContext, result: Result) -> None:
     output = cli.output
     if output.as_json:
         output.json(result.to_dict())

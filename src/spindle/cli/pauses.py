@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 from spindle.cli.output import when
 
 
 @command("pauses")
-def pauses(cli: Cli) -> None:
+def pauses(cli: CliContext) -> None:
     """List what waits for a person, the oldest first: consent, approval or an answer.
 
     `spindle resume TOKEN` answers one and goes on with its run.
@@ -15,7 +15,7 @@ def pauses(cli: Cli) -> None:
     cli.run(_pauses(cli))
 
 
-async def _pauses(cli: Cli) -> None:
+async def _pauses(cli: CliContext) -> None:
     async with cli.open() as app:
         found = await app.pauses()
     if cli.output.as_json:

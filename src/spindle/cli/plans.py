@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spindle.cli.context import Cli
+    from spindle.cli.context import CliContext
     from spindle.domain.json_schema import JsonObject
     from spindle.flows.plan import Planned
 
 
-def print_plan(cli: Cli, name: str, inputs: JsonObject, planned: Sequence[Planned]) -> None:
+def print_plan(cli: CliContext, name: str, inputs: JsonObject, planned: Sequence[Planned]) -> None:
     output = cli.output
     if output.as_json:
         nodes = [node.to_dict() for node in planned]

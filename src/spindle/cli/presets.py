@@ -16,7 +16,7 @@ FILE = Path(__file__).parent.parent / "presets.toml"
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class PresetArgument:
     """What follows the preset's own command."""
 
     name: str
@@ -34,7 +34,7 @@ class Preset:
     command: tuple[str, ...]
     module: str | None = None
     env: dict[str, str] = field(default_factory=dict[str, str])
-    argument: Argument | None = None
+    argument: PresetArgument | None = None
 
     def table(self, arguments: Sequence[str]) -> dict[str, Any]:
         """The source's settings, as they are written to spindle.toml."""
@@ -98,5 +98,5 @@ def _preset(name: str, table: dict[str, Any]) -> Preset:
     argument = table.pop("argument", None)
     command = tuple(table.pop("command"))
     return Preset(
-        name=name, command=command, argument=Argument(**argument) if argument else None, **table
+        name=name, command=command, argument=PresetArgument(**argument) if argument else None, **table
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spindle.cli.completion import complete_source
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 
 if TYPE_CHECKING:
     from spindle.settings import Settings
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @command("remove")
 @click.argument("name", shell_complete=complete_source)
-def remove(cli: Cli, name: str) -> None:
+def remove(cli: CliContext, name: str) -> None:
     """Remove a source from the file that has it, and its tools from the catalog."""
     from spindle.settings.edit import remove_source
 
@@ -49,7 +49,7 @@ def _file_of(settings: Settings, name: str) -> Path:
     raise NotFoundError(f"there is no source {name!r}", hint=hint, source=name)
 
 
-async def _forget(cli: Cli, name: str) -> str | None:
+async def _forget(cli: CliContext, name: str) -> str | None:
     """Opening forgets what is no longer configured. The file that still has the name, if any."""
     from spindle import opening, settings
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spindle.cli.completion import complete_pause
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -27,7 +27,7 @@ LOOK_AGAIN = 0.5
 @click.option("--approve", is_flag=True, help="Allow the call that asks for approval.")
 @click.option("--refuse", metavar="REASON", help="Say no.")
 def resume(
-    cli: Cli, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
+    cli: CliContext, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
 ) -> int:
     """Answer what waits, and go on with its run.
 
@@ -56,7 +56,7 @@ def _said(value: str | None, answer: str | None, approve: bool, refuse: str | No
 
 
 async def _resume(
-    cli: Cli, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
+    cli: CliContext, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
 ) -> int:
     from spindle.agents.events import listening
     from spindle.cli.agent_view import View
@@ -66,7 +66,7 @@ async def _resume(
 
 
 async def _answered(
-    cli: Cli, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
+    cli: CliContext, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
 ) -> int:
     from spindle.calls.flags import load_json
     from spindle.cli.outcome import conclude, watching
@@ -99,11 +99,11 @@ async def _answered(
         return await conclude(cli, app, outcome, show=show, progress=progress)
 
 
-def _for_flow(cli: Cli, flow: Run | None) -> tuple[NodeProgress | None, Show | None]:
+def _for_flow(cli: CliContext, flow: Run | None) -> tuple[NodeProgress | None, Show | None]:
     """How the nodes and the result of a flow are shown."""
     if flow is None:
         return None, None
-    from spindle.cli.flow_results import print_flow_result
+    from spindle.cli.flow.results import print_flow_result
     from spindle.cli.node_progress import NodeProgress
 
     async def show(run_id: str, result: Result) -> None:
@@ -119,7 +119,7 @@ async def _named(app: Spindle, token: str) -> str:
     return (await find_run(app, token)).id if token == LAST else token
 
 
-async def _until_it_is_free(cli: Cli, app: Spindle, run: Run) -> None:
+async def _until_it_is_free(cli: CliContext, app: Spindle, run: Run) -> None:
     """A process that was killed could not say that it no longer executes the run. When it gives no sign of
     life for as long as it would have, the run can be taken over."""
     import asyncio

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spindle.cli.completion import complete_flow, complete_run
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 from spindle.cli.options import SECONDS
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool
     from spindle.flows.definition import FlowDefinition
-    from spindle.flows.given import Names
+    from spindle.flows.inputs import InputNames
 
 
 @command("run", context_settings={"allow_interspersed_args": False})
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.argument("flow", metavar="FLOW", shell_complete=complete_flow)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--NAME=VALUE]… [JSON]")
 @click.pass_context
-def run(ctx: click.Context, cli: Cli, flow: str, words: tuple[str, ...], **options: Any) -> int:
+def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, ...], **options: Any) -> int:
     """Run a flow: the name or the file of one, or a line of tools such as "search --query TODO >> summarize".
 
     Flags after FLOW are its inputs, or parameters of its nodes; `spindle run FLOW --help` shows them. What
@@ -47,7 +47,7 @@ def run(ctx: click.Context, cli: Cli, flow: str, words: tuple[str, ...], **optio
 
 
 async def _run(
-    ctx: click.Context, cli: Cli, text: str, words: tuple[str, ...], options: dict[str, Any]
+    ctx: click.Context, cli: CliContext, text: str, words: tuple[str, ...], options: dict[str, Any]
 ) -> int:
     async with cli.open() as app:
         flow, names, said = await _meant(app, text, words, ctx.command)
@@ -60,17 +60,17 @@ async def _run(
 
 async def _meant(
     app: Spindle, text: str, words: tuple[str, ...], command: click.Command
-) -> tuple[FlowDefinition, Names, RunWords]:
+) -> tuple[FlowDefinition, InputNames, RunWords]:
     """The flow, what it takes, and what was said. The flags after one tool are that tool's."""
     import contextlib
 
     from spindle.cli.run_words import read_words
     from spindle.domain.identity import LOCAL
     from spindle.errors import NotFoundError
-    from spindle.flows.files import Loaded
-    from spindle.flows.given import Names, names_of
+    from spindle.flows.inputs import InputNames, names_of
     from spindle.flows.library import is_pipe
-    from spindle.flows.pipe_words import quote
+    from spindle.flows.text.files import Loaded
+    from spindle.flows.text.pipe_words import quote
 
     tool: Tool | None = None
     if not is_pipe(text) and app.flows.saved(text) is None:
@@ -78,7 +78,7 @@ async def _meant(
             tool = await app.show(text)
     said: RunWords | None = None
     if tool is not None:
-        alone = Names({}, tool.input_schema.get("properties", {}))
+        alone = InputNames({}, tool.input_schema.get("properties", {}))
         said = read_words(words, tool.name, alone, command)
         text = " ".join([quote(tool.name), *map(quote, said.own)]) if not said.wants_help else tool.name
         said.values = {}
@@ -105,7 +105,7 @@ def _with_later(ctx: click.Context, said: RunWords, options: dict[str, Any]) -> 
     return {**options, **given, "params": (*options["params"], *given.get("params", ()))}
 
 
-def _help(cli: Cli, text: str, flow: FlowDefinition, names: Names) -> None:
+def _help(cli: CliContext, text: str, flow: FlowDefinition, names: InputNames) -> None:
     from spindle.cli.describe import print_parameters
     from spindle.domain.json_schema import parameters
 
@@ -133,11 +133,11 @@ def _help(cli: Cli, text: str, flow: FlowDefinition, names: Names) -> None:
 class _Running:
     def __init__(
         self,
-        cli: Cli,
+        cli: CliContext,
         app: Spindle,
         text: str,
         flow: FlowDefinition,
-        names: Names,
+        names: InputNames,
         options: dict[str, Any],
     ) -> None:
         self._cli = cli
@@ -150,7 +150,7 @@ class _Running:
     async def run(self, values: JsonObject) -> int:
         from spindle.cli.errors import UsageMistakeError
         from spindle.cli.run_words import read_params
-        from spindle.flows.given import with_params
+        from spindle.flows.inputs import with_params
 
         options = self._options
         if options["only"] and options["start"]:
@@ -263,7 +263,7 @@ class _Running:
         )
 
     async def _show(self, run_id: str, result: Any) -> None:
-        from spindle.cli.flow_results import print_flow_result, print_key
+        from spindle.cli.flow.results import print_flow_result, print_key
 
         if self._options["key"] is None:
             print_flow_result(self._cli, run_id, result)

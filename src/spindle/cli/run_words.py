@@ -16,8 +16,8 @@ import click
 from spindle.calls.flags import Flags, load_object
 from spindle.cli.errors import UsageMistakeError
 from spindle.errors import InvalidArgumentsError
-from spindle.flows.given import Names, unknown_name
-from spindle.flows.pipe import is_template
+from spindle.flows.inputs import InputNames, unknown_name
+from spindle.flows.text.pipe import is_template
 
 if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
@@ -34,7 +34,7 @@ class RunWords:
     wants_help: bool = False
 
 
-def read_words(words: Sequence[str], flow: str, names: Names, command: click.Command) -> RunWords:
+def read_words(words: Sequence[str], flow: str, names: InputNames, command: click.Command) -> RunWords:
     found = RunWords()
     flags = Flags(flow, names.schema, is_template)
     options = _options(command)
@@ -67,7 +67,7 @@ def read_words(words: Sequence[str], flow: str, names: Names, command: click.Com
     return found
 
 
-def read_params(given: Sequence[str], flow: str, names: Names) -> JsonObject:
+def read_params(given: Sequence[str], flow: str, names: InputNames) -> JsonObject:
     """What `--param NAME=VALUE` says, typed as the tools want it."""
     flags = Flags(flow, {"type": "object", "properties": dict(names.params)}, is_template)
     for text in given:
@@ -75,7 +75,7 @@ def read_params(given: Sequence[str], flow: str, names: Names) -> JsonObject:
         if not equals:
             raise UsageMistakeError(f"--param {text}: a value is missing", f"--param {name}=VALUE")
         if flags.find(name) is None:
-            raise unknown_name(name, Names({}, names.params), flow)
+            raise unknown_name(name, InputNames({}, names.params), flow)
         flags.take(text, deque())
     return flags.arguments()
 
@@ -105,13 +105,13 @@ def _take_option(option: click.Option, word: str, waiting: deque[str], found: Ru
         found.options.append(waiting.popleft())
 
 
-def _known(given: JsonObject, names: Names, flow: str) -> JsonObject:
+def _known(given: JsonObject, names: InputNames, flow: str) -> JsonObject:
     for name in given:
         if name not in names.inputs and name not in names.params:
             raise unknown_name(name, names, flow)
     return given
 
 
-def _perhaps(word: str, names: Names, flow: str) -> str:
+def _perhaps(word: str, names: InputNames, flow: str) -> str:
     wanted = [*sorted(names.required), *names.inputs, *(name for name in names.params if "." not in name)]
     return f"perhaps --{wanted[0]}={word}" if wanted else f"{flow} takes nothing"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from spindle.cli.completion import complete_saved_flow
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 from spindle.cli.output import when
 from spindle.domain.run import RunStatus
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="How many at most.",
 )
-def runs(cli: Cli, flow: str | None, status: Any, limit: int) -> None:
+def runs(cli: CliContext, flow: str | None, status: Any, limit: int) -> None:
     """List the runs of flows, and of calls that waited for a person, the newest first.
 
     `spindle trace RUN` shows one, `spindle resume RUN` goes on with one that was stopped.
@@ -34,7 +34,7 @@ def runs(cli: Cli, flow: str | None, status: Any, limit: int) -> None:
     cli.run(_runs(cli, flow, status, limit))
 
 
-async def _runs(cli: Cli, flow: str | None, status: Any, limit: int) -> None:
+async def _runs(cli: CliContext, flow: str | None, status: Any, limit: int) -> None:
     async with cli.open() as app:
         kind = "flow" if flow else None
         found = await app.store.runs(limit=limit, status=status, kind=kind, name=flow)

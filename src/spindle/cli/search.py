@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 
 
 @command("search")
@@ -17,12 +17,12 @@ from spindle.cli.context import Cli, command
     show_default=True,
     help="How many at most.",
 )
-def search(cli: Cli, words: tuple[str, ...], limit: int) -> None:
+def search(cli: CliContext, words: tuple[str, ...], limit: int) -> None:
     """Find tools by words in their names, descriptions and parameters, the best first."""
     cli.run(_search(cli, " ".join(words), limit))
 
 
-async def _search(cli: Cli, query: str, limit: int) -> None:
+async def _search(cli: CliContext, query: str, limit: int) -> None:
     from spindle.cli.tools import note_unsynced, print_tools
 
     async with cli.open() as app:

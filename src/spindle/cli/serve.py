@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spindle.cli.client_entries import CLIENTS
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.domain.serve import ServeConfig
-    from spindle.serving.access import Access
+    from spindle.serving.access import ServingAccess
 
 
 @command("serve")
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     help="Serve nothing: print what to paste into the settings of this client.",
 )
 def serve(
-    cli: Cli,
+    cli: CliContext,
     stdio: bool,
     http: bool,
     rest: bool,
@@ -65,22 +65,22 @@ def serve(
     return cli.run(serving, fast_loop=True)
 
 
-async def _serve_stdio(cli: Cli, config: ServeConfig) -> int:
-    from spindle.mcp_server.running import run_stdio
-    from spindle.serving.access import Access
+async def _serve_stdio(cli: CliContext, config: ServeConfig) -> int:
+    from spindle.mcp_server.serve import run_stdio
+    from spindle.serving.access import ServingAccess
 
-    access = Access.of(config)
+    access = ServingAccess.of(config)
     async with _opened(cli, access) as app, _live(cli, app, access, {}):
         await _until_stopped(run_stdio(app, cli.output.hand_over_stdout(), access))
     return 0
 
 
-async def _serve_http(cli: Cli, config: ServeConfig, given: Mapping[str, Any]) -> int:
-    from spindle.mcp_server.running import run_http
-    from spindle.serving.access import Access
-    from spindle.serving.listening import address_of, listen
+async def _serve_http(cli: CliContext, config: ServeConfig, given: Mapping[str, Any]) -> int:
+    from spindle.mcp_server.serve import run_http
+    from spindle.serving.access import ServingAccess
+    from spindle.serving.server import address_of, listen
 
-    access = Access.of(config)
+    access = ServingAccess.of(config)
     async with _opened(cli, access) as app:
         with listen(config.host, config.port) as listening:
             access.require_for(listening.getsockname()[0])
@@ -90,15 +90,15 @@ async def _serve_http(cli: Cli, config: ServeConfig, given: Mapping[str, Any]) -
     return 0
 
 
-async def _serve_rest(cli: Cli, config: ServeConfig, given: Mapping[str, Any]) -> int:
+async def _serve_rest(cli: CliContext, config: ServeConfig, given: Mapping[str, Any]) -> int:
     from spindle.cli.output import plural
     from spindle.cli.tools import note_unsynced
     from spindle.rest.app import make_app
-    from spindle.serving.access import Access
-    from spindle.serving.listening import address_of, listen
-    from spindle.serving.listening import serve as serve_http
+    from spindle.serving.access import ServingAccess
+    from spindle.serving.server import address_of, listen
+    from spindle.serving.server import serve as serve_http
 
-    access = Access.of(config)
+    access = ServingAccess.of(config)
     async with _opened(cli, access) as app:
         tools = await app.tools()
         with listen(config.host, config.port) as listening:
@@ -119,7 +119,7 @@ async def _serve_rest(cli: Cli, config: ServeConfig, given: Mapping[str, Any]) -
 
 
 @contextlib.asynccontextmanager
-async def _opened(cli: Cli, access: Access) -> AsyncGenerator[Spindle]:
+async def _opened(cli: CliContext, access: ServingAccess) -> AsyncGenerator[Spindle]:
     from spindle.serving.conflicts import refuse_conflicts
 
     async with cli.open(visible=access.shows) as app:
@@ -128,9 +128,11 @@ async def _opened(cli: Cli, access: Access) -> AsyncGenerator[Spindle]:
 
 
 @contextlib.asynccontextmanager
-async def _live(cli: Cli, app: Spindle, access: Access, given: Mapping[str, Any]) -> AsyncGenerator[None]:
+async def _live(
+    cli: CliContext, app: Spindle, access: ServingAccess, given: Mapping[str, Any]
+) -> AsyncGenerator[None]:
     """Other settings take effect meanwhile."""
-    from spindle.serving.live import Live, warn
+    from spindle.serving.reload import Live, warn
 
     await warn(app, access.config, cli.output.note)
     looking = asyncio.create_task(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spindle.cli.completion import complete_tool
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @command("show")
 @click.argument("tool", shell_complete=complete_tool)
 @click.option("--as-node", is_flag=True, help="As a node of a flow: what it reads and writes, its actions.")
-def show(cli: Cli, tool: str, as_node: bool) -> None:
+def show(cli: CliContext, tool: str, as_node: bool) -> None:
     """Show one tool: parameters, hints, where it is from.
 
     The last part of a name is enough where only one tool has it.
@@ -30,12 +30,12 @@ def show(cli: Cli, tool: str, as_node: bool) -> None:
         _print(cli, found)
 
 
-async def _find(cli: Cli, name: str) -> Tool:
+async def _find(cli: CliContext, name: str) -> Tool:
     async with cli.open() as app:
         return await app.show(name)
 
 
-def _print(cli: Cli, tool: Tool) -> None:
+def _print(cli: CliContext, tool: Tool) -> None:
     from spindle.cli.describe import hints_in_words, print_parameters
     from spindle.domain.json_schema import parameters
 
@@ -63,7 +63,7 @@ def _print(cli: Cli, tool: Tool) -> None:
             output.line(f"{name + ':':<13}{fact}")
 
 
-def _print_node(cli: Cli, tool: Tool) -> None:
+def _print_node(cli: CliContext, tool: Tool) -> None:
     from spindle.flows.interface import of_tool
 
     interface = of_tool(tool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 from spindle.cli.output import when
 
 if TYPE_CHECKING:
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 @command("sources")
-def sources(cli: Cli) -> None:
+def sources(cli: CliContext) -> None:
     """List the sources and how they are. Contacts none of them."""
     cli.run(_sources(cli))
 
 
-async def _sources(cli: Cli) -> None:
+async def _sources(cli: CliContext) -> None:
     async with cli.open() as app:
         stale = set(app.catalog.unsynced())
         states = await app.catalog.states()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spindle.cli.completion import complete_source
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 from spindle.cli.output import plural
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ SHOWN_NOTES = 10
 )
 @click.option("--accept-all", is_flag=True, help="Trust every held definition of these sources.")
 @click.option("--verbose", is_flag=True, help="Show every note, such as what a document cannot say.")
-def sync(cli: Cli, names: tuple[str, ...], accept: tuple[str, ...], accept_all: bool, verbose: bool) -> int:
+def sync(
+    cli: CliContext, names: tuple[str, ...], accept: tuple[str, ...], accept_all: bool, verbose: bool
+) -> int:
     """Ask all sources, or those named, for their tools.
 
     Shows what was added (+), removed (-), changed (~), and what a pinned source changed but may not
@@ -43,7 +45,7 @@ def sync(cli: Cli, names: tuple[str, ...], accept: tuple[str, ...], accept_all: 
 class _Notes:
     """The first few notes; a document of a thousand operations may cause a thousand."""
 
-    def __init__(self, cli: Cli, limit: int | None) -> None:
+    def __init__(self, cli: CliContext, limit: int | None) -> None:
         self._cli = cli
         self._limit = limit
         self._count = 0
@@ -60,7 +62,7 @@ class _Notes:
 
 
 async def _sync(
-    cli: Cli, names: tuple[str, ...], accept: tuple[str, ...], accept_all: bool, notes: Note
+    cli: CliContext, names: tuple[str, ...], accept: tuple[str, ...], accept_all: bool, notes: Note
 ) -> int:
     async with cli.open(notes) as app:
         if not app.catalog.sources.names:
@@ -82,7 +84,7 @@ async def _sync(
 
 
 async def sync_and_print(
-    cli: Cli, app: Spindle, names: Sequence[str] = (), accept: Sequence[str] | bool = ()
+    cli: CliContext, app: Spindle, names: Sequence[str] = (), accept: Sequence[str] | bool = ()
 ) -> list[SyncReport]:
     """Sync these sources, or all, side by side, and print each report as it comes."""
     import asyncio
@@ -115,7 +117,7 @@ async def sync_and_print(
     return ordered
 
 
-def print_report(cli: Cli, report: SyncReport) -> None:
+def print_report(cli: CliContext, report: SyncReport) -> None:
     output = cli.output
     if report.error:
         message = report.error["message"]

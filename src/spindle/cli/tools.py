@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 from spindle.cli.filters import as_glob, filters, require_kind, require_source
 from spindle.cli.group import LazyGroup
 
@@ -29,7 +29,7 @@ class _ToolsGroup(LazyGroup):
 @click.pass_context
 def tools(
     ctx: click.Context,
-    cli: Cli,
+    cli: CliContext,
     source: str | None,
     kind: str | None,
     tag: str | None,
@@ -42,13 +42,15 @@ def tools(
 
 @command("list")
 @filters
-def listing(cli: Cli, source: str | None, kind: str | None, tag: str | None, pattern: str | None) -> None:
+def listing(
+    cli: CliContext, source: str | None, kind: str | None, tag: str | None, pattern: str | None
+) -> None:
     """List the tools."""
     cli.run(_tools(cli, source, kind, tag, pattern))
 
 
 async def _tools(
-    cli: Cli, source: str | None, kind: str | None, tag: str | None, pattern: str | None
+    cli: CliContext, source: str | None, kind: str | None, tag: str | None, pattern: str | None
 ) -> None:
     async with cli.open() as app:
         require_source(app, source)
@@ -61,7 +63,7 @@ async def _tools(
         note_unsynced(cli, app)
 
 
-def print_tools(cli: Cli, found: Sequence[ToolSummary]) -> None:
+def print_tools(cli: CliContext, found: Sequence[ToolSummary]) -> None:
     if cli.output.as_json:
         cli.output.json([tool.to_dict() for tool in found])
     elif found:
@@ -69,7 +71,7 @@ def print_tools(cli: Cli, found: Sequence[ToolSummary]) -> None:
         cli.output.table(("TOOL", "KIND", "WHAT IT DOES"), rows)
 
 
-def note_unsynced(cli: Cli, app: Spindle) -> None:
+def note_unsynced(cli: CliContext, app: Spindle) -> None:
     names = app.catalog.unsynced()
     if names:
         verb = "was" if len(names) == 1 else "were"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spindle.cli.completion import complete_run
-from spindle.cli.context import Cli, command
+from spindle.cli.context import CliContext, command
 
 if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.run import Run, RunEvent
-    from spindle.flows.recording import NodeEvent
+    from spindle.flows.trace import NodeEvent
     from spindle.runs.outcomes import OpenPause
 
 BAR = 24
@@ -26,7 +26,7 @@ SHOWN = 160
 @command("trace")
 @click.argument("run", metavar="[RUN]", default="last", shell_complete=complete_run)
 @click.option("--full", is_flag=True, help="Show values whole.")
-def trace(cli: Cli, run: str, full: bool) -> None:
+def trace(cli: CliContext, run: str, full: bool) -> None:
     """Show one run node by node: when, what went in and came out, attempts, answers from the cache, errors.
 
     RUN is an id or the beginning of one; without it, the last run.
@@ -34,7 +34,7 @@ def trace(cli: Cli, run: str, full: bool) -> None:
     cli.run(_trace(cli, run, full=full))
 
 
-async def _trace(cli: Cli, text: str, *, full: bool) -> None:
+async def _trace(cli: CliContext, text: str, *, full: bool) -> None:
     from spindle.cli.run_names import find_run
 
     async with cli.open() as app:
@@ -76,7 +76,7 @@ def _as_dict(
 
 
 class _Printing:
-    def __init__(self, cli: Cli, run: Run, *, full: bool) -> None:
+    def __init__(self, cli: CliContext, run: Run, *, full: bool) -> None:
         from spindle.cli.node_progress import is_unicode
         from spindle.cli.runs import took
 

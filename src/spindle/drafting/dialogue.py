@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pydantic_ai.messages import InstructionPart
 from pydantic_ai.models import ModelRequestParameters
 
-from spindle.agents.asking import ask
 from spindle.agents.conversation import Conversation
 from spindle.agents.limits import LimitReachedError
+from spindle.agents.model_request import ask
 from spindle.errors import CallTimeoutError, ModelError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spindle.agents.usage import Usage
+from spindle.agents.usage import ModelUsage
 from spindle.flows.build import input_schema
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Draft:
     """What the model could choose from."""
     from_saved: str | None = None
     """The file of a saved flow that fits the words, so that none had to be written."""
-    usage: Usage = field(default_factory=Usage)
+    usage: ModelUsage = field(default_factory=ModelUsage)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ class Draft:
         return tuple(name for name in required if name not in self.inputs)
 
     def to_dict(self) -> JsonObject:
-        from spindle.flows.writing import to_document
+        from spindle.flows.text.writing import to_document
 
         return {
             "words": self.words,

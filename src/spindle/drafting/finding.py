@@ -14,9 +14,9 @@ from spindle.errors import NotFoundError, SpindleError
 from spindle.flows.build import input_schema
 from spindle.ports.store import ToolFilter
 from spindle.stores.ranking import Query
+from spindle.stores.search_index import weighed_words
 from spindle.stores.stem import stem
 from spindle.stores.synonyms import synonyms
-from spindle.stores.words import weighed_words
 
 if TYPE_CHECKING:
     from spindle.calls.permissions import Visible
@@ -36,7 +36,7 @@ _VALUE = re.compile(r"\S*[\d/@=\\]\S*|\S+\.\w\S*")
 MOST_CLAUSES: Final = 8
 
 
-class Finding:
+class Finder:
     def __init__(
         self, catalog: Catalog, visible: Visible, principal: Principal, patterns: Sequence[str]
     ) -> None:

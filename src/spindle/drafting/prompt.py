@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spindle.domain.json_schema import JsonObject, for_models
 from spindle.drafting.dialogue import UnusableError
-from spindle.flows.document import schema
 from spindle.flows.interface import ERROR_ACTIONS, of_tool
+from spindle.flows.text.document import schema
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool

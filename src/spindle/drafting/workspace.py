@@ -12,12 +12,12 @@ from spindle.agents.usage import Budget, read_prices
 from spindle.calls.validate import problems_with
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.drafting.draft import Draft
-from spindle.drafting.finding import Finding
+from spindle.drafting.finding import Finder
 from spindle.errors import InvalidArgumentsError, ModelError, NotFoundError, suggest
 from spindle.flows.build import input_schema
-from spindle.flows.check import check
-from spindle.flows.files import Loaded, read
+from spindle.flows.check.check import check
 from spindle.flows.problems import BrokenFlowError
+from spindle.flows.text.files import Loaded, read
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -54,7 +54,7 @@ class Drafting:
         principal: Principal,
         limits: Limits | Mapping[str, Any] | None = None,
     ) -> None:
-        self._finding = Finding(catalog, visible, principal, config.tools)
+        self._finding = Finder(catalog, visible, principal, config.tools)
         self._agents = agents
         self._flows = flows
         self._note = note
@@ -207,7 +207,7 @@ def _impossible(document: str) -> str | None:
 def _values(text: str, schema: JsonObject) -> JsonObject:
     from spindle.drafting.dialogue import UnusableError
     from spindle.drafting.prompt import json_in
-    from spindle.flows.json_text import TextError, parse
+    from spindle.flows.text.json_text import TextError, parse
 
     try:
         found, _ = parse(json_in(text))

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from spindle.flows.definition import CacheRule as CacheRule
     from spindle.flows.definition import Retry as Retry
     from spindle.flows.flow import Flow as Flow
-    from spindle.flows.memory import flow_safe as flow_safe
     from spindle.flows.node import BatchNode as BatchNode
     from spindle.flows.node import Node as Node
     from spindle.flows.node import ParallelBatchNode as ParallelBatchNode
+    from spindle.flows.node_cache import flow_safe as flow_safe
     from spindle.flows.pocketflow import AsyncBatchFlow as AsyncBatchFlow
     from spindle.flows.pocketflow import AsyncBatchNode as AsyncBatchNode
     from spindle.flows.pocketflow import AsyncFlow as AsyncFlow
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spindle.flows.pocketflow import AsyncParallelBatchFlow as AsyncParallelBatchFlow
     from spindle.flows.pocketflow import AsyncParallelBatchNode as AsyncParallelBatchNode
     from spindle.flows.pocketflow import BatchFlow as BatchFlow
-    from spindle.flows.running import map_concurrent as map_concurrent
+    from spindle.flows.run_context import map_concurrent as map_concurrent
     from spindle.flows.tool_node import Ask as Ask
     from spindle.flows.tool_node import ToolNode as ToolNode
 
@@ -43,8 +43,8 @@ _HOMES = {
     "Retry": "definition",
     "ToolNode": "tool_node",
     "context": "context",
-    "flow_safe": "memory",
-    "map_concurrent": "running",
+    "flow_safe": "node_cache",
+    "map_concurrent": "run_context",
 }
 
 __all__ = [*_HOMES]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]

@@ -7,7 +7,7 @@ from typing import Any
 
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import FlowError
-from spindle.flows.definition import Edge, FlowDefinition, NodeDefinition, Output
+from spindle.flows.definition import Edge, FlowDefinition, FlowOutput, NodeDefinition
 from spindle.flows.flow import Flow
 from spindle.flows.node import BaseNode
 from spindle.flows.tool_node import WorkspaceNode, node_of
@@ -98,8 +98,8 @@ def definition_of(flow: Flow) -> FlowDefinition:
     )
 
 
-def output_of(value: Any) -> Output:
-    return value if isinstance(value, Output) else Output(value)
+def output_of(value: Any) -> FlowOutput:
+    return value if isinstance(value, FlowOutput) else FlowOutput(value)
 
 
 def name_nodes(flow: Flow) -> None:

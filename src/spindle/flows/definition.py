@@ -91,7 +91,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class FlowOutput:
     """What a flow gives back under one name: a template, and what is promised of its value."""
 
     value: Any
@@ -109,7 +109,7 @@ class FlowDefinition:
     `"required": false`."""
     params: JsonObject = field(default_factory=dict[str, Any])
     """Given to every node that does not have its own of that name."""
-    outputs: Mapping[str, Output] | None = None
+    outputs: Mapping[str, FlowOutput] | None = None
     """None: all that the last node gave."""
     start: str | None = None
     """The first of the nodes, where it is left out."""

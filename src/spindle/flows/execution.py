@@ -12,14 +12,14 @@ from spindle.domain.json_schema import is_object, to_json
 from spindle.errors import FlowError, SpindleError, suggest
 from spindle.flows.build import name_nodes, output_of
 from spindle.flows.node import BaseNode
-from spindle.flows.recording import Recording
 from spindle.flows.shared import SharedLookup
 from spindle.flows.templates import TemplateError, UnresolvedError, render
+from spindle.flows.trace import Recording
 
 if TYPE_CHECKING:
     from spindle.domain.call import Host
     from spindle.flows.flow import Flow
-    from spindle.flows.memory import PureNodes
+    from spindle.flows.node_cache import PureNodes
 
 MAX_DEPTH = 16
 """Flows that may call each other, one inside the other."""

@@ -25,7 +25,7 @@ _HOPELESS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class NodeFailure:
     """What a node's work ended with, instead of a result."""
 
     error: SpindleError

@@ -13,7 +13,7 @@ from spindle.flows.node import BaseNode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from spindle.flows.running import Running
+    from spindle.flows.run_context import RunContext
 
 N = TypeVar("N", bound=BaseNode)
 
@@ -72,12 +72,12 @@ class Flow(BaseNode):
         """By default the last action of a flow is its own."""
         return exec_res
 
-    async def _run(self, shared: Any, running: Running) -> Any:
+    async def _run(self, shared: Any, running: RunContext) -> Any:
         prepared = await running.settled(self.prep(shared))
         action = await self._orchestrate(shared, running, self.params)
         return await running.settled(self.post(shared, prepared, action))
 
-    async def _orchestrate(self, shared: Any, running: Running, params: dict[str, Any]) -> Any:
+    async def _orchestrate(self, shared: Any, running: RunContext, params: dict[str, Any]) -> Any:
         node, action = self.start_node, None
         visits: dict[int, int] = {}
         while node is not None:

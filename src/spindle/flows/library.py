@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spindle.errors import NotFoundError, suggest
-from spindle.flows.files import FORMATS, Loaded, read_file
 from spindle.flows.problems import BrokenFlowError
+from spindle.flows.text.files import FORMATS, Loaded, read_file
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool
@@ -83,7 +83,7 @@ def saved(text: str, library: Library, known: Mapping[str, Flow]) -> Loaded | Fl
 
 async def meant(text: str, library: Library, find_tool: FindTool, known: Mapping[str, Flow]) -> Loaded | Flow:
     """What a user means: a pipe of tools, a file, a saved flow, one that the program gave, or one tool."""
-    from spindle.flows.pipe import read_pipe
+    from spindle.flows.text.pipe import read_pipe
 
     found = saved(text, library, known)
     if found is not None:

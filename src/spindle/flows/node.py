@@ -23,10 +23,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from spindle.flows.definition import DEFAULT_ACTION
-from spindle.flows.running import Running
+from spindle.flows.run_context import RunContext
 
 if TYPE_CHECKING:
-    from spindle.flows.running import Notes
+    from spindle.flows.run_context import Notes
 
 B = TypeVar("B", bound="BaseNode")
 
@@ -76,7 +76,7 @@ class BaseNode:
 
     def run(self, shared: Any) -> Any:
         """Run in this thread, and return the action. For a program without an event loop."""
-        running = Running(blocking=True)
+        running = RunContext(blocking=True)
         work = self._alone(shared, running)
         try:
             work.send(None)
@@ -89,14 +89,14 @@ class BaseNode:
 
     async def run_async(self, shared: Any, notes: Notes | None = None, host: Any = None) -> Any:
         """The same from async code. What nodes do in a sync `exec` happens in threads, and delays nobody."""
-        return await self._alone(shared, Running(notes=notes, host=host))
+        return await self._alone(shared, RunContext(notes=notes, host=host))
 
-    async def _alone(self, shared: Any, running: Running) -> Any:
+    async def _alone(self, shared: Any, running: RunContext) -> Any:
         if self.successors:
             warnings.warn(f"{self!r} runs alone: its successors run in a Flow", stacklevel=3)
         return await self._run(shared, running)
 
-    async def _run(self, shared: Any, running: Running) -> Any:
+    async def _run(self, shared: Any, running: RunContext) -> Any:
         raise NotImplementedError
 
 
@@ -144,7 +144,7 @@ class Node(BaseNode):
     def worth_another_try(self, exc: Exception) -> bool:
         return True
 
-    async def _run(self, shared: Any, running: Running) -> Any:
+    async def _run(self, shared: Any, running: RunContext) -> Any:
         prepared = await running.settled(self.prep(shared))
         if running.notes is None or not self.remembers:
             result = await self._exec(prepared, running)
@@ -152,10 +152,10 @@ class Node(BaseNode):
             result = await running.notes.remember(self, prepared, lambda: self._exec(prepared, running))
         return await running.settled(self.post(shared, prepared, result))
 
-    async def _exec(self, prepared: Any, running: Running) -> Any:
+    async def _exec(self, prepared: Any, running: RunContext) -> Any:
         return await self._attempts(prepared, running)
 
-    async def _attempts(self, given: Any, running: Running) -> Any:
+    async def _attempts(self, given: Any, running: RunContext) -> Any:
         wait = self.wait
         for attempt in range(self.max_retries):
             token = _attempt.set(attempt)
@@ -181,7 +181,7 @@ class Node(BaseNode):
 class BatchNode(Node):
     """`prep` gives items, `exec` works on one of them, `post` gets the list of results."""
 
-    async def _exec(self, prepared: Iterable[Any] | None, running: Running) -> Any:
+    async def _exec(self, prepared: Iterable[Any] | None, running: RunContext) -> Any:
         return [await self._attempts(item, running) for item in (prepared or ())]
 
 
@@ -200,8 +200,8 @@ class ParallelBatchNode(BatchNode):
         super().__init__(max_retries, wait, backoff=backoff, id=id)
         self.max_concurrency = max_concurrency
 
-    async def _exec(self, prepared: Iterable[Any] | None, running: Running) -> Any:
-        async def one(beside: Running, item: Any) -> Any:
+    async def _exec(self, prepared: Iterable[Any] | None, running: RunContext) -> Any:
+        async def one(beside: RunContext, item: Any) -> Any:
             return await self._attempts(item, beside)
 
         return await running.each(one, prepared or (), self.max_concurrency)

@@ -12,7 +12,7 @@ from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import FlowError
 from spindle.flows.flow import Flow
 from spindle.flows.interface import Interface, Key, of_docstring
-from spindle.flows.memory import is_flow_safe
+from spindle.flows.node_cache import is_flow_safe
 
 if TYPE_CHECKING:
     from spindle.domain.call import Host
@@ -69,7 +69,7 @@ def _object(keys: Any) -> JsonObject:
 
 async def call_node(kind: type[BaseNode], arguments: JsonObject, host: Host) -> Result:
     """Visit one node of this kind, in a shared store of its own."""
-    from spindle.flows.recording import Recording
+    from spindle.flows.trace import Recording
 
     interface = interface_of(kind)
     try:

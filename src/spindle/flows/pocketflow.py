@@ -12,7 +12,7 @@ from spindle.flows.flow import Flow
 from spindle.flows.node import BatchNode, Node
 
 if TYPE_CHECKING:
-    from spindle.flows.running import Running
+    from spindle.flows.run_context import RunContext
 
 
 class AsyncNode(Node):
@@ -50,8 +50,8 @@ class AsyncBatchNode(AsyncNode, BatchNode):
 class AsyncParallelBatchNode(AsyncNode, BatchNode):
     """All items at once. `ParallelBatchNode` has a limit."""
 
-    async def _exec(self, prepared: Iterable[Any] | None, running: Running) -> Any:
-        async def one(beside: Running, item: Any) -> Any:
+    async def _exec(self, prepared: Iterable[Any] | None, running: RunContext) -> Any:
+        async def one(beside: RunContext, item: Any) -> Any:
             return await self._attempts(item, beside)
 
         items = list(prepared or ())
@@ -61,12 +61,12 @@ class AsyncParallelBatchNode(AsyncNode, BatchNode):
 class BatchFlow(Flow):
     """Runs its nodes once for each of the params that `prep` gives, one after the other."""
 
-    async def _run(self, shared: Any, running: Running) -> Any:
+    async def _run(self, shared: Any, running: RunContext) -> Any:
         prepared: list[Mapping[str, Any]] = list(await running.settled(self.prep(shared)) or ())
         await self._runs(shared, running, prepared)
         return await running.settled(self.post(shared, prepared, None))
 
-    async def _runs(self, shared: Any, running: Running, prepared: list[Mapping[str, Any]]) -> None:
+    async def _runs(self, shared: Any, running: RunContext, prepared: list[Mapping[str, Any]]) -> None:
         for params in prepared:
             await self._orchestrate(shared, running, {**self.params, **params})
 
@@ -90,8 +90,8 @@ class AsyncBatchFlow(AsyncFlow, BatchFlow):
 
 
 class AsyncParallelBatchFlow(AsyncBatchFlow):
-    async def _runs(self, shared: Any, running: Running, prepared: list[Mapping[str, Any]]) -> None:
-        async def one(beside: Running, params: Mapping[str, Any]) -> Any:
+    async def _runs(self, shared: Any, running: RunContext, prepared: list[Mapping[str, Any]]) -> None:
+        async def one(beside: RunContext, params: Mapping[str, Any]) -> Any:
             return await self._orchestrate(shared, beside, {**self.params, **params})
 
         await running.each(one, prepared, max(len(prepared), 1))

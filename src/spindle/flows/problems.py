@@ -18,7 +18,7 @@ DocumentPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TextMark:
     """A place in a text; both count from 1."""
 
     line: int
@@ -31,22 +31,22 @@ class Lines:
     def __init__(self, text: str) -> None:
         self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
-    def mark(self, offset: int) -> Mark:
+    def mark(self, offset: int) -> TextMark:
         line = bisect_right(self._starts, offset)
-        return Mark(line, offset - self._starts[line - 1] + 1)
+        return TextMark(line, offset - self._starts[line - 1] + 1)
 
 
 class Positions:
     """Where the parts of a document stand in its text. Found when somebody asks, which is seldom."""
 
     def __init__(
-        self, find: Callable[[], Mapping[DocumentPath, Mark]], *, with_columns: bool = False
+        self, find: Callable[[], Mapping[DocumentPath, TextMark]], *, with_columns: bool = False
     ) -> None:
         self._find = find
-        self._marks: Mapping[DocumentPath, Mark] | None = None
+        self._marks: Mapping[DocumentPath, TextMark] | None = None
         self._with_columns = with_columns
 
-    def at(self, path: DocumentPath) -> Mark | None:
+    def at(self, path: DocumentPath) -> TextMark | None:
         """Of this part, or of the nearest that it is in."""
         if self._marks is None:
             self._marks = self._find()

@@ -16,11 +16,11 @@ from spindle.flows.build import DefinedFlow, build, definition_of, input_schema,
 from spindle.flows.definition import FlowDefinition
 from spindle.flows.execution import execute, starting_at
 from spindle.flows.interface import natural_key
-from spindle.flows.memory import PureNodes
+from spindle.flows.node_cache import PureNodes
 from spindle.flows.problems import NOWHERE
-from spindle.flows.recording import NodeEvent, Observe, observer
 from spindle.flows.shared import write_output
 from spindle.flows.tool_node import WorkspaceNode
+from spindle.flows.trace import NodeEvent, Observe, observer
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
@@ -54,7 +54,7 @@ class FlowWork:
         )  # fmt: skip
 
     def _flow(self, given: JsonObject) -> Flow:
-        from spindle.flows.document import from_document
+        from spindle.flows.text.document import from_document
 
         if given["definition"] is not None:
             return build(from_document(given["definition"], NOWHERE, ""))
@@ -113,7 +113,7 @@ class FlowRuns:
             observer.reset(token)
 
     def _document(self, flow: Flow) -> JsonObject | None:
-        from spindle.flows.writing import to_document
+        from spindle.flows.text.writing import to_document
 
         name_nodes(flow)
         if isinstance(flow, DefinedFlow) or all(isinstance(node, WorkspaceNode) for node in flow.nodes()):

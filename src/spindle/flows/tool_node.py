@@ -10,7 +10,7 @@ from spindle.calls.record import masked
 from spindle.domain.json_schema import JsonObject, is_array, is_object, parameters
 from spindle.errors import FlowError, InputRequired, SpindleError, ToolError, suggest
 from spindle.flows.definition import Batch, CacheRule, NodeDefinition, Question, Retry
-from spindle.flows.failures import ERROR, Failure, action_of, may_pass
+from spindle.flows.failures import ERROR, NodeFailure, action_of, may_pass
 from spindle.flows.interface import is_wrapped, natural_key
 from spindle.flows.node import Node
 from spindle.flows.shared import SharedLookup, write_output
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from spindle.domain.call import CallRecord, Host, Result
     from spindle.domain.tool import Tool
-    from spindle.flows.running import Running
+    from spindle.flows.run_context import RunContext
 
 _NO_WORKSPACE = "a tool node runs in a workspace: `await app.run_flow(flow, …)`"
 
@@ -215,21 +215,21 @@ class ToolNode(WorkspaceNode):
 
     def exec_fallback(self, prep_res: Any, exc: Exception) -> Any:
         if isinstance(exc, SpindleError) and exc.category != "cancelled":
-            return Failure(exc, action_of(exc))
+            return NodeFailure(exc, action_of(exc))
         raise exc
 
-    async def _exec(self, prepared: Any, running: Running) -> Any:
+    async def _exec(self, prepared: Any, running: RunContext) -> Any:
         batch = self.definition.batch
         if batch is None:
             return await self._attempts(prepared, running)
         has_failed = False
 
-        async def one(beside: Running, arguments: JsonObject) -> Any:
+        async def one(beside: RunContext, arguments: JsonObject) -> Any:
             nonlocal has_failed
             if has_failed and not batch.keep_errors:
                 return MISSING  # not begun
             outcome = await self._attempts(arguments, beside)
-            has_failed |= isinstance(outcome, Failure)
+            has_failed |= isinstance(outcome, NodeFailure)
             return outcome
 
         outcomes = await running.each(one, prepared, batch.concurrency)
@@ -240,12 +240,14 @@ class ToolNode(WorkspaceNode):
         failed: list[JsonObject] = [
             {"index": index, "arguments": self.report.inputs[index], "error": outcome.told()}
             for index, outcome in enumerate(outcomes)
-            if isinstance(outcome, Failure)
+            if isinstance(outcome, NodeFailure)
         ]
         if not failed or batch.keep_errors:
-            values: list[Any] = [None if isinstance(outcome, Failure) else outcome[0] for outcome in outcomes]
+            values: list[Any] = [
+                None if isinstance(outcome, NodeFailure) else outcome[0] for outcome in outcomes
+            ]
             return (values, None, failed)
-        first = next(outcome for outcome in outcomes if isinstance(outcome, Failure))
+        first = next(outcome for outcome in outcomes if isinstance(outcome, NodeFailure))
         begun = sum(outcome is not MISSING for outcome in outcomes)
         named = "; ".join(f"item {item['index']}: {item['error']['message']}" for item in failed[:5])
         more = f"; and {len(failed) - 5} more" if len(failed) > 5 else ""
@@ -255,11 +257,11 @@ class ToolNode(WorkspaceNode):
             hint="batch.keep_errors goes on with the others",
             details={"failed": failed},
         )
-        return Failure(error, first.action)
+        return NodeFailure(error, first.action)
 
     def post(self, shared: Any, prep_res: Any, exec_res: Any) -> Any:
         assert self.id is not None
-        if isinstance(exec_res, Failure):
+        if isinstance(exec_res, NodeFailure):
             return self._failed(shared, exec_res)
         value, action, *rest = exec_res
         self.report.output = value
@@ -269,7 +271,7 @@ class ToolNode(WorkspaceNode):
             shared[f"{self.id}.failed"] = failed
         return action
 
-    def _failed(self, shared: Any, failure: Failure) -> str:
+    def _failed(self, shared: Any, failure: NodeFailure) -> str:
         told = self.report.error = failure.told()
         action = failure.edge(self.successors)
         if action is None:

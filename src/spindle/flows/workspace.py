@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from spindle.domain.run import Run
     from spindle.domain.tool import Tool
     from spindle.flows.definition import FlowDefinition
-    from spindle.flows.files import Loaded
     from spindle.flows.flow import Flow
     from spindle.flows.library import Library
-    from spindle.flows.recording import NodeEvent, Observe
     from spindle.flows.runs import FlowRuns, FlowWork
+    from spindle.flows.text.files import Loaded
+    from spindle.flows.trace import NodeEvent, Observe
     from spindle.ports.store import CacheStore, RunStore
     from spindle.runs.outcomes import Outcome
     from spindle.runs.runner import Runner
@@ -72,7 +72,7 @@ class WorkspaceFlows:
         """Run a flow. `start` begins at a node, with what the nodes before it left in the run `reuse`;
         `only` stops after it. `observe` is told of each node when it begins and when it has ended. `id` is
         what the run is to be called, for whoever has to know before it ends."""
-        from spindle.flows.files import Loaded
+        from spindle.flows.text.files import Loaded
 
         chosen = await self.find(flow, options.principal) if isinstance(flow, str) else flow
         return await self._runs.run(
@@ -123,7 +123,7 @@ class WorkspaceFlows:
 
     @cached_property
     def _work(self) -> FlowWork:
-        from spindle.flows.memory import PureNodes
+        from spindle.flows.node_cache import PureNodes
         from spindle.flows.runs import FlowWork
 
         return FlowWork(PureNodes(self._cache, self._now), self._known)

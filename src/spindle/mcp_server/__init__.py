@@ -1,5 +1,5 @@
 """The catalog as an MCP server, on stdio or Streamable HTTP."""
 
-from spindle import sdk
+from spindle import mcp_imports
 
-sdk.spare()
+mcp_imports.spare()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from spindle.catalog.diff import SyncReport
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
-    from spindle.mcp_server.passing import Passing
+    from spindle.mcp_server.relay import Passing
 
 logger = logging.getLogger("spindle.serve")
 

@@ -25,7 +25,7 @@ Ask = Callable[[str, Mapping[str, Any] | None, Send], Awaitable[JsonObject]]
 """Makes a request of the client, sent in the given way, and waits for its answer."""
 
 
-class Channel:
+class RequestChannel:
     """Satisfies the SDK's `DispatchContext`."""
 
     def __init__(

@@ -27,7 +27,7 @@ SSE_HEADERS = (
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
-class Exchange:
+class PostExchange:
     """`cancels`: whether a client that goes away takes its request with it."""
 
     def __init__(
@@ -116,7 +116,7 @@ async def respond(send: Send, status: int, message: JsonObject | None = None, he
     await send({"type": "http.response.body", "body": body})
 
 
-class EventStream:
+class NoticeStream:
     """What is sent to a client outside of any request: the answer to its GET. Bounded: a client that does
     not read loses what came first."""
 

@@ -23,10 +23,10 @@ from mcp_types import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object
-from spindle.mcp_server.channel import Channel, answer_message, error_message
-from spindle.mcp_server.exchange import Exchange, Headers, respond
+from spindle.mcp_server.channel import RequestChannel, answer_message, error_message
+from spindle.mcp_server.exchange import Headers, PostExchange, respond
 from spindle.mcp_server.inbound import Inbound
-from spindle.mcp_server.sessions import Session, Sessions
+from spindle.mcp_server.sessions import HttpSession, Sessions
 
 if TYPE_CHECKING:
     from mcp_types import RequestId
@@ -115,7 +115,7 @@ class McpApp:
         connection = Connection.from_envelope(
             route.protocol_version, route.client_info, route.client_capabilities
         )
-        channel = Channel("streamable-http", request_id, params, exchange.event)
+        channel = RequestChannel("streamable-http", request_id, params, exchange.event)
         channel.message_metadata.request_context = Inbound(
             connection, request.principal, channel, request.scope
         )
@@ -172,7 +172,7 @@ class McpApp:
         if session is None:
             raise Refused(503, INTERNAL_ERROR, "too many sessions are open; try again later")
         request_id, method, params = _parts(message)
-        exchange = Exchange(
+        exchange = PostExchange(
             request.receive,
             request.send,
             streams=request.takes_stream,
@@ -187,14 +187,14 @@ class McpApp:
         else:
             await respond(request.send, 200, answer)
 
-    async def _answer(self, request: _Request, session: Session, message: JsonObject) -> None:
+    async def _answer(self, request: _Request, session: HttpSession, message: JsonObject) -> None:
         request_id, method, params = _parts(message)
         key = coerce_request_id(request_id)
         if key in session.running:
             raise Refused(400, INVALID_REQUEST, "this id is already in use", request_id)
         if len(session.running) >= MAX_RUNNING:
             raise Refused(429, INTERNAL_ERROR, "too many requests at once", request_id)
-        exchange = Exchange(
+        exchange = PostExchange(
             request.receive,
             request.send,
             streams=request.takes_stream,
@@ -223,19 +223,19 @@ class McpApp:
     def _channel(
         self,
         request: _Request,
-        session: Session,
-        exchange: Exchange,
+        session: HttpSession,
+        exchange: PostExchange,
         request_id: RequestId,
         params: JsonObject | None,
-    ) -> Channel:
+    ) -> RequestChannel:
         ask = session.questions.ask if request.takes_stream else None
-        channel = Channel("streamable-http", request_id, params, exchange.event, ask)
+        channel = RequestChannel("streamable-http", request_id, params, exchange.event, ask)
         channel.message_metadata.request_context = Inbound(
             session.connection, session.principal, channel, request.scope
         )
         return channel
 
-    async def _notified(self, request: _Request, session: Session, message: JsonObject) -> None:
+    async def _notified(self, request: _Request, session: HttpSession, message: JsonObject) -> None:
         method, params = message.get("method"), message.get("params")
         if message.get("jsonrpc") != "2.0" or not isinstance(method, str):
             raise Refused(400, INVALID_REQUEST, NO_MESSAGE)
@@ -246,7 +246,7 @@ class McpApp:
             if cancelled is not None:
                 session.cancel(cancelled)
             return
-        channel = Channel("streamable-http", None, params, session.put)
+        channel = RequestChannel("streamable-http", None, params, session.put)
         channel.message_metadata.request_context = Inbound(
             session.connection, session.principal, channel, request.scope
         )
@@ -266,7 +266,7 @@ class McpApp:
             session.stream = None
             session.touch()
 
-    def _session(self, request: _Request) -> Session:
+    def _session(self, request: _Request) -> HttpSession:
         known = request.headers.get("mcp-session-id")
         if known is None:
             raise Refused(400, INVALID_REQUEST, "Bad Request: Missing session ID")
@@ -292,8 +292,10 @@ class _Request:
         self.takes_json = anything or bool(accepted & {"application/json", "application/*"})
         self.takes_stream = anything or bool(accepted & {"text/event-stream", "text/*"})
 
-    def exchange(self, headers: Headers = (), *, cancels: bool = False) -> Exchange:
-        return Exchange(self.receive, self.send, streams=self.takes_stream, cancels=cancels, headers=headers)
+    def exchange(self, headers: Headers = (), *, cancels: bool = False) -> PostExchange:
+        return PostExchange(
+            self.receive, self.send, streams=self.takes_stream, cancels=cancels, headers=headers
+        )
 
     def check_types(self) -> None:
         if self.headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":

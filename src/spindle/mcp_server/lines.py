@@ -24,7 +24,7 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
-from spindle.mcp_server.channel import Channel, answer_message, error_message
+from spindle.mcp_server.channel import RequestChannel, answer_message, error_message
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.questions import Questions
 
@@ -45,7 +45,7 @@ class LineServer:
         self._write = write
         self._principal = principal
         self._questions = Questions()
-        self._running: dict[RequestId, tuple[asyncio.Task[None], Channel]] = {}
+        self._running: dict[RequestId, tuple[asyncio.Task[None], RequestChannel]] = {}
         self._others: set[asyncio.Task[None]] = set()
         self._is_modern: bool | None = None
         self._connection = Connection.for_loop(self)
@@ -104,16 +104,16 @@ class LineServer:
         if self._is_modern is None:
             self._is_modern = method != "initialize" and _has_envelope(params)
         ask = None if self._is_modern else self._questions.ask
-        channel = Channel("stdio", request_id, params, self._send, ask)
+        channel = RequestChannel("stdio", request_id, params, self._send, ask)
         task = asyncio.create_task(self._serve(channel, method, params))
         self._running[key] = task, channel
         task.add_done_callback(lambda _: self._running.pop(key, None))
 
-    async def _serve(self, channel: Channel, method: str, params: JsonObject | None) -> None:
+    async def _serve(self, channel: RequestChannel, method: str, params: JsonObject | None) -> None:
         work = self._answer_modern if self._is_modern else self._answer
         await self._send(await answer_message(channel.request_id, work(channel, method, params)))
 
-    async def _answer(self, channel: Channel, method: str, params: JsonObject | None) -> JsonObject:
+    async def _answer(self, channel: RequestChannel, method: str, params: JsonObject | None) -> JsonObject:
         if method != "initialize" and _has_envelope(params):
             raise MCPError(
                 INVALID_REQUEST, "this connection began with the handshake; it takes no request of 2026-07-28"
@@ -121,7 +121,9 @@ class LineServer:
         channel.message_metadata.request_context = Inbound(self._connection, self._principal, channel)
         return await self._runner.on_request(channel, method, params)
 
-    async def _answer_modern(self, channel: Channel, method: str, params: JsonObject | None) -> JsonObject:
+    async def _answer_modern(
+        self, channel: RequestChannel, method: str, params: JsonObject | None
+    ) -> JsonObject:
         if method == "initialize":
             supported = {"supported": list(MODERN_PROTOCOL_VERSIONS)}
             requested = (params or {}).get("protocolVersion")
@@ -151,7 +153,7 @@ class LineServer:
         connection = self._connection
         if self._is_modern:
             connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None)
-        channel = Channel("stdio", None, params, self._send)
+        channel = RequestChannel("stdio", None, params, self._send)
         channel.message_metadata.request_context = Inbound(connection, self._principal, channel)
         runner = (
             self._runner
@@ -170,7 +172,7 @@ class LineServer:
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        await Channel("stdio", None, None, self._send).notify(method, params)
+        await RequestChannel("stdio", None, None, self._send).notify(method, params)
 
     async def _send(self, message: JsonObject) -> None:
         try:

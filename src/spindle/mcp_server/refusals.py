@@ -8,7 +8,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, ElicitRequestURLParams
 from spindle.domain.call import new_id
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import AuthorizationRequired, Interruption, NotFoundError, SpindleError
-from spindle.mcp_server.asking import is_capable
+from spindle.mcp_server.client_peer import is_capable
 from spindle.mcp_server.inbound import RequestContext, is_modern
 
 RESOURCE_NOT_FOUND = -32002

@@ -19,7 +19,8 @@ from spindle.domain.tool import ToolSummary
 from spindle.errors import ConfigurationError, Interruption, NotFoundError, ServerError, SpindleError
 from spindle.mcp_server import search_mode
 from spindle.mcp_server.access import Access, OpenAccess
-from spindle.mcp_server.asking import (
+from spindle.mcp_server.changes import Changes
+from spindle.mcp_server.client_peer import (
     ANSWER,
     PAUSE_PREFIX,
     QUESTIONS,
@@ -29,7 +30,6 @@ from spindle.mcp_server.asking import (
     passed_on,
     paused,
 )
-from spindle.mcp_server.changes import Changes
 from spindle.mcp_server.convert import (
     for_handshake_result,
     for_handshake_tool,
@@ -39,10 +39,10 @@ from spindle.mcp_server.convert import (
 )
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
 from spindle.mcp_server.listing import BadCursorError, Listing
-from spindle.mcp_server.passing import Passing
 from spindle.mcp_server.refusals import refusal
+from spindle.mcp_server.relay import Passing
 from spindle.mcp_server.search_mode import SearchMode
-from spindle.mcp_server.suspended import PREFIX, Suspended, Waiting
+from spindle.mcp_server.suspended import PREFIX, Suspended, SuspendedCalls
 from spindle.runs.outcomes import Finished, Outcome, Paused
 from spindle.serving.instruction import instruction
 from spindle.version import __version__
@@ -87,7 +87,7 @@ class CatalogServer:
         # Spans are made where calls are, and cost every request here.
         self.server.middleware.clear()
         self.changes = Changes(app, self.passing, self.server)
-        self._waiting = Waiting()
+        self._waiting = SuspendedCalls()
         self._first_sync: asyncio.Task[Any] | None = None
         self._register()
 

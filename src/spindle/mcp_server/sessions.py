@@ -15,12 +15,12 @@ from mcp.shared.exceptions import NoBackChannelError
 from mcp_types import RequestId
 
 from spindle.domain.json_schema import JsonObject, to_json
-from spindle.mcp_server.exchange import EventStream
+from spindle.mcp_server.exchange import NoticeStream
 from spindle.mcp_server.questions import Questions
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Principal
-    from spindle.mcp_server.channel import Channel
+    from spindle.mcp_server.channel import RequestChannel
     from spindle.mcp_server.server import CatalogServer
 
 IDLE_TIMEOUT = 30 * 60.0
@@ -32,15 +32,15 @@ MAX_MISSED = 100
 SESSION_HEADER = b"mcp-session-id"
 
 
-class Session:
+class HttpSession:
     """Its connection's `Outbound` too: what belongs to no request goes to the client's GET."""
 
     def __init__(self, catalog: CatalogServer, principal: Principal) -> None:
         self.id = secrets.token_hex(16)
         self.principal = principal
         self.questions = Questions()
-        self.stream: EventStream | None = None
-        self.running: dict[RequestId, tuple[asyncio.Task[Any], Channel]] = {}
+        self.stream: NoticeStream | None = None
+        self.running: dict[RequestId, tuple[asyncio.Task[Any], RequestChannel]] = {}
         self.connection = Connection.for_loop(self, session_id=self.id)
         self.runner = ServerRunner(catalog.server, self.connection, {}, init_options=catalog.init_options)
         self.last_used = time.monotonic()
@@ -87,9 +87,9 @@ class Session:
             if len(self._missed) > MAX_MISSED:
                 del self._missed[next(iter(self._missed))]
 
-    def open_stream(self) -> EventStream:
+    def open_stream(self) -> NoticeStream:
         """The stream of the session, which begins with what was said while there was none."""
-        self.stream = stream = EventStream()
+        self.stream = stream = NoticeStream()
         for message in self._missed.values():
             stream.put(message)
         self._missed.clear()
@@ -99,9 +99,9 @@ class Session:
 class Sessions:
     def __init__(self, catalog: CatalogServer) -> None:
         self._catalog = catalog
-        self._open: dict[str, Session] = {}
+        self._open: dict[str, HttpSession] = {}
 
-    def get(self, session_id: str, principal: Principal) -> Session | None:
+    def get(self, session_id: str, principal: Principal) -> HttpSession | None:
         """None also for another's: a session serves only who opened it, and nobody learns that it exists."""
         found = self._open.get(session_id)
         if found is None or found.principal != principal:
@@ -109,17 +109,17 @@ class Sessions:
         found.touch()
         return found
 
-    def make(self, principal: Principal) -> Session | None:
+    def make(self, principal: Principal) -> HttpSession | None:
         """A session that is about to open; None where there are too many."""
         if len(self._open) >= MAX_SESSIONS:
             return None
-        return Session(self._catalog, principal)
+        return HttpSession(self._catalog, principal)
 
-    def opened(self, session: Session) -> None:
+    def opened(self, session: HttpSession) -> None:
         self._open[session.id] = session
         self._catalog.changes.connections.add(session.connection)
 
-    async def end(self, session: Session) -> None:
+    async def end(self, session: HttpSession) -> None:
         self._open.pop(session.id, None)
         self._catalog.changes.left(session.connection)
         session.questions.close()

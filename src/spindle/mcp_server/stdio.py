@@ -75,7 +75,7 @@ class Pipes:
             self._file = stdout
         else:
             opened = os.fdopen(stdout, "wb", 0)
-            self._writing, _ = await loop.connect_write_pipe(lambda: _Output(self), opened)
+            self._writing, _ = await loop.connect_write_pipe(lambda: _StandardOutput(self), opened)
         reading = os.fdopen(stdin if _can_be_watched(stdin) else _pumped(stdin), "rb", 0)
         self._reading, _ = await loop.connect_read_pipe(lambda: _Input(self), reading)
 
@@ -151,7 +151,7 @@ class _Input(asyncio.Protocol):
         self._pipes.input_ended()
 
 
-class _Output(asyncio.Protocol):
+class _StandardOutput(asyncio.Protocol):
     def __init__(self, pipes: Pipes) -> None:
         self._pipes = pipes
 

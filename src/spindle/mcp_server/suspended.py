@@ -20,7 +20,7 @@ from spindle.domain.identity import Principal
 from spindle.domain.json_schema import JsonObject, is_object
 
 if TYPE_CHECKING:
-    from spindle.mcp_server.asking import ClientPeer
+    from spindle.mcp_server.client_peer import ClientPeer
 
 PREFIX = "spindle-call:"
 MAX_WAITING = 1000
@@ -60,7 +60,7 @@ class Suspended:
             del self.questions[name]
 
 
-class Waiting:
+class SuspendedCalls:
     """All such calls of a server."""
 
     def __init__(self) -> None:

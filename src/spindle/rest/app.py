@@ -18,9 +18,9 @@ from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
 from spindle.errors import Interruption, InvalidArgumentsError, NotFoundError, suggest
 from spindle.ports.store import ToolFilter
 from spindle.rest import openapi, utcp
-from spindle.rest.events import EventStream, Steps
+from spindle.rest.events import ResultStream, Steps
 from spindle.rest.forms import answer, wanted
-from spindle.serving.access import Access, Guard
+from spindle.serving.access import Guard, ServingAccess
 from spindle.serving.problems import of_error, of_result, problem, respond
 from spindle.serving.resource import base_url
 
@@ -46,7 +46,7 @@ class _RefusedError(Exception):
         self.body = body
 
 
-def make_app(spindle: Spindle, access: Access) -> ASGIApp:
+def make_app(spindle: Spindle, access: ServingAccess) -> ASGIApp:
     """The whole API for an open workspace, behind its guard. The workspace was opened with
     `visible=access.shows`, so that calls keep to the same rules as lists."""
     api = _Api(spindle, access)
@@ -60,7 +60,7 @@ def make_app(spindle: Spindle, access: Access) -> ASGIApp:
 
 
 class _Api:
-    def __init__(self, spindle: Spindle, access: Access) -> None:
+    def __init__(self, spindle: Spindle, access: ServingAccess) -> None:
         self._spindle = spindle
         self._access = access
 
@@ -141,7 +141,7 @@ class _Api:
         left.add_done_callback(lambda _: call.cancel())
         try:
             if steps is not None:
-                return _Whole(EventStream(name, call, steps), call, left)
+                return _Whole(ResultStream(name, call, steps), call, left)
             result = await self._result(call, left)
         except BaseException:
             call.cancel()
@@ -198,7 +198,7 @@ class _Api:
 class _Whole(Response):
     """An answer that is sent while its call runs, and takes the call with it when it ends early."""
 
-    def __init__(self, stream: EventStream, call: asyncio.Task[Any], left: asyncio.Task[None]) -> None:
+    def __init__(self, stream: ResultStream, call: asyncio.Task[Any], left: asyncio.Task[None]) -> None:
         super().__init__()
         self._stream = stream
         self._tasks = (call, left)

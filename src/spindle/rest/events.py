@@ -51,7 +51,7 @@ class Steps:
         return written
 
 
-class EventStream(Response):
+class ResultStream(Response):
     """Sends what a running call brings. Nothing is sent before the first event, so that a call that
     fails at once is answered with its status."""
 

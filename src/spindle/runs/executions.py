@@ -13,7 +13,7 @@ from spindle.domain.call import Result, new_id
 from spindle.domain.run import Pause, Run, RunEvent
 from spindle.errors import Interruption, SpindleError, StoreError
 from spindle.runs.journal import RunJournal, closed
-from spindle.runs.leases import LEASE, Leases
+from spindle.runs.leases import LEASE, RunLeases
 from spindle.runs.outcomes import Finished, Outcome, Paused, opened, written
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Executions:
         self._note = note
         self._clock = clock
         self._works = works
-        self._leases = Leases(store, self.owner, clock.now, note)
+        self._leases = RunLeases(store, self.owner, clock.now, note)
         self._working: dict[str, tuple[RunJournal, asyncio.Task[Result]]] = {}
         """By run, what can be suspended. A call alone cannot: it is one step."""
 

@@ -83,7 +83,7 @@ class RunJournal:
 
     @property
     def root(self) -> Journal:
-        return _Place(self, "")
+        return _RunPlace(self, "")
 
     # --- steps
 
@@ -223,7 +223,7 @@ class RunJournal:
         return open_content(self._sealer, pause)
 
 
-class _Place:
+class _RunPlace:
     """One place in a run: the run itself, or one of its steps."""
 
     def __init__(self, journal: RunJournal, path: str, principal: Principal | None = None) -> None:
@@ -242,7 +242,7 @@ class _Place:
             return read(recorded)
         journal.refuse_when_stopping(path)
         await journal.check_lease()
-        place = _Place(journal, path, principal)
+        place = _RunPlace(journal, path, principal)
         if not self._path:
             return await place._in_force(make)
         # A task of its own: when one of several calls pauses, a program gives up the others, but what they
@@ -268,7 +268,7 @@ class _Place:
             return read(recorded).structured
         journal.refuse_when_stopping(path)
         await journal.check_lease()
-        value = await _Place(journal, path, self._principal)._in_force(make)
+        value = await _RunPlace(journal, path, self._principal)._in_force(make)
         if survives_json(value):
             await journal.record(path, Result(structured=value, has_structured=True))
         return value

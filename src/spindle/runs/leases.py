@@ -19,7 +19,7 @@ LEASE = 30.0
 """Seconds without a sign of life after which a run may be taken over."""
 
 
-class Leases:
+class RunLeases:
     """Renews the leases of all runs that execute here, by one task that lives only as long as they do."""
 
     def __init__(self, store: RunStore, owner: str, now: Callable[[], float], note: Note) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from spindle.auth.clients import Clients
+from spindle.auth.clients import KnownClients
 from spindle.domain.identity import Principal
 from spindle.errors import AuthError, ConfigurationError, PermissionDeniedError, SpindleError
 from spindle.serving.addressing import Addressing, is_loopback
@@ -34,13 +34,13 @@ class _Rules:
     """Everything that the settings say about it, at one time."""
 
     config: ServeConfig
-    clients: Clients
+    clients: KnownClients
     addressing: Addressing
     exposed: Exposed
     rates: Rates | None
 
 
-class Access:
+class ServingAccess:
     """The rules of one server. They can be replaced while it runs, as a whole or not at all."""
 
     def __init__(self, config: ServeConfig, environ: Mapping[str, str] | None = None) -> None:
@@ -51,7 +51,7 @@ class Access:
         """Asked before each request, so that what it meets is what the settings say now."""
 
     @classmethod
-    def of(cls, config: ServeConfig, environ: Mapping[str, str] | None = None) -> Access:
+    def of(cls, config: ServeConfig, environ: Mapping[str, str] | None = None) -> ServingAccess:
         return cls(config, environ)
 
     def adopt(self, config: ServeConfig) -> bool:
@@ -63,7 +63,7 @@ class Access:
         return True
 
     def _made(self, config: ServeConfig, before: _Rules | None) -> _Rules:
-        clients = Clients.of(config, self._environ, before.clients.issuer if before else None)
+        clients = KnownClients.of(config, self._environ, before.clients.issuer if before else None)
         for host in self._listening_on:
             _refuse_open(clients, host)
         rates = None
@@ -128,9 +128,9 @@ class Access:
 
 
 class Guard:
-    """Lets requests through to an app by the rules of `Access`, on every path and method."""
+    """Lets requests through to an app by the rules of `ServingAccess`, on every path and method."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: ServingAccess) -> None:
         self._app = app
         self._access = access
 
@@ -149,7 +149,7 @@ class Guard:
         await self._app(scope, receive, send)
 
 
-def _refuse_open(clients: Clients, host: str) -> None:
+def _refuse_open(clients: KnownClients, host: str) -> None:
     if not clients.wants_token and not is_loopback(host):
         raise ConfigurationError(
             f"{host} can be reached by others, and no token is wanted of them",

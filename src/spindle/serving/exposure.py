@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SIGNS = re.compile(r"[*?\[]")
 
 
-class Names:
+class NamePatterns:
     """A set of exact names and patterns."""
 
     def __init__(self, written: Iterable[str]) -> None:
@@ -33,8 +33,8 @@ class Lists:
     """`exposed_tools`, then `excluded_tools`."""
 
     def __init__(self, config: Exposure) -> None:
-        self._exposed = None if config.exposed_tools is None else Names(config.exposed_tools)
-        self._excluded = Names(config.excluded_tools)
+        self._exposed = None if config.exposed_tools is None else NamePatterns(config.exposed_tools)
+        self._excluded = NamePatterns(config.excluded_tools)
 
     def admit(self, name: str) -> bool:
         return (self._exposed is None or name in self._exposed) and name not in self._excluded

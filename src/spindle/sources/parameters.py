@@ -29,7 +29,7 @@ KEYWORDS: Final = frozenset({
 _PLACE = re.compile(r"(?<![{$])\{([A-Za-z_][A-Za-z0-9_-]*)\}(?!\})")
 
 
-class Parameter(BaseModel):
+class ParameterConfig(BaseModel):
     """One parameter of a tool. Kinds of sources add how it is passed on."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -46,7 +46,7 @@ class Parameter(BaseModel):
         return {"type": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _only_keywords(self) -> Parameter:
+    def _only_keywords(self) -> ParameterConfig:
         for key in self.model_extra or {}:
             if key not in KEYWORDS:
                 meant = suggest(key, {*KEYWORDS, *type(self).model_fields})
@@ -83,7 +83,7 @@ class Described(BaseModel):
         return Hints(read_only=self.read_only, idempotent=self.idempotent, destructive=self.destructive)
 
 
-def input_schema(parameters: Mapping[str, Parameter]) -> JsonObject:
+def input_schema(parameters: Mapping[str, ParameterConfig]) -> JsonObject:
     schema: JsonObject = {
         "type": "object",
         "properties": {name: parameter.as_schema() for name, parameter in parameters.items()},
@@ -93,7 +93,7 @@ def input_schema(parameters: Mapping[str, Parameter]) -> JsonObject:
     return schema | ({"required": required} if required else {})
 
 
-def with_defaults(parameters: Mapping[str, Parameter], arguments: JsonObject) -> JsonObject:
+def with_defaults(parameters: Mapping[str, ParameterConfig], arguments: JsonObject) -> JsonObject:
     """The arguments, and what the settings give for those that were left out."""
     defaults = {
         name: parameter.default for name, parameter in parameters.items() if parameter.default is not None

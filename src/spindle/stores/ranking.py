@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase
 
 from spindle.domain.tool import ToolSummary
+from spindle.stores.search_index import unpacked, words
 from spindle.stores.stem import stem
 from spindle.stores.synonyms import synonyms
-from spindle.stores.words import unpacked, words
 
 _STOP = frozenset(
     (
@@ -54,7 +54,7 @@ _TYPO_LENGTHS = range(5, 20)
 
 
 @dataclass(slots=True)
-class Found:
+class Matches:
     """What a store has of the words that were looked up."""
 
     postings: dict[str, list[Segment]] = field(default_factory=dict[str, list[Segment]])
@@ -127,11 +127,11 @@ class Query:
         found = [word for term in self.terms for word in (stem(term), *self.joined.get(term, ()))]
         return list(dict.fromkeys(other for word in found for other in (word, *synonyms(word))))
 
-    def unknown(self, found: Found) -> list[str]:
+    def unknown(self, found: Matches) -> list[str]:
         """The terms that no tool has: each may be the beginning of a word, or mistyped."""
         return [term for term in self.terms if stem(term) not in found.postings][:_UNKNOWN_LIMIT]
 
-    def ranked(self, found: Found, total: int, limit: int) -> list[int]:
+    def ranked(self, found: Matches, total: int, limit: int) -> list[int]:
         """The ids of the best tools of all, the best first; some more than are asked for."""
         scores: dict[int, float] = {}
         for term in self.terms:

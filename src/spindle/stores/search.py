@@ -7,9 +7,9 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from spindle.domain.tool import ToolSummary
-from spindle.stores.ranking import BEGINNINGS, Found, Posting, Query, first, slips
+from spindle.stores.ranking import BEGINNINGS, Matches, Posting, Query, first, slips
 from spindle.stores.rows import SharedRows, summary_from_row, tool_from_row
-from spindle.stores.words import posting_rows, weighed_words
+from spindle.stores.search_index import posting_rows, weighed_words
 
 
 def search(connection: sqlite3.Connection, text: str, limit: int) -> list[ToolSummary]:
@@ -30,7 +30,7 @@ def _first(connection: sqlite3.Connection, query: Query, limit: int) -> tuple[li
 
 
 def _ranked(connection: sqlite3.Connection, query: Query, limit: int) -> list[int]:
-    found = Found()
+    found = Matches()
     found.add(_having(connection, query.words()))
     for term in query.unknown(found):
         beginnings = connection.execute(_BEGINNING, (term, term + "\U0010ffff", BEGINNINGS)).fetchall()

@@ -33,9 +33,9 @@ from spindle.stores.rows import (
     tool_from_row,
 )
 from spindle.stores.search import index, search
+from spindle.stores.search_index import weighed_words
 from spindle.stores.sqlite_runs import SqliteRuns
 from spindle.stores.sqlite_secrets import SqliteSecrets
-from spindle.stores.words import weighed_words
 from spindle.stores.worker import Worker, as_store_error
 
 if TYPE_CHECKING:

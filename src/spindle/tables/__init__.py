@@ -16,7 +16,6 @@ except ImportError:
         "tables of tools need pyarrow, which is not installed", hint="pip install 'spindle-tools[table]'"
     ) from None
 
-from spindle.domain.tool_row import Column, Port, ToolKind, ToolRow, tool_row_schema
 from spindle.tables.arrow import ToolArray, ToolScalar, ToolType, tool_array, tool_table
 from spindle.tables.calling import OpenRows, open_rows
 from spindle.tables.columns import as_tools, concat_tables, for_knime, tool_column
@@ -24,6 +23,7 @@ from spindle.tables.files import Migration, migrate, read_table, write_table
 from spindle.tables.legacy import MCPTool, MCPToolValueFactory, WorkflowTool, WorkflowToolValueFactory
 from spindle.tables.prompt import prompt, prompt_async
 from spindle.tables.provider import provide, tool_provider
+from spindle.tables.tool_row import Column, Port, ToolKind, ToolRow, tool_row_schema
 from spindle.tables.values import ToolValueFactory
 
 __all__ = [

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from spindle.domain.tool_row import ToolRow
 from spindle.errors import TableError
+from spindle.tables.tool_row import ToolRow
 from spindle.tables.values import Cell, cell_of, row_of
 
 EXTENSION_NAME = "spindle.tool"

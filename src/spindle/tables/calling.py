@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from spindle.calls.caller import DEFAULT_OPTIONS, CallOptions
 from spindle.domain.identity import LOCAL, Credential, Principal
 from spindle.domain.json_schema import JsonObject, canonical
-from spindle.domain.tool_row import ToolKind, ToolRow
 from spindle.errors import (
     AuthError,
     ConfigurationError,
@@ -26,6 +25,7 @@ from spindle.opening import open as open_workspace
 from spindle.ports.store import ToolFilter
 from spindle.settings import FILE_NAME, Settings
 from spindle.tables.rows import GIVEN, Note
+from spindle.tables.tool_row import ToolKind, ToolRow
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -50,7 +50,7 @@ Home = tuple[str, Path | None]
 
 
 @dataclass
-class _Place:
+class _RowSource:
     """A source that rows have in common."""
 
     name: str
@@ -64,7 +64,7 @@ class _Place:
 class OpenRows:
     """What `open_rows` gives: each row can be called."""
 
-    def __init__(self, places: Mapping[bytes, _Place], apps: Mapping[Home, Spindle], note: Note) -> None:
+    def __init__(self, places: Mapping[bytes, _RowSource], apps: Mapping[Home, Spindle], note: Note) -> None:
         self._places = places
         self._apps = apps
         self._note = note
@@ -81,7 +81,7 @@ class OpenRows:
         tool = await self._find(app, place, row)
         return await app.call(tool.name, dict(arguments or {}), options)
 
-    async def _find(self, app: Spindle, place: _Place, row: ToolRow) -> Tool:
+    async def _find(self, app: Spindle, place: _RowSource, row: ToolRow) -> Tool:
         if place.tools is None:
             place.tools = await (_flows_of(app) if place.kind == _FLOWS else _tools_of(app, place.name))
         tool = place.tools.get(row.remote_name)
@@ -134,7 +134,7 @@ async def open_rows(
     Without it they need trust too, and run in the workspace that their row names if that is here, else in
     the current one.
     """
-    places: dict[bytes, _Place] = {}
+    places: dict[bytes, _RowSource] = {}
     for row in rows:
         if row is not None and _key(row) not in places:
             places[_key(row)] = _place(
@@ -179,12 +179,12 @@ def _place(
     workspace: Path | str | Spindle | None,
     *,
     trusted: bool,
-) -> _Place:
+) -> _RowSource:
     source = row.source
     if row.kind is ToolKind.WORKFLOW and (
         workspace is not None if source is None else source["kind"] == _FLOWS
     ):
-        return _Place(name, _FLOWS, (_FLOWS, _home_of_flow(row, workspace, trusted=trusted)), {}, None)
+        return _RowSource(name, _FLOWS, (_FLOWS, _home_of_flow(row, workspace, trusted=trusted)), {}, None)
     source = source or _source_of_address(row)
     kind, settings = str(source["kind"]), dict(source["settings"])
     settings.pop("prefix", None)
@@ -202,7 +202,7 @@ def _place(
             )
     elif wanted is not None:
         settings["auth"] = wanted
-    return _Place(name, kind, ("rows", Path(source.get("root") or Path.cwd())), settings, shown)
+    return _RowSource(name, kind, ("rows", Path(source.get("root") or Path.cwd())), settings, shown)
 
 
 def _home_of_flow(row: ToolRow, workspace: Path | str | Spindle | None, *, trusted: bool) -> Path | None:

@@ -46,7 +46,7 @@ def write_table(table: pa.Table, path: Path | str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConvertedColumn:
     """A column that had an older layout."""
 
     column: str
@@ -63,7 +63,7 @@ class Migration:
 
     file: Path
     rows: int
-    changes: tuple[Change, ...]
+    changes: tuple[ConvertedColumn, ...]
     kept: tuple[str, ...]
     """The other columns, which are as they were."""
 
@@ -78,7 +78,7 @@ def migrate(path: Path | str) -> Migration:
     file = Path(path)
     form = _format_of(file)
     table = _read(file, form)
-    changes: list[Change] = []
+    changes: list[ConvertedColumn] = []
     kept: list[str] = []
     holds_tools = False
     for index, field in enumerate(table.schema):
@@ -94,7 +94,7 @@ def migrate(path: Path | str) -> Migration:
             raise TableError(f"{file}: column {field.name!r}: {error.message}", hint=error.hint) from None
         new_field = pa.field(field.name, TODAY, field.nullable, _own_metadata(field))
         table = table.set_column(index, new_field, converted)
-        changes.append(Change(field.name, layout, len(column)))
+        changes.append(ConvertedColumn(field.name, layout, len(column)))
     if not holds_tools:
         from spindle.tables.columns import tool_column_name
 

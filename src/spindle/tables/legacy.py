@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spindle.domain.json_schema import JsonObject, to_json
-from spindle.domain.tool_row import Port, ToolKind, ToolRow
 from spindle.errors import TableError
+from spindle.tables.tool_row import Port, ToolKind, ToolRow
 from spindle.tables.values import NO_PORT, ToolValueFactory, row_of
 
 PLAIN = "plain structs of nine fields"

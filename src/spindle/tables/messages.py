@@ -29,7 +29,7 @@ Messages = str | Sequence[str | Mapping[str, Any]] | pa.Table
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ConversationRow:
     """One row. A call that the model asks for is a row of the assistant with `tool_call_id`; its result is
     the row of the tool with the same one."""
 
@@ -41,7 +41,7 @@ class Message:
     is_error: bool | None = None
 
 
-def read_messages(given: Any) -> list[Message]:
+def read_messages(given: Any) -> list[ConversationRow]:
     """What a caller gave. Raises TableError, which names the row. The last one is the user's."""
     rows: list[Any]
     if isinstance(given, str):
@@ -71,9 +71,9 @@ def _rows_of(table: pa.Table) -> list[Any]:
     return table.select([name for name in SCHEMA.names if name in table.column_names]).to_pylist()
 
 
-def _message(index: int, given: Any) -> Message:
+def _message(index: int, given: Any) -> ConversationRow:
     if isinstance(given, str):
-        return Message("user", given)
+        return ConversationRow("user", given)
     if not is_object(given):
         raise TableError(f"message {index} is a {type(given).__name__}: a text, or an object with `role`")
     unknown = given.keys() - set(SCHEMA.names)
@@ -94,7 +94,7 @@ def _message(index: int, given: Any) -> Message:
         raise TableError(f"message {index}: its content is a {type(content).__name__}, not a text")
     if role == "tool" and not given.get("tool_call_id"):
         raise TableError(f"message {index} is the result of a call, and has no tool_call_id")
-    return Message(
+    return ConversationRow(
         role,
         content,
         given.get("tool_name"),
@@ -104,7 +104,7 @@ def _message(index: int, given: Any) -> Message:
     )
 
 
-def _check_calls(messages: Sequence[Message]) -> None:
+def _check_calls(messages: Sequence[ConversationRow]) -> None:
     """Providers refuse a call without a result and a result without a call."""
     open_calls: dict[str, int] = {}
     for index, message in enumerate(messages):
@@ -118,11 +118,11 @@ def _check_calls(messages: Sequence[Message]) -> None:
             raise TableError(f"message {place} asks for the call {first!r}, and there is no result of it")
 
 
-def instructions_of(messages: Sequence[Message]) -> list[str]:
+def instructions_of(messages: Sequence[ConversationRow]) -> list[str]:
     return [message.content for message in messages if message.role == "system" and message.content]
 
 
-def history_of(messages: Sequence[Message]) -> list[ModelMessage]:
+def history_of(messages: Sequence[ConversationRow]) -> list[ModelMessage]:
     """All but the last, as the agent takes what came before. What the system says is not among it."""
     from pydantic_ai.messages import (
         ModelRequest,
@@ -158,29 +158,33 @@ def history_of(messages: Sequence[Message]) -> list[ModelMessage]:
     return found
 
 
-def messages_of(conversation: Sequence[ModelMessage], names: Mapping[str, str]) -> list[Message]:
+def messages_of(conversation: Sequence[ModelMessage], names: Mapping[str, str]) -> list[ConversationRow]:
     """The conversation as rows; `names` are those of the tools, by the id of the call."""
     from pydantic_ai.messages import TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 
-    found: list[Message] = []
+    found: list[ConversationRow] = []
     for message in conversation:
         for part in message.parts:
             if isinstance(part, UserPromptPart):
-                found.append(Message("user", _text(part.content)))
+                found.append(ConversationRow("user", _text(part.content)))
             elif isinstance(part, ToolReturnPart):
                 name = names.get(part.tool_call_id, part.tool_name)
                 failed = part.outcome != "success"
-                found.append(Message("tool", _text(part.content), name, part.tool_call_id, is_error=failed))
+                found.append(
+                    ConversationRow("tool", _text(part.content), name, part.tool_call_id, is_error=failed)
+                )
             elif isinstance(part, TextPart) and part.content:
-                found.append(Message("assistant", part.content))
+                found.append(ConversationRow("assistant", part.content))
             elif isinstance(part, ToolCallPart):
                 name = names.get(part.tool_call_id, part.tool_name)
                 written = part.args if isinstance(part.args, str) else to_json(part.args or {}).decode()
-                found.append(Message("assistant", None, name, part.tool_call_id, written))
+                found.append(ConversationRow("assistant", None, name, part.tool_call_id, written))
     return found
 
 
-def message_table(messages: Sequence[Message], metadata: Mapping[bytes, bytes] | None = None) -> pa.Table:
+def message_table(
+    messages: Sequence[ConversationRow], metadata: Mapping[bytes, bytes] | None = None
+) -> pa.Table:
     columns = {
         field.name: pa.array([getattr(message, field.name) for message in messages], field.type)
         for field in SCHEMA

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import JsonObject, from_json, is_array, is_object, to_json
-from spindle.domain.tool_row import Column, Port, ToolRow
 from spindle.errors import TableError
+from spindle.tables.tool_row import Column, Port, ToolRow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,16 +12,23 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 import pyarrow as pa
 
 from spindle import settings as settings_module
-from spindle.domain.tool_row import ToolRow
 from spindle.errors import ConfigurationError, ModelError, TableError
 from spindle.opening import open as open_workspace
 from spindle.settings import Settings
 from spindle.tables.calling import open_rows
 from spindle.tables.columns import as_tools, tool_column
 from spindle.tables.data import DataTables
-from spindle.tables.messages import Message, Messages, history_of, instructions_of, message_table, messages_of
+from spindle.tables.messages import (
+    ConversationRow,
+    Messages,
+    history_of,
+    instructions_of,
+    message_table,
+    messages_of,
+)
 from spindle.tables.messages import read_messages as read
-from spindle.tables.offering import RowsSource
+from spindle.tables.rows_source import RowsSource
+from spindle.tables.tool_row import ToolRow
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -47,7 +54,7 @@ class Prompt:
     """What an agent is to do, with which rows."""
 
     rows: Sequence[ToolRow | None]
-    messages: Sequence[Message]
+    messages: Sequence[ConversationRow]
     data: DataTables
     model: str | Model
     key: str | None = None

@@ -25,7 +25,7 @@ from spindle.tables.simple import simplified
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
-    from spindle.domain.tool_row import ToolRow
+    from spindle.tables.tool_row import ToolRow
 
 Given = str | Mapping[str, Any] | Credential
 """A token or `${VARIABLE}`, an `auth` table as in spindle.toml, or a Credential."""

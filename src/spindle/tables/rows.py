@@ -10,8 +10,8 @@ from typing import Any, cast
 from spindle.calls.record import MASK
 from spindle.domain.json_schema import JsonObject, is_array, is_object, to_json
 from spindle.domain.tool import Tool
-from spindle.domain.tool_row import ToolKind, ToolRow
 from spindle.tables.ports import with_ports
+from spindle.tables.tool_row import ToolKind, ToolRow
 
 Note = Callable[[str], None]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spindle.domain.json_schema import JsonObject, Parameter, parameters
-from spindle.domain.tool_row import ToolRow
+from spindle.tables.tool_row import ToolRow
 
 SIMPLE = frozenset({"string", "integer", "number", "boolean"})
 

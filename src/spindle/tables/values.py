@@ -13,8 +13,8 @@ from spindle.domain.json_schema import (
     is_object,
     to_json,
 )
-from spindle.domain.tool_row import ToolKind, ToolRow
 from spindle.errors import TableError
+from spindle.tables.tool_row import ToolKind, ToolRow
 
 Cell = tuple[
     int | None, str | None, str | None, str | None, str | None, str | None, int | None, str | None, str | None

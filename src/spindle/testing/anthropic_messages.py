@@ -8,7 +8,7 @@ from typing import Any
 from spindle.domain.json_schema import JsonObject, is_array
 from spindle.testing.requests import Api, objects
 from spindle.testing.turns import Turn, halves, pieces
-from spindle.testing.wire import Answering, Mark, named_event
+from spindle.testing.wire import Answering, StreamMark, named_event
 
 FAILURES = {
     400: "invalid_request_error",
@@ -38,7 +38,7 @@ class Messages:
     def whole(self, answering: Answering) -> JsonObject:
         return _message(answering, _blocks(answering), ended=True)
 
-    def events(self, answering: Answering) -> Iterator[JsonObject | Mark]:
+    def events(self, answering: Answering) -> Iterator[JsonObject | StreamMark]:
         turn = answering.turn
         yield {"type": "message_start", "message": _message(answering, [], ended=False)}
         told = False
@@ -48,10 +48,10 @@ class Messages:
             for delta in deltas:
                 yield {"type": "content_block_delta", "index": index, "delta": delta}
                 if not told:
-                    yield Mark.FIRST_PIECE
+                    yield StreamMark.FIRST_PIECE
                     told = True
             yield {"type": "content_block_stop", "index": index}
-        yield Mark.LAST_PIECE
+        yield StreamMark.LAST_PIECE
         yield {
             "type": "message_delta",
             "delta": _ending(turn),

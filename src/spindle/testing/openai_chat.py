@@ -8,7 +8,7 @@ from typing import Any
 from spindle.domain.json_schema import JsonObject, is_array, is_object, to_json
 from spindle.testing.requests import Api, objects
 from spindle.testing.turns import Turn, Usage, halves, pieces
-from spindle.testing.wire import Answering, Mark
+from spindle.testing.wire import Answering, StreamMark
 
 FAILURES = {401: "invalid_request_error", 403: "invalid_request_error", 429: "requests"}
 
@@ -47,7 +47,7 @@ class ChatCompletions:
             "usage": _usage(turn.usage),
         }
 
-    def events(self, answering: Answering) -> Iterator[JsonObject | Mark]:
+    def events(self, answering: Answering) -> Iterator[JsonObject | StreamMark]:
         turn = answering.turn
         key = "refusal" if turn.stop == "refusal" else "content"
         yield _chunk(answering, {"role": "assistant", "content": "", "refusal": None})
@@ -55,9 +55,9 @@ class ChatCompletions:
         for delta in _deltas(answering, key):
             yield _chunk(answering, delta)
             if not told:
-                yield Mark.FIRST_PIECE
+                yield StreamMark.FIRST_PIECE
                 told = True
-        yield Mark.LAST_PIECE
+        yield StreamMark.LAST_PIECE
         yield _chunk(answering, {}, _finish(turn))
         options = answering.request.body.get("stream_options")
         if is_object(options) and options.get("include_usage"):

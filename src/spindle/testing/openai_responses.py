@@ -8,7 +8,7 @@ from spindle.domain.json_schema import JsonObject, is_array
 from spindle.testing.openai_chat import ChatCompletions
 from spindle.testing.requests import Api, objects
 from spindle.testing.turns import Turn, halves, pieces
-from spindle.testing.wire import Answering, Mark, named_event
+from spindle.testing.wire import Answering, StreamMark, named_event
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
@@ -40,16 +40,16 @@ class Responses:
         self._keep(answering, response)
         return response
 
-    def events(self, answering: Answering) -> Iterator[JsonObject | Mark]:
+    def events(self, answering: Answering) -> Iterator[JsonObject | StreamMark]:
         number = 0
         for event in self._events(answering):
-            if isinstance(event, Mark):
+            if isinstance(event, StreamMark):
                 yield event
             else:
                 yield {**event, "sequence_number": number}
                 number += 1
 
-    def _events(self, answering: Answering) -> Iterator[JsonObject | Mark]:
+    def _events(self, answering: Answering) -> Iterator[JsonObject | StreamMark]:
         started = _response(answering, "in_progress", [])
         yield {"type": "response.created", "response": started}
         yield {"type": "response.in_progress", "response": started}
@@ -59,9 +59,9 @@ class Responses:
             for event in _item_events(item, index):
                 yield event
                 if not told and str(event["type"]).endswith(".delta"):
-                    yield Mark.FIRST_PIECE
+                    yield StreamMark.FIRST_PIECE
                     told = True
-        yield Mark.LAST_PIECE
+        yield StreamMark.LAST_PIECE
         status = _status(answering.turn)
         response = _response(answering, status, items)
         self._keep(answering, response)

@@ -12,13 +12,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
-from spindle.serving.listening import address_of, listen, serve
+from spindle.serving.server import address_of, listen, serve
 from spindle.testing.anthropic_messages import Messages
 from spindle.testing.openai_chat import ChatCompletions
 from spindle.testing.openai_responses import Responses
 from spindle.testing.requests import SECRET_HEADERS, ModelRequest
 from spindle.testing.turns import Answer, Dropped, Failure, Reply, Scripted, Turn, as_answer
-from spindle.testing.wire import Answering, Dialect, Mark, problem_with
+from spindle.testing.wire import Answering, Dialect, StreamMark, problem_with
 
 if TYPE_CHECKING:
     import socket
@@ -256,13 +256,13 @@ def _answered(dialect: Dialect, answer: Turn | Dropped, asked: ModelRequest, num
 
 async def _stream(dialect: Dialect, answering: Answering, *, dropped: bool) -> AsyncIterator[bytes]:
     for event in dialect.events(answering):
-        if event is Mark.FIRST_PIECE:
+        if event is StreamMark.FIRST_PIECE:
             if answering.turn.midway is not None:
                 await answering.turn.midway.passed()
-        elif event is Mark.LAST_PIECE:
+        elif event is StreamMark.LAST_PIECE:
             if dropped:
                 raise _DroppedError
-        elif not isinstance(event, Mark):
+        elif not isinstance(event, StreamMark):
             yield dialect.encode(event)
     if dialect.end:
         yield dialect.end

@@ -13,7 +13,7 @@ from spindle.domain.tool import Tool
 from spindle.errors import ConfigurationError, InvalidArgumentsError, SpindleError
 from spindle.sources.openapi.documents import Document, Documents
 from spindle.sources.openapi.operations import import_tools
-from spindle.sources.openapi.servers import Choice
+from spindle.sources.openapi.servers import ServerChoice
 
 
 def with_body(schema: Any, media_type: str = "application/json", **body: Any) -> dict[str, Any]:
@@ -369,7 +369,7 @@ def test_a_document_with_junk_anywhere_gives_tools_or_a_clear_error(
     node[place[-1]] = junk
     documents = Documents(Document("file:///api.json", document), {}, {})
     try:
-        specs = import_tools(documents, Choice(), remote=False, note=lambda _: None)
+        specs = import_tools(documents, ServerChoice(), remote=False, note=lambda _: None)
     except SpindleError as error:
         said = error.message
     else:

@@ -19,8 +19,8 @@ from spindle.errors import (
     InvalidArgumentsError,
     PermissionDeniedError,
 )
-from spindle.sources.utcp.commands import Argument, NeedsShellError, Variable, words_of
-from spindle.sources.utcp.programs import Running, vector_of
+from spindle.sources.utcp.commands import ArgumentPiece, NeedsShellError, Variable, words_of
+from spindle.sources.utcp.programs import ProgramRun, vector_of
 
 SHOW = f"{sys.executable} -I -c 'import json,sys; print(json.dumps(sys.argv[1:]))'"
 
@@ -52,10 +52,10 @@ def test_words_are_read_as_bash_would(command: str, words: list[str]) -> None:
 
 def test_places_are_part_of_one_word() -> None:
     found = words_of(f"a --x={arg('b_c')} \"$CMD_0_OUTPUT and ${{V}}\" 'q{arg('d')}'")
-    assert found[1].pieces[-1] == Argument("b_c")
+    assert found[1].pieces[-1] == ArgumentPiece("b_c")
     assert found[2].pieces[0] == Variable("CMD_0_OUTPUT")
     assert found[2].pieces[-1] == Variable("V")
-    assert found[3].pieces == ["q", Argument("d")]
+    assert found[3].pieces == ["q", ArgumentPiece("d")]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_quoted_words_stay_as_they_are(words: list[str]) -> None:
 @given(st.text(), st.text())
 def test_any_value_is_one_word_and_no_option_or_refused(one: str, two: str) -> None:
     words = words_of(f"p {arg('a')} --x={arg('b')} '{arg('a')} \"{arg('b')}' -- {arg('a')}")
-    running = Running({"a": one, "b": two}, lambda _: None, {}, Path())
+    running = ProgramRun({"a": one, "b": two}, lambda _: None, {}, Path())
     try:
         vector = vector_of(words, running)
     except InvalidArgumentsError:

@@ -22,9 +22,9 @@ from spindle.errors import (
     ResultTooLargeError,
     ServerError,
 )
-from spindle.sources.openapi.security import Shown
+from spindle.sources.openapi.security import CredentialParts
 from spindle.sources.utcp.requests import prepare, query_pairs
-from spindle.sources.utcp.templates import Http
+from spindle.sources.utcp.templates import HttpTemplate
 
 KEY = {"auth_type": "api_key", "api_key": "$KEY"}
 
@@ -95,8 +95,8 @@ JSON_VALUES = st.recursive(
 
 @given(st.dictionaries(st.text(min_size=1), JSON_VALUES, max_size=5))
 def test_any_value_survives_the_query(arguments: dict[str, Any]) -> None:
-    template = Http(call_template_type="http", url="https://example.com/a?x=1", body_field=None)
-    sent = urlsplit(prepare(template, _encodable(arguments), Shown()).url)
+    template = HttpTemplate(call_template_type="http", url="https://example.com/a?x=1", body_field=None)
+    sent = urlsplit(prepare(template, _encodable(arguments), CredentialParts()).url)
     assert (sent.netloc, sent.path) == ("example.com", "/a")
     pairs = parse_qsl(sent.query, keep_blank_values=True, errors="surrogatepass")
     expected = [("x", "1")]
@@ -137,18 +137,18 @@ def _read_back(item: Any) -> str:
 
 @given(JSON_VALUES)
 def test_any_value_survives_a_json_body(value: Any) -> None:
-    template = Http(call_template_type="http", url="https://example.com/", http_method="POST")
-    content = prepare(template, {"body": value}, Shown()).content
+    template = HttpTemplate(call_template_type="http", url="https://example.com/", http_method="POST")
+    content = prepare(template, {"body": value}, CredentialParts()).content
     assert content is not None
     assert json.loads(content) == value
 
 
 @given(st.text(min_size=1).filter(lambda text: text not in (".", "..")))
 def test_a_path_argument_stays_one_segment(value: str) -> None:
-    template = Http(call_template_type="http", url="https://example.com/a/{id}/b")
+    template = HttpTemplate(call_template_type="http", url="https://example.com/a/{id}/b")
     if _has_surrogates(value):
         return
-    path = urlsplit(prepare(template, {"id": value}, Shown()).url).path
+    path = urlsplit(prepare(template, {"id": value}, CredentialParts()).url).path
     assert path.count("/") == 3
 
 

@@ -2,18 +2,18 @@
 
 from spindle.auth.oauth.consent import AuthorizationRequest, Completed
 from spindle.auth.oauth.device import DeviceLogin
-from spindle.auth.oauth.http import Http
+from spindle.auth.oauth.http import OAuthHttp
 from spindle.auth.oauth.revocation import Revoked
 from spindle.auth.oauth.service import DEFAULT_REDIRECT, OAuth
-from spindle.auth.oauth.stored import TokenInfo
+from spindle.auth.oauth.token_store import TokenInfo
 
 __all__ = [
     "DEFAULT_REDIRECT",
     "AuthorizationRequest",
     "Completed",
     "DeviceLogin",
-    "Http",
     "OAuth",
+    "OAuthHttp",
     "Revoked",
     "TokenInfo",
 ]

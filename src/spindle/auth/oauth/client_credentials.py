@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from spindle.auth.oauth.clients import configured_client
 from spindle.auth.oauth.discovery import Discovery, binding
-from spindle.auth.oauth.flight import Flights
-from spindle.auth.oauth.http import Http, OAuthProblem
-from spindle.auth.oauth.stored import AHEAD
-from spindle.auth.oauth.wire import ask_for_tokens
+from spindle.auth.oauth.http import OAuthHttp, OAuthProblem
+from spindle.auth.oauth.single_flight import Flights
+from spindle.auth.oauth.token_endpoint import ask_for_tokens
+from spindle.auth.oauth.token_store import AHEAD
 
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
@@ -27,7 +27,9 @@ class _Kept:
 
 
 class ClientTokens:
-    def __init__(self, http: Http, flights: Flights, discovery: Discovery, now: Callable[[], float]) -> None:
+    def __init__(
+        self, http: OAuthHttp, flights: Flights, discovery: Discovery, now: Callable[[], float]
+    ) -> None:
         self._http = http
         self._flights = flights
         self._discovery = discovery

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from spindle.auth.oauth.discovery import Provider
-from spindle.auth.oauth.flight import Leases
-from spindle.auth.oauth.http import Http, origin, refused
-from spindle.auth.oauth.wire import Client
+from spindle.auth.oauth.http import OAuthHttp, origin, refused
+from spindle.auth.oauth.single_flight import SharedLocks
+from spindle.auth.oauth.token_endpoint import OAuthClient
 from spindle.domain.identity import Secret
 from spindle.errors import ConfigurationError, StoreError
 
@@ -22,13 +22,13 @@ METHODS = ("client_secret_basic", "client_secret_post")
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 
-class Clients:
+class OAuthClients:
     def __init__(
         self,
         store: SecretStore,
         sealer: Sealer,
-        http: Http,
-        leases: Leases,
+        http: OAuthHttp,
+        leases: SharedLocks,
         now: Callable[[], float],
         *,
         metadata_url: str | None,
@@ -42,12 +42,14 @@ class Clients:
         self._metadata_url = metadata_url
         self._name = name
 
-    async def client(self, source: str, auth: OAuthAuth, provider: Provider, redirect_uri: str) -> Client:
+    async def client(
+        self, source: str, auth: OAuthAuth, provider: Provider, redirect_uri: str
+    ) -> OAuthClient:
         if auth.client_id:
             return configured_client(auth, provider)
         document = auth.client_metadata_url or self._metadata_url
         if document and provider.reads_client_documents:
-            return Client(document)
+            return OAuthClient(document)
         if provider.registration_url is None:
             raise ConfigurationError(
                 f"{provider.name} does not take new clients by itself",
@@ -57,7 +59,7 @@ class Clients:
             )
         return await self._registered(provider, redirect_uri)
 
-    async def recall(self, registered: str) -> Client | None:
+    async def recall(self, registered: str) -> OAuthClient | None:
         """A registration that was made before."""
         secret = await self._store.secret("client", registered)
         if secret is None:
@@ -68,9 +70,9 @@ class Clients:
             return None  # its key is gone; another registration does as well
         if found.get("expires_at") and found["expires_at"] <= self._now():
             return None
-        return Client(found["id"], found["secret"], found["method"], registered)
+        return OAuthClient(found["id"], found["secret"], found["method"], registered)
 
-    async def forget(self, client: Client) -> None:
+    async def forget(self, client: OAuthClient) -> None:
         """The provider no longer knows this registration; the next to need one makes another."""
         if client.registered is None:
             return
@@ -78,7 +80,7 @@ class Clients:
         if known is not None and known.id == client.id:
             await self._store.delete_secret("client", client.registered)
 
-    async def _registered(self, provider: Provider, redirect_uri: str) -> Client:
+    async def _registered(self, provider: Provider, redirect_uri: str) -> OAuthClient:
         parts = f"{provider.issuer or provider.registration_url}\n{redirect_uri}"
         key = hashlib.sha256(parts.encode()).hexdigest()[:32]
         known = await self.recall(key)
@@ -87,7 +89,7 @@ class Clients:
         async with self._leases.hold(f"oauth client {key}"):
             return await self.recall(key) or await self._register(provider, redirect_uri, key)
 
-    async def _register(self, provider: Provider, redirect_uri: str, key: str) -> Client:
+    async def _register(self, provider: Provider, redirect_uri: str, key: str) -> OAuthClient:
         assert provider.registration_url is not None
         grants = ["authorization_code", "refresh_token", *([DEVICE_GRANT] if provider.device_url else [])]
         wanted: dict[str, Any] = {
@@ -110,7 +112,7 @@ class Clients:
             raise error
         secret = secret if isinstance(secret, str) and secret else None
         method = str(found.get("token_endpoint_auth_method") or wanted["token_endpoint_auth_method"])
-        client = Client(id, secret, method if secret else "none", key)
+        client = OAuthClient(id, secret, method if secret else "none", key)
         ends = found.get("client_secret_expires_at")
         expires_at = float(cast(float, ends)) if secret and isinstance(ends, (int, float)) and ends else None
         sealed = self._sealer.seal({**client.to_dict(), "expires_at": expires_at}, place(key))
@@ -118,12 +120,12 @@ class Clients:
         return client
 
 
-def configured_client(auth: OAuthAuth | ClientCredentialsAuth, provider: Provider) -> Client:
+def configured_client(auth: OAuthAuth | ClientCredentialsAuth, provider: Provider) -> OAuthClient:
     assert auth.client_id is not None
     if not auth.client_secret:
-        return Client(auth.client_id)
+        return OAuthClient(auth.client_id)
     usable = [method for method in METHODS if method in provider.auth_methods]
-    return Client(auth.client_id, auth.client_secret, usable[0] if usable else METHODS[0])
+    return OAuthClient(auth.client_id, auth.client_secret, usable[0] if usable else METHODS[0])
 
 
 def place(key: str) -> str:

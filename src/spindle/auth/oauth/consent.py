@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from spindle.auth.oauth.clients import Clients
+from spindle.auth.oauth.clients import OAuthClients
 from spindle.auth.oauth.discovery import Discovery, Provider, binding
-from spindle.auth.oauth.flight import Flights, Leases
-from spindle.auth.oauth.http import Http, OAuthProblem, words
-from spindle.auth.oauth.stored import Stored, TokenShelf, end_of, union
-from spindle.auth.oauth.wire import Client, Grant, ask_for_tokens
+from spindle.auth.oauth.http import OAuthHttp, OAuthProblem, words
+from spindle.auth.oauth.single_flight import Flights, SharedLocks
+from spindle.auth.oauth.token_endpoint import Grant, OAuthClient, ask_for_tokens
+from spindle.auth.oauth.token_store import Stored, TokenShelf, end_of, union
 from spindle.domain.identity import Secret
 from spindle.errors import (
     AuthError,
@@ -74,11 +74,11 @@ class Consent:
         self,
         store: SecretStore,
         sealer: Sealer,
-        http: Http,
-        leases: Leases,
+        http: OAuthHttp,
+        leases: SharedLocks,
         flights: Flights,
         discovery: Discovery,
-        clients: Clients,
+        clients: OAuthClients,
         shelf: TokenShelf,
         now: Callable[[], float],
     ) -> None:
@@ -250,7 +250,7 @@ class Consent:
         return Completed(found["source"], found["principal"], found["provider"], denied=said)
 
     async def _exchange(self, secret: Secret, found: dict[str, Any], code: str) -> Completed:
-        client = Client(**found["client"])
+        client = OAuthClient(**found["client"])
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -316,7 +316,7 @@ def wanted_scopes(auth: OAuthAuth, provider: Provider, more: Sequence[str]) -> t
     return chosen
 
 
-def to_stored(found: dict[str, Any], client: Client, grant: Grant, now: float) -> Stored:
+def to_stored(found: dict[str, Any], client: OAuthClient, grant: Grant, now: float) -> Stored:
     return Stored(
         source=found["source"],
         principal=found["principal"],
@@ -355,7 +355,7 @@ def _wrong_issuer(found: dict[str, Any], iss: str | None) -> str | None:
     return None if iss == found["issuer"] else iss[:200]
 
 
-def _authorization_url(provider: Provider, client: Client, found: dict[str, Any]) -> str:
+def _authorization_url(provider: Provider, client: OAuthClient, found: dict[str, Any]) -> str:
     assert provider.authorization_url is not None
     parts = urlsplit(provider.authorization_url)
     challenge = urlsafe_b64encode(hashlib.sha256(found["verifier"].encode()).digest()).rstrip(b"=").decode()

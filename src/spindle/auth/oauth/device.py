@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spindle.auth.oauth.clients import DEVICE_GRANT, Clients
+from spindle.auth.oauth.clients import DEVICE_GRANT, OAuthClients
 from spindle.auth.oauth.consent import Completed, oauth_settings, to_stored, wanted_scopes
 from spindle.auth.oauth.discovery import Discovery, binding
-from spindle.auth.oauth.http import Http, OAuthProblem, origin, refused
-from spindle.auth.oauth.stored import TokenShelf
-from spindle.auth.oauth.wire import Client, ask_for_tokens, authenticate
+from spindle.auth.oauth.http import OAuthHttp, OAuthProblem, origin, refused
+from spindle.auth.oauth.token_endpoint import OAuthClient, ask_for_tokens, authenticate
+from spindle.auth.oauth.token_store import TokenShelf
 from spindle.errors import AuthError, ConfigurationError, ConnectionFailedError, ServerError
 
 if TYPE_CHECKING:
@@ -34,12 +34,17 @@ class DeviceLogin:
     expires_at: float
     interval: float
     found: dict[str, Any] = field(repr=False)
-    client: Client = field(repr=False)
+    client: OAuthClient = field(repr=False)
 
 
 class DeviceFlow:
     def __init__(
-        self, http: Http, discovery: Discovery, clients: Clients, shelf: TokenShelf, now: Callable[[], float]
+        self,
+        http: OAuthHttp,
+        discovery: Discovery,
+        clients: OAuthClients,
+        shelf: TokenShelf,
+        now: Callable[[], float],
     ) -> None:
         self._http = http
         self._discovery = discovery

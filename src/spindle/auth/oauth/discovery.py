@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from spindle.auth.oauth.challenge import Challenge, bearer_challenge
-from spindle.auth.oauth.http import Http, origin
+from spindle.auth.oauth.http import OAuthHttp, origin
 from spindle.errors import AuthError, ConfigurationError, ServerError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Provider:
 
 
 class Discovery:
-    def __init__(self, http: Http, now: Callable[[], float]) -> None:
+    def __init__(self, http: OAuthHttp, now: Callable[[], float]) -> None:
         self._http = http
         self._now = now
         self._known: dict[tuple[str, str], tuple[float, Provider]] = {}

@@ -49,7 +49,7 @@ class OAuthProblem(AuthError):  # noqa: N818 - it is one among errors: what RFC 
         self.code = code
 
 
-class Http:
+class OAuthHttp:
     """One client for all requests of an app; nothing is opened until the first."""
 
     def __init__(

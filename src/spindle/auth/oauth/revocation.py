@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spindle.auth.oauth.http import Http, origin, refused
-from spindle.auth.oauth.wire import Client, authenticate
+from spindle.auth.oauth.http import OAuthHttp, origin, refused
+from spindle.auth.oauth.token_endpoint import OAuthClient, authenticate
 from spindle.errors import SpindleError
 
 if TYPE_CHECKING:
-    from spindle.auth.oauth.stored import Stored
+    from spindle.auth.oauth.token_store import Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Revoked:
         }
 
 
-async def revoke_at_provider(http: Http, stored: Stored, client: Client | None) -> Revoked:
+async def revoke_at_provider(http: OAuthHttp, stored: Stored, client: OAuthClient | None) -> Revoked:
     def done(problem: str | None) -> Revoked:
         return Revoked(stored.source, stored.principal, problem is None, problem)
 

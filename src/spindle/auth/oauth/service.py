@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from spindle.auth.oauth.challenge import Challenge
 from spindle.auth.oauth.client_credentials import ClientTokens
-from spindle.auth.oauth.clients import Clients
+from spindle.auth.oauth.clients import OAuthClients
 from spindle.auth.oauth.consent import AuthorizationRequest, Completed, Consent
 from spindle.auth.oauth.device import DeviceFlow, DeviceLogin
 from spindle.auth.oauth.discovery import Discovery, binding, source_url
-from spindle.auth.oauth.flight import Flights, Leases
-from spindle.auth.oauth.http import Http
+from spindle.auth.oauth.http import OAuthHttp
 from spindle.auth.oauth.revocation import Revoked, revoke_at_provider
-from spindle.auth.oauth.stored import TokenInfo, TokenShelf
+from spindle.auth.oauth.single_flight import Flights, SharedLocks
+from spindle.auth.oauth.token_store import TokenInfo, TokenShelf
 from spindle.auth.oauth.tokens import UserTokens
 from spindle.errors import AuthorizationRequired, SpindleError, StoreError
 
@@ -47,16 +47,16 @@ class OAuth:
         redirect_uri: str | None = None,
         client_metadata_url: str | None = None,
         client_name: str | None = None,
-        http: Http | None = None,
+        http: OAuthHttp | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.redirect_uri = redirect_uri or DEFAULT_REDIRECT
-        self._http = http or Http()
+        self._http = http or OAuthHttp()
         self._flights = Flights()
-        self._leases = Leases(store, now)
+        self._leases = SharedLocks(store, now)
         self._discovery = Discovery(self._http, now)
         self._shelf = TokenShelf(store, sealer, now)
-        self._clients = Clients(
+        self._clients = OAuthClients(
             store, sealer, self._http, self._leases, now,
             metadata_url=client_metadata_url, name=client_name or "Spindle",
         )  # fmt: skip

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from spindle.auth.oauth.challenge import Challenge, bearer_challenge
-from spindle.auth.oauth.clients import Clients, configured_client
+from spindle.auth.oauth.clients import OAuthClients, configured_client
 from spindle.auth.oauth.consent import oauth_settings
 from spindle.auth.oauth.discovery import Discovery, Provider, binding
-from spindle.auth.oauth.flight import Flights, Leases
-from spindle.auth.oauth.http import Http, OAuthProblem
-from spindle.auth.oauth.stored import Stored, TokenShelf, union
-from spindle.auth.oauth.wire import Client, ask_for_tokens
+from spindle.auth.oauth.http import OAuthHttp, OAuthProblem
+from spindle.auth.oauth.single_flight import Flights, SharedLocks
+from spindle.auth.oauth.token_endpoint import OAuthClient, ask_for_tokens
+from spindle.auth.oauth.token_store import Stored, TokenShelf, union
 from spindle.errors import AuthError, ConnectionFailedError, ServerError, SpindleError
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ AskUser = Callable[..., Awaitable["AuthorizationRequired"]]
 class UserTokens:
     def __init__(
         self,
-        http: Http,
-        leases: Leases,
+        http: OAuthHttp,
+        leases: SharedLocks,
         flights: Flights,
         discovery: Discovery,
-        clients: Clients,
+        clients: OAuthClients,
         shelf: TokenShelf,
         now: Callable[[], float],
         ask_user: AskUser,
@@ -150,7 +150,7 @@ class UserTokens:
             await self._shelf.save(renewed)
             return renewed
 
-    async def _gone(self, stored: Stored, client: Client, problem: OAuthProblem) -> None:
+    async def _gone(self, stored: Stored, client: OAuthClient, problem: OAuthProblem) -> None:
         """A refusal for good. What a user's new consent can mend is forgotten, the rest is an error."""
         mendable = problem.code == "invalid_grant" or (
             problem.code in ("invalid_client", "unauthorized_client") and client.registered is not None
@@ -162,7 +162,7 @@ class UserTokens:
             await self._clients.forget(client)
         await self._shelf.delete(stored)
 
-    async def client(self, stored: Stored, config: SourceConfig | None) -> Client | None:
+    async def client(self, stored: Stored, config: SourceConfig | None) -> OAuthClient | None:
         """The client that the token was given to; None when it is no longer known."""
         known = stored.to_client()
         if known.registered is not None:

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.source import SourceConfig, Words
-from spindle.sources.parameters import Described, Parameter, check_places, places, whole_place
+from spindle.sources.parameters import Described, ParameterConfig, check_places, places, whole_place
 
 Output = Literal["text", "lines", "json", "jsonl"]
 
@@ -18,7 +18,7 @@ _DASHES = re.compile(r"-[^-]|--[^=]+=")
 """How a word must begin that has dashes before its first place: whatever is filled in then is a value."""
 
 
-class CliParameter(Parameter):
+class CliParameter(ParameterConfig):
     """A parameter, and the words that it becomes."""
 
     flag: str | None = None

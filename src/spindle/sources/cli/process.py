@@ -27,7 +27,7 @@ STDERR_KEPT = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class ProcessResult:
     exit_code: int
     """Below zero: the number of the signal that ended it."""
     stdout: bytes
@@ -53,7 +53,7 @@ async def run(
     cwd: Path,
     stdin: bytes | None,
     limit: int,
-) -> Finished:
+) -> ProcessResult:
     """Run a program to its end. However this is left, nothing of its group is left running; and nothing at
     all that it started, when it is given up."""
     env, mark = descendants.marked(env)
@@ -131,11 +131,11 @@ class _Program(asyncio.SubprocessProtocol):
         pipe.write(data)
         pipe.close()
 
-    def finished(self) -> Finished:
+    def finished(self) -> ProcessResult:
         assert self._transport is not None
         code = self._transport.get_returncode()
         assert code is not None
-        return Finished(code, bytes(self._stdout), bytes(self._stderr[-STDERR_KEPT:]))
+        return ProcessResult(code, bytes(self._stdout), bytes(self._stderr[-STDERR_KEPT:]))
 
     async def stop(self) -> None:
         """Ask it to end, leave it some time to put things in order, and in the end make it."""

@@ -12,7 +12,7 @@ from spindle.domain.call import Block, Call, Result
 from spindle.domain.json_schema import from_json, to_json
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import NotFoundError, ServerError
-from spindle.sources.cli.process import Finished, run
+from spindle.sources.cli.process import ProcessResult, run
 from spindle.sources.cli.words import stdin_of, words
 from spindle.sources.environment import environment
 from spindle.sources.parameters import input_schema
@@ -70,7 +70,7 @@ class CliSession:
         return _result(tool, command, finished)
 
 
-def _failure(tool: Tool, finished: Finished) -> Result:
+def _failure(tool: Tool, finished: ProcessResult) -> Result:
     """The program ran and says that it failed: an error of the tool's own, so a result."""
     said = _last_lines(finished.stderr) or _last_lines(finished.stdout)
     text = f"{tool.name} {finished.epitaph}" + (f":\n{said}" if said else "")
@@ -86,7 +86,7 @@ def _failure(tool: Tool, finished: Finished) -> Result:
     )
 
 
-def _result(tool: Tool, command: Command, finished: Finished) -> Result:
+def _result(tool: Tool, command: Command, finished: ProcessResult) -> Result:
     try:
         text = finished.stdout.decode()
     except UnicodeDecodeError as error:
@@ -109,7 +109,7 @@ def _result(tool: Tool, command: Command, finished: Finished) -> Result:
             )
 
 
-def _value(tool: Tool, command: Command, text: str, finished: Finished, first_line: int = 1) -> Any:
+def _value(tool: Tool, command: Command, text: str, finished: ProcessResult, first_line: int = 1) -> Any:
     try:
         return from_json(text.encode())
     except json.JSONDecodeError as error:
@@ -120,7 +120,7 @@ def _value(tool: Tool, command: Command, text: str, finished: Finished, first_li
         raise _unreadable(tool, command, "it is nested too deep", finished) from None
 
 
-def _unreadable(tool: Tool, command: Command, reason: str, finished: Finished) -> ServerError:
+def _unreadable(tool: Tool, command: Command, reason: str, finished: ProcessResult) -> ServerError:
     said = _last_lines(finished.stderr)
     return ServerError(
         f"the output of {tool.name} is not {command.output}, as it is said to be: {reason}",

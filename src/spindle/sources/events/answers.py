@@ -16,7 +16,7 @@ _LOCATION = re.compile(r"\$message\.(header|payload)#(/.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AwaitedReply:
     message: Outgoing
     reply_address: str
     correlation: str
@@ -24,7 +24,7 @@ class Question:
     """Whether answers come to an address that was made for this question alone."""
 
 
-def asked(tool: Tool, message: Outgoing, unique: str) -> Question:
+def asked(tool: Tool, message: Outgoing, unique: str) -> AwaitedReply:
     """The message, with all that its answerer needs: the id of the question, and where to answer."""
     reply: JsonObject = tool.spec.metadata["reply"]
     address = reply.get("address")
@@ -42,12 +42,12 @@ def asked(tool: Tool, message: Outgoing, unique: str) -> Question:
     data, _ = _written(data, headers, reply.get("location"), address)
     extensions = {**event.extensions, "correlationid": correlation, "replyto": address}
     event = replace(event, data=data, extensions=extensions)
-    return Question(
+    return AwaitedReply(
         replace(message, event=event, reply_to=address, headers=headers), address, correlation, own
     )
 
 
-def is_answer(question: Question, item: Incoming) -> bool:
+def is_answer(question: AwaitedReply, item: Incoming) -> bool:
     if item.event.id and item.event.id == question.message.event.id:
         return False  # our own question, where both use one channel
     known = {

@@ -20,7 +20,7 @@ EXTENSION = "x-agent-tool"
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class EventMessage:
     """One of the messages that an operation may send or receive."""
 
     name: str
@@ -33,7 +33,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class EventServer:
     name: str
     protocol: str
     url: str
@@ -43,29 +43,29 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class EventChannel:
     address: str | None
     parameters: dict[str, JsonObject]
-    servers: list[Server]
+    servers: list[EventServer]
     bindings: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ReplySpec:
     address: str | None
     location: str | None
     """Where the request says to which address the answer goes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class EventOperation:
     id: str | None
     action: Action
     node: JsonObject
-    channel: Channel
-    messages: list[Message]
+    channel: EventChannel
+    messages: list[EventMessage]
     place: str
-    reply: Reply | None = None
+    reply: ReplySpec | None = None
 
     @property
     def extension(self) -> JsonObject | None:
@@ -80,7 +80,7 @@ class Operation:
         return given if given.get("enabled", True) is True else None
 
 
-class Reader:
+class AsyncApiReader:
     """What the versions share. `documents` is one document with all it refers to."""
 
     def __init__(self, documents: Documents, note: Callable[[str], None]) -> None:
@@ -113,7 +113,7 @@ class Reader:
             result = _patched(result, part)
         return Located(result, located.document)
 
-    def message(self, name: str, node: Any, document: Document, *, traits_win: bool) -> Message:
+    def message(self, name: str, node: Any, document: Document, *, traits_win: bool) -> EventMessage:
         located = self.merged(node, document, traits_win=traits_win)
         own, where = entries(located.node), located.document
         payload, schema_format = own.get("payload"), own.get("schemaFormat")
@@ -122,7 +122,7 @@ class Reader:
         content_type = own.get("contentType") or self.root.get("defaultContentType")
         correlation = entries(self.follow(own.get("correlationId"), where).node).get("location")
         called = own.get("name") or own.get("messageId") or name
-        return Message(
+        return EventMessage(
             name=str(called),
             node=own,
             payload=None if "payload" not in own else Located(payload, where),
@@ -147,7 +147,7 @@ class Reader:
                 found[name] = str(default)
         return found
 
-    def guarded(self, place: str, read: Callable[[], Operation | None]) -> Operation | None:
+    def guarded(self, place: str, read: Callable[[], EventOperation | None]) -> EventOperation | None:
         """What goes wrong with one operation costs that operation only."""
         try:
             return read()
@@ -156,7 +156,7 @@ class Reader:
             return None
 
 
-def operations(documents: Documents, note: Callable[[str], None]) -> list[Operation]:
+def operations(documents: Documents, note: Callable[[str], None]) -> list[EventOperation]:
     """All operations of a document, those that are no tools too."""
     version = documents.main.root.get("asyncapi")
     place = shown(documents.main.address)

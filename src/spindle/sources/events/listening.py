@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from spindle.domain.event import Event
 from spindle.errors import SpindleError
 from spindle.sources.events.addresses import covering
-from spindle.sources.events.asyncapi import Operation, operations
+from spindle.sources.events.asyncapi import EventOperation, operations
 from spindle.sources.events.bus import matches
 from spindle.sources.events.files import documents
 from spindle.sources.events.links.pool import LinkPool
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ListeningPlace:
     """A channel at a server."""
 
     server: Endpoint
     address: str
-    operation: Operation
+    operation: EventOperation
     remote: bool
 
 
@@ -94,8 +94,8 @@ _INSIDE = (
 _ELSEWHERE = "webhooks are heard only where they are sent to; name a place with --webhook 127.0.0.1:PORT"
 
 
-async def _places(source: EventsSource, pattern: str, listening: Listening) -> list[_Place]:
-    places: dict[tuple[Endpoint, str], _Place] = {}
+async def _places(source: EventsSource, pattern: str, listening: Listening) -> list[_ListeningPlace]:
+    places: dict[tuple[Endpoint, str], _ListeningPlace] = {}
     for document, remote in await documents(source.config, source.root, source.note):
         for operation in operations(document, source.note):
             channel = operation.channel
@@ -118,11 +118,11 @@ async def _places(source: EventsSource, pattern: str, listening: Listening) -> l
                     f"{channel.address}: {server.protocol} cannot listen to all of its addresses at once"
                 )
             else:
-                places.setdefault((server, address), _Place(server, address, operation, remote))
+                places.setdefault((server, address), _ListeningPlace(server, address, operation, remote))
     return list(places.values())
 
 
-def _may_fit(pattern: str, operation: Operation) -> bool:
+def _may_fit(pattern: str, operation: EventOperation) -> bool:
     """Whether events of the operation can be meant. Listening to a queue takes events away from others, so
     it is not done without need."""
     address = operation.channel.address or ""

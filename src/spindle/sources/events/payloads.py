@@ -10,7 +10,7 @@ from spindle.calls.validate import schema_problem
 from spindle.domain.definitions import Definitions
 from spindle.domain.json_schema import JsonObject, canonical, is_array, is_object, types_of
 from spindle.errors import SpindleError
-from spindle.sources.events.asyncapi import Message
+from spindle.sources.events.asyncapi import EventMessage
 from spindle.sources.openapi.documents import Documents
 from spindle.sources.openapi.schemas import Schemas
 
@@ -47,7 +47,7 @@ class Payloads:
         """What the schemas refer to, as it is now: more comes with each payload."""
         return Definitions(self._schemas.definitions)
 
-    def schema(self, message: Message, note: Callable[[str], None]) -> JsonObject:
+    def schema(self, message: EventMessage, note: Callable[[str], None]) -> JsonObject:
         """Of one message. One that cannot be used lets every object pass, with a note."""
         if message.payload is None:
             return dict(PERMISSIVE)

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError, suggest
 from spindle.settings.expand import expand_text, has_reference
-from spindle.sources.events.asyncapi import Server
+from spindle.sources.events.asyncapi import EventServer
 from spindle.sources.events.config import EventsConfig
 
 MEMORY: Final = "memory"
@@ -49,10 +49,10 @@ class Endpoint:
         return f"{self.name} ({self.parts.scheme}://{self.parts.netloc.rpartition('@')[2]})"
 
 
-def chosen(servers: list[Server], config: EventsConfig, source: str) -> Server:
+def chosen(servers: list[EventServer], config: EventsConfig, source: str) -> EventServer:
     """The server to use: the one the settings name, else the first whose protocol is known."""
     if not servers:
-        return Server(MEMORY, MEMORY, "")
+        return EventServer(MEMORY, MEMORY, "")
     wanted = [server for server in servers if config.server in (None, server.name)]
     for server in wanted:
         overridden = config.servers.get(server.name)
@@ -73,7 +73,7 @@ def chosen(servers: list[Server], config: EventsConfig, source: str) -> Server:
     )
 
 
-def to_metadata(server: Server) -> JsonObject:
+def to_metadata(server: EventServer) -> JsonObject:
     """What a call needs to find the server. A password in a document would get into the store."""
     if _holds_password(server.url):
         raise ConfigurationError(

@@ -12,10 +12,10 @@ from spindle.domain.event import Event
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.errors import ConfigurationError
 from spindle.sources.events.addresses import filled
-from spindle.sources.events.answers import Question, asked, at_pointer, is_answer
+from spindle.sources.events.answers import AwaitedReply, asked, at_pointer, is_answer
 from spindle.sources.events.files import documents
 from spindle.sources.events.links.pool import LinkPool
-from spindle.sources.events.links.port import Incoming, Link, Outgoing
+from spindle.sources.events.links.port import EventLink, Incoming, Outgoing
 from spindle.sources.events.payloads import PAYLOAD
 from spindle.sources.events.servers import Endpoint, endpoint, process_environment
 from spindle.sources.events.tools import import_tools, longest_wait
@@ -108,11 +108,11 @@ class EventsSession:
         )
         return Outgoing(event, described.get("envelope", self._config.envelope), metadata.get("bindings", {}))
 
-    async def _ask(self, tool: Tool, call: Call, link: Link, message: Outgoing) -> Result:
+    async def _ask(self, tool: Tool, call: Call, link: EventLink, message: Outgoing) -> Result:
         exchange = getattr(link, "exchange", None)
         if exchange is not None:
             return _received(await exchange(message))
-        question: Question = asked(tool, message, new_id())
+        question: AwaitedReply = asked(tool, message, new_id())
         async with link.subscribe(question.reply_address, message.bindings) as incoming:
             await link.publish(question.message)
             # How long an answer may take is the call's to say.
@@ -121,7 +121,7 @@ class EventsSession:
 
     # --- receiving
 
-    async def _wait(self, tool: Tool, call: Call, link: Link, server: Endpoint) -> Result:
+    async def _wait(self, tool: Tool, call: Call, link: EventLink, server: Endpoint) -> Result:
         metadata = tool.spec.metadata
         values, options = _split(metadata, call.arguments)
         address = filled(metadata["address"], values, server.protocol)

@@ -13,7 +13,7 @@ from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import ConfigurationError, SpindleError
 from spindle.sources.events.addresses import places
-from spindle.sources.events.asyncapi import EXTENSION, Message, Operation, operations, text_or_none
+from spindle.sources.events.asyncapi import EXTENSION, EventMessage, EventOperation, operations, text_or_none
 from spindle.sources.events.cloudevents import Envelope
 from spindle.sources.events.config import EventsConfig
 from spindle.sources.events.payloads import Arguments, Payloads, beside
@@ -34,10 +34,10 @@ def import_tools(
     note: Callable[[str], None],
 ) -> list[ToolSpec]:
     """The tools of one document. What is wrong with one of them is noted and costs that one."""
-    return _Importer(documents, config, source, remote=remote, note=note).tools()
+    return _ToolMaker(documents, config, source, remote=remote, note=note).tools()
 
 
-class _Importer:
+class _ToolMaker:
     def __init__(
         self,
         documents: Documents,
@@ -74,7 +74,7 @@ class _Importer:
         definitions = self._payloads.definitions()
         return [_with_definitions(spec, definitions) for spec in found]
 
-    def _tool(self, operation: Operation, extension: JsonObject, taken: set[str]) -> ToolSpec:
+    def _tool(self, operation: EventOperation, extension: JsonObject, taken: set[str]) -> ToolSpec:
         address = operation.channel.address
         if address is None:
             raise ConfigurationError("its channel has no address, so there is nowhere to send to")
@@ -115,7 +115,7 @@ class _Importer:
         )
 
     def _sending(
-        self, operation: Operation, parameters: dict[str, JsonObject], metadata: JsonObject
+        self, operation: EventOperation, parameters: dict[str, JsonObject], metadata: JsonObject
     ) -> JsonObject:
         notes: list[str] = []
         schemas = [self._payloads.schema(message, notes.append) for message in operation.messages]
@@ -134,7 +134,7 @@ class _Importer:
             metadata["reply"] = {key: value for key, value in reply.items() if value is not None}
         return arguments.schema
 
-    def _message(self, message: Message, schema: JsonObject | None) -> JsonObject:
+    def _message(self, message: EventMessage, schema: JsonObject | None) -> JsonObject:
         found: JsonObject = {"name": message.name, "envelope": self._envelope(message)}
         if message.content_type:
             found["content_type"] = message.content_type
@@ -144,7 +144,7 @@ class _Importer:
             found["schema"] = schema
         return found
 
-    def _envelope(self, message: Message) -> Envelope:
+    def _envelope(self, message: EventMessage) -> Envelope:
         """What the message says of it, else the settings."""
         said = entries(message.node.get("x-cloudevents")).get("mode")
         for known in _ENVELOPES:
@@ -162,7 +162,9 @@ class _Importer:
                 return "binary"
         return self._config.envelope
 
-    def _parameters(self, operation: Operation, address: str) -> tuple[dict[str, JsonObject], dict[str, str]]:
+    def _parameters(
+        self, operation: EventOperation, address: str
+    ) -> tuple[dict[str, JsonObject], dict[str, str]]:
         """Those that are arguments, and those that the payload holds already, by where."""
         arguments: dict[str, JsonObject] = {}
         located: dict[str, str] = {}
@@ -214,7 +216,7 @@ def _with_definitions(spec: ToolSpec, definitions: Definitions) -> ToolSpec:
     return replace(spec, definitions=definitions if definitions.schemas else None)
 
 
-def _name(operation: Operation, extension: JsonObject, address: str, taken: set[str]) -> str:
+def _name(operation: EventOperation, extension: JsonObject, address: str, taken: set[str]) -> str:
     given = extension.get("name")
     if given is not None and (not isinstance(given, str) or not given.strip()):
         raise ConfigurationError(f"{EXTENSION}.name must be text")
@@ -226,7 +228,7 @@ def _name(operation: Operation, extension: JsonObject, address: str, taken: set[
     return name
 
 
-def _description(operation: Operation, extension: JsonObject, address: str) -> str:
+def _description(operation: EventOperation, extension: JsonObject, address: str) -> str:
     node = operation.node
     said = (extension.get("description"), node.get("summary"), node.get("description"))
     told = next((item for item in map(text_or_none, said) if item), None)
@@ -244,7 +246,7 @@ def _tags(given: object) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str))
 
 
-def bindings_of(operation: Operation, protocol: str) -> JsonObject:
+def bindings_of(operation: EventOperation, protocol: str) -> JsonObject:
     """What the document says about this protocol, the operation's words over the channel's."""
     found: JsonObject = {}
     for name in _BINDING.get(protocol, (protocol,)):

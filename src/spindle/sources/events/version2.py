@@ -8,11 +8,11 @@ from typing import Any
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.sources.events.asyncapi import (
     Action,
-    Channel,
-    Message,
-    Operation,
-    Reader,
-    Server,
+    AsyncApiReader,
+    EventChannel,
+    EventMessage,
+    EventOperation,
+    EventServer,
     last_step,
     text_or_none,
 )
@@ -21,8 +21,8 @@ from spindle.sources.openapi.documents import Document, Located, entries
 _ACTIONS: dict[str, Action] = {"subscribe": "send", "publish": "receive"}
 
 
-class Version2(Reader):
-    def operations(self) -> Iterator[Operation]:
+class Version2(AsyncApiReader):
+    def operations(self) -> Iterator[EventOperation]:
         for address, node in self.each("channels", entries(self.root.get("channels"))):
             for word in _ACTIONS:
                 place = f"channels.{address}.{word}"
@@ -32,14 +32,14 @@ class Version2(Reader):
                 if made is not None:
                     yield made
 
-    def _operation(self, address: str, node: Any, word: str) -> Operation | None:
+    def _operation(self, address: str, node: Any, word: str) -> EventOperation | None:
         channel = self.follow(node, self.main)
         own = entries(channel.node)
         if not is_object(own.get(word)):
             return None
         located = self.merged(own[word], channel.document, traits_win=True)
         operation = entries(located.node)
-        return Operation(
+        return EventOperation(
             id=text_or_none(operation.get("operationId")),
             action=_ACTIONS[word],
             node=operation,
@@ -48,8 +48,8 @@ class Version2(Reader):
             place=f"{self.place}: channels.{address}.{word}",
         )
 
-    def _channel(self, address: str, own: JsonObject, where: Document) -> Channel:
-        return Channel(
+    def _channel(self, address: str, own: JsonObject, where: Document) -> EventChannel:
+        return EventChannel(
             address,
             {name: self._parameter(item, where) for name, item in entries(own.get("parameters")).items()},
             self._servers(own.get("servers")),
@@ -63,29 +63,29 @@ class Version2(Reader):
         schema.setdefault("type", "string")
         return schema | {key: own[key] for key in ("description", "location") if key in own}
 
-    def _messages(self, node: Any, where: Document) -> list[Message]:
+    def _messages(self, node: Any, where: Document) -> list[EventMessage]:
         if node is None:
             return []
         several = entries(node).get("oneOf")
         items = several if is_array(several) else [node]
-        found: list[Message] = []
+        found: list[EventMessage] = []
         for number, item in enumerate(items, 1):
             reference = entries(item).get("$ref")
             name = last_step(reference) if isinstance(reference, str) else f"message{number}"
             found.append(self.message(name, item, where, traits_win=True))
         return found
 
-    def _servers(self, chosen: Any) -> list[Server]:
+    def _servers(self, chosen: Any) -> list[EventServer]:
         known = entries(self.root.get("servers"))
         names = [str(name) for name in chosen if str(name) in known] if is_array(chosen) and chosen else known
         return [self._server(name, known[name], self.main) for name in names]
 
-    def _server(self, name: str, node: Any, document: Document) -> Server:
+    def _server(self, name: str, node: Any, document: Document) -> EventServer:
         located: Located = self.follow(node, document)
         own = entries(located.node)
         protocol = str(own.get("protocol", "")).lower()
         url = str(own.get("url", ""))
-        return Server(
+        return EventServer(
             name=name,
             protocol=protocol,
             url=url if "://" in url else f"{protocol}://{url}",

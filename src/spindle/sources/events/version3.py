@@ -8,27 +8,27 @@ from typing import Any
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import ConfigurationError
 from spindle.sources.events.asyncapi import (
-    Channel,
-    Message,
-    Operation,
-    Reader,
-    Reply,
-    Server,
+    AsyncApiReader,
+    EventChannel,
+    EventMessage,
+    EventOperation,
+    EventServer,
+    ReplySpec,
     last_step,
     text_or_none,
 )
 from spindle.sources.openapi.documents import Document, Located, entries
 
 
-class Version3(Reader):
-    def operations(self) -> Iterator[Operation]:
+class Version3(AsyncApiReader):
+    def operations(self) -> Iterator[EventOperation]:
         for name, node in self.each("operations", entries(self.root.get("operations"))):
             place = f"operations.{name}"
             made = self.guarded(place, lambda name=name, node=node: self._operation(name, node))
             if made is not None:
                 yield made
 
-    def _operation(self, name: str, node: Any) -> Operation:
+    def _operation(self, name: str, node: Any) -> EventOperation:
         located = self.merged(node, self.main, traits_win=False)
         own, where = entries(located.node), located.document
         action = own.get("action")
@@ -37,7 +37,7 @@ class Version3(Reader):
         if "channel" not in own:
             raise ConfigurationError("it names no channel")
         channel = self.follow(own["channel"], where)
-        return Operation(
+        return EventOperation(
             id=name,
             action=action,
             node=own,
@@ -47,7 +47,7 @@ class Version3(Reader):
             reply=self._reply(own.get("reply"), where),
         )
 
-    def _channel(self, located: Located, reference: Any) -> Channel:
+    def _channel(self, located: Located, reference: Any) -> EventChannel:
         own, where = entries(located.node), located.document
         parameters = {
             name: entries(self.follow(item, where).node)
@@ -56,14 +56,14 @@ class Version3(Reader):
         address = own.get("address")
         if "address" not in own and is_object(reference) and isinstance(reference.get("$ref"), str):
             address = last_step(reference["$ref"])
-        return Channel(
+        return EventChannel(
             address if isinstance(address, str) else None,
             {name: _parameter_schema(item) for name, item in parameters.items()},
             self._servers(own, where),
             entries(self.follow(own.get("bindings"), where).node),
         )
 
-    def _messages(self, chosen: Any, where: Document, channel: Located) -> list[Message]:
+    def _messages(self, chosen: Any, where: Document, channel: Located) -> list[EventMessage]:
         own = entries(channel.node)
         if is_array(chosen):
             named = [
@@ -74,7 +74,7 @@ class Version3(Reader):
             named = [(name, item, channel.document) for name, item in entries(own.get("messages")).items()]
         return [self.message(name, item, document, traits_win=False) for name, item, document in named]
 
-    def _servers(self, channel: JsonObject, where: Document) -> list[Server]:
+    def _servers(self, channel: JsonObject, where: Document) -> list[EventServer]:
         chosen = channel.get("servers")
         if is_array(chosen) and chosen:
             references = [(last_step(str(entries(item).get("$ref", ""))), item, where) for item in chosen]
@@ -82,13 +82,13 @@ class Version3(Reader):
             references = [(name, item, self.main) for name, item in entries(self.root.get("servers")).items()]
         return [self._server(name, item, document) for name, item, document in references]
 
-    def _server(self, name: str, node: Any, document: Document) -> Server:
+    def _server(self, name: str, node: Any, document: Document) -> EventServer:
         located = self.follow(node, document)
         own = entries(located.node)
         protocol = str(own.get("protocol", "")).lower()
         host = str(own.get("host", ""))
         path = str(own.get("pathname", ""))
-        return Server(
+        return EventServer(
             name=name,
             protocol=protocol,
             url=f"{protocol}://{host}{path if not path or path.startswith('/') else f'/{path}'}",
@@ -96,14 +96,14 @@ class Version3(Reader):
             version=text_or_none(own.get("protocolVersion")),
         )
 
-    def _reply(self, node: Any, where: Document) -> Reply | None:
+    def _reply(self, node: Any, where: Document) -> ReplySpec | None:
         if node is None:
             return None
         located = self.follow(node, where)
         own = entries(located.node)
         channel = entries(self.follow(own.get("channel"), located.document).node)
         address = entries(self.follow(own.get("address"), located.document).node)
-        return Reply(text_or_none(channel.get("address")), text_or_none(address.get("location")))
+        return ReplySpec(text_or_none(channel.get("address")), text_or_none(address.get("location")))
 
 
 def _parameter_schema(node: JsonObject) -> JsonObject:

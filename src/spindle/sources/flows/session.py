@@ -11,12 +11,12 @@ from spindle.domain.tool import ToolSpec
 from spindle.errors import NotFoundError
 from spindle.flows.build import build, input_schema, output_schema
 from spindle.flows.execution import execute
-from spindle.flows.files import Loaded
 from spindle.flows.flow import Flow
 from spindle.flows.library import Library
 from spindle.flows.node import Node
 from spindle.flows.node_tool import call_node, spec_of
-from spindle.flows.recording import NodeEvent, observer
+from spindle.flows.text.files import Loaded
+from spindle.flows.trace import NodeEvent, observer
 from spindle.sources.python.files import FolderModules
 from spindle.threads import in_thread, stdout_to_stderr
 

@@ -34,7 +34,7 @@ PLACES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundDocument:
     """A description. `data` is its text, and `fetcher` reads what it refers to."""
 
     kind: Literal["openapi", "utcp"]
@@ -50,7 +50,7 @@ def addresses(base: str) -> list[str]:
     return [f"{folder}{place}" for folder in folders for place in PLACES]
 
 
-async def look(base: str, new_fetcher: Callable[[], Fetcher], seconds: float) -> Found | list[str]:
+async def look(base: str, new_fetcher: Callable[[], Fetcher], seconds: float) -> FoundDocument | list[str]:
     """The first description there is; or else of those places that did not just say "not here", why."""
     refusals: list[str] = []
     try:
@@ -67,7 +67,7 @@ async def look(base: str, new_fetcher: Callable[[], Fetcher], seconds: float) ->
     return refusals
 
 
-async def _look_at(address: str, fetcher: Fetcher, refusals: list[str]) -> Found | None:
+async def _look_at(address: str, fetcher: Fetcher, refusals: list[str]) -> FoundDocument | None:
     try:
         data = await fetcher.fetch(address)
     except ConnectionFailedError as error:
@@ -84,7 +84,7 @@ async def _look_at(address: str, fetcher: Fetcher, refusals: list[str]) -> Found
         # Many servers answer anything with a page of theirs.
         return None
     if "openapi" in document.root or "swagger" in document.root:
-        return Found("openapi", document, data, fetcher)
+        return FoundDocument("openapi", document, data, fetcher)
     if "utcp_version" in document.root:
-        return Found("utcp", document, data, fetcher)
+        return FoundDocument("utcp", document, data, fetcher)
     return None

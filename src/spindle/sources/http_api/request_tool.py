@@ -179,7 +179,7 @@ def _content(arguments: JsonObject, headers: dict[str, str]) -> bytes | None:
     return value.encode()
 
 
-def _shown(credential: Credential) -> security.Shown:
+def _shown(credential: Credential) -> security.CredentialParts:
     try:
         return security.apply(None, credential, {})
     except ConfigurationError:

@@ -17,13 +17,13 @@ from spindle.domain.tool import Tool, ToolSpec
 from spindle.sources.http import same_origin
 from spindle.sources.http_api import request_tool
 from spindle.sources.http_api.delegate import Delegate
-from spindle.sources.http_api.places import Found, addresses, look
+from spindle.sources.http_api.places import FoundDocument, addresses, look
 from spindle.sources.openapi.documents import complete
-from spindle.sources.openapi.exchange import Exchange
+from spindle.sources.openapi.exchange import HttpExchange
 from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.request import prepare
-from spindle.sources.openapi.servers import Choice
+from spindle.sources.openapi.servers import ServerChoice
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -52,7 +52,7 @@ class HttpSession:
         self._credential = credential
         self._note = note
         self._on_change = on_change
-        self._exchange = Exchange(name, config)
+        self._exchange = HttpExchange(name, config)
         self._delegates: dict[str, Delegate] = {}
 
     async def __aenter__(self) -> Self:
@@ -75,7 +75,7 @@ class HttpSession:
         if not config.discover:
             return [request_tool.spec(config)]
         found = await look(config.url, self._fetcher, config.connect_timeout)
-        if isinstance(found, Found):
+        if isinstance(found, FoundDocument):
             place = found.document.address
             if found.kind == "openapi":
                 self._note(f"{self._name}: its OpenAPI document is at {place}")
@@ -124,10 +124,10 @@ class HttpSession:
             headers={**config.headers, **named},
         )
 
-    async def _operations(self, found: Found) -> list[ToolSpec]:
+    async def _operations(self, found: FoundDocument) -> list[ToolSpec]:
         documents = await complete(found.document, found.data, found.fetcher)
         notes: list[str] = []
-        choice = Choice(overridden=True, near=self._config.url)
+        choice = ServerChoice(overridden=True, near=self._config.url)
         specs = await asyncio.to_thread(import_tools, documents, choice, remote=False, note=notes.append)
         # Operations are called at the origin that the user named, whatever host the document has in mind.
         moved: set[str] = set()

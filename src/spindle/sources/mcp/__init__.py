@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spindle import sdk
+from spindle import mcp_imports
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spindle.ports.source import Note, Notice, Session
     from spindle.sources.mcp.config import McpConfig
 
-sdk.spare()
+mcp_imports.spare()
 
 
 class McpSource:

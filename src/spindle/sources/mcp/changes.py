@@ -16,7 +16,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from spindle.ports.source import Notice
 from spindle.sources.mcp.dispatcher import LinkLostError
-from spindle.sources.mcp.exchange import Exchange, current_exchange
+from spindle.sources.mcp.exchange import CallExchange, current_exchange
 
 logger = logging.getLogger("spindle.mcp")
 
@@ -45,7 +45,7 @@ async def follow_changes(client: ClientSession, on_change: Callable[[], None], t
 
     wait, missed = FIRST_WAIT, False
     while True:
-        exchange = Exchange()
+        exchange = CallExchange()
         current_exchange.set(exchange)
         try:
             async with listen(
@@ -69,7 +69,7 @@ async def follow_changes(client: ClientSession, on_change: Callable[[], None], t
         wait = min(2 * wait, LONGEST_WAIT)
 
 
-def _may_come_back(reason: BaseException | None, exchange: Exchange) -> bool:
+def _may_come_back(reason: BaseException | None, exchange: CallExchange) -> bool:
     if isinstance(reason, LinkLostError) or not isinstance(reason, MCPError):
         return False
     return reason.error.code == CONNECTION_CLOSED or (exchange.status or 0) >= 500

@@ -38,7 +38,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, REQUEST_TIMEOUT, RequestId
 
 from spindle.domain.json_schema import is_object, to_json
-from spindle.sources.mcp.link import EDGE, Link
+from spindle.sources.mcp.link import EDGE, MessageLink
 from spindle.sources.mcp.peers import as_the_caller
 
 logger = logging.getLogger("spindle.mcp")
@@ -116,7 +116,7 @@ class _ServerRequest:
 
 class LinkDispatcher:
     def __init__(
-        self, link: Link, max_message: int, kind: str = "stdio", heeded: frozenset[str] = HEEDED
+        self, link: MessageLink, max_message: int, kind: str = "stdio", heeded: frozenset[str] = HEEDED
     ) -> None:
         self._link = link
         self._heeded = heeded

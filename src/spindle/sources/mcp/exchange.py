@@ -14,7 +14,7 @@ from spindle.domain.identity import Credential
 
 
 @dataclass(slots=True)
-class Exchange:
+class CallExchange:
     credential: Credential | None = None
     """The caller's own, where it is not the one that the session was opened with."""
     call: Call | None = None
@@ -28,4 +28,4 @@ class Exchange:
     had_json_rpc_error: bool = False
 
 
-current_exchange: ContextVar[Exchange | None] = ContextVar("spindle_mcp_exchange", default=None)
+current_exchange: ContextVar[CallExchange | None] = ContextVar("spindle_mcp_exchange", default=None)

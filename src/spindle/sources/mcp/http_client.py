@@ -14,7 +14,7 @@ from mcp_types import CONNECTION_CLOSED
 from spindle.domain.identity import Credential
 from spindle.errors import ConfigurationError
 from spindle.sources.http import CONNECT_FAILURES, shared_ssl_context, show
-from spindle.sources.mcp.exchange import Exchange, current_exchange
+from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.retry_after import retry_after
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class McpHttpClient(httpx2.AsyncClient):
         self.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        exchange = (current_exchange.get() if request.method == "POST" else None) or Exchange()
+        exchange = (current_exchange.get() if request.method == "POST" else None) or CallExchange()
         url = request.url
         try:
             response = await super().send(request, **options)
@@ -138,7 +138,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
     """A body of limited size. Of a stream of events, which may go on for days, each event is."""
 
     def __init__(
-        self, stream: httpx2.AsyncByteStream, exchange: Exchange, limit: int | None, *, by_event: bool
+        self, stream: httpx2.AsyncByteStream, exchange: CallExchange, limit: int | None, *, by_event: bool
     ) -> None:
         self._stream = stream
         self._exchange = exchange

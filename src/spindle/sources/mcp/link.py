@@ -9,7 +9,7 @@ EDGE = 256
 """Bytes that are kept of each end of a line that is too long: they may name the request it answers."""
 
 
-class Link(Protocol):
+class MessageLink(Protocol):
     def listen(
         self,
         on_line: Callable[[bytes], None],

@@ -53,7 +53,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         # Its output comes through a pipe of our own: asyncio's own pipes of processes hand on what they
         # read one turn of the event loop later, which is a good part of what a call costs.
         reading, writing = os.pipe()
-        server._output, _ = await loop.connect_read_pipe(lambda: _Output(server), os.fdopen(reading, "rb", 0))
+        server._output, _ = await loop.connect_read_pipe(
+            lambda: _ServerOutput(server), os.fdopen(reading, "rb", 0)
+        )
         started = False
         try:
             await loop.subprocess_exec(
@@ -231,7 +233,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._on_lost()
 
 
-class _Output(asyncio.Protocol):
+class _ServerOutput(asyncio.Protocol):
     """The reading end of a server's output."""
 
     def __init__(self, server: ServerProcess) -> None:

@@ -43,7 +43,7 @@ from spindle.errors import (
 from spindle.sources.mcp.changes import follow_changes
 from spindle.sources.mcp.convert import to_error, to_result, to_spec, too_large
 from spindle.sources.mcp.dispatcher import LinkDispatcher, LinkLostError
-from spindle.sources.mcp.exchange import Exchange, current_exchange
+from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.peers import Peers, callbacks, dumped
 from spindle.sources.mcp.questions import AskableSession, to_question, to_responses
 from spindle.sources.mcp.relay import offers_of, send, watch
@@ -190,7 +190,7 @@ class McpSession:
         self, send: Callable[[], Any], credential: Credential | None = None, call: Call | None = None
     ) -> Any:
         """Send one request, and turn whatever goes wrong into one of our errors."""
-        exchange = Exchange(credential, call)
+        exchange = CallExchange(credential, call)
         token = current_exchange.set(exchange)
         try:
             return await send()
@@ -206,7 +206,7 @@ class McpSession:
         finally:
             current_exchange.reset(token)
 
-    def _error(self, error: MCPError, exchange: Exchange) -> SpindleError:
+    def _error(self, error: MCPError, exchange: CallExchange) -> SpindleError:
         if exchange.status == 404 and error.error.code != METHOD_NOT_FOUND and not self.is_modern:
             # The server restarted and knows nothing of this session: nothing was done, and a new one helps.
             return ConnectionFailedError(f"{self._name!r} no longer knows the session", sent=False)
@@ -225,7 +225,7 @@ def _given(call: Call) -> JsonObject:
     return {key: value for key, value in given.items() if value is not None}
 
 
-def describe_failure(name: str, error: MCPError, exchange: Exchange) -> SpindleError:
+def describe_failure(name: str, error: MCPError, exchange: CallExchange) -> SpindleError:
     if exchange.too_large:
         return too_large(name, exchange.too_large)
     if exchange.failure is not None:
@@ -294,7 +294,7 @@ async def open_session(
     )
     async with client:
         session = McpSession(name, client, place, peers, tell)
-        exchange = Exchange()
+        exchange = CallExchange()
         token = current_exchange.set(exchange)
         try:
             protocol = "handshake" if handshake_only else config.protocol
@@ -336,7 +336,7 @@ async def _negotiate(client: ClientSession, protocol: str, patience: float) -> N
 
 def _is_final(refusal: Exception) -> bool:
     """Whether asking in the older way would get no other answer."""
-    exchange = current_exchange.get() or Exchange()
+    exchange = current_exchange.get() or CallExchange()
     return (
         isinstance(refusal, LinkLostError)
         or exchange.failure is not None

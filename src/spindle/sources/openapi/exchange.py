@@ -37,7 +37,7 @@ class ExchangeSettings(Protocol):
     def max_download_size(self) -> int: ...
 
 
-class Exchange:
+class HttpExchange:
     """Makes the requests of one session, over connections that are kept."""
 
     def __init__(self, name: str, settings: ExchangeSettings) -> None:

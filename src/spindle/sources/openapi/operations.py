@@ -18,7 +18,7 @@ from spindle.sources.openapi.documents import Document, Documents, Located, entr
 from spindle.sources.openapi.flatten import KINDS, Flattener, body_kind
 from spindle.sources.openapi.schemas import Schemas
 from spindle.sources.openapi.security import requirements
-from spindle.sources.openapi.servers import Choice, Servers
+from spindle.sources.openapi.servers import ServerChoice, Servers
 
 if TYPE_CHECKING:
     from spindle.ports.source import Note
@@ -46,7 +46,7 @@ _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 
 @dataclass(slots=True)
-class Operation:
+class OpenApiOperation:
     method: str
     path: str
     node: JsonObject
@@ -57,10 +57,10 @@ class Operation:
     """What is left out and hardly missed."""
 
 
-def import_tools(documents: Documents, choice: Choice, *, remote: bool, note: Note) -> list[ToolSpec]:
+def import_tools(documents: Documents, choice: ServerChoice, *, remote: bool, note: Note) -> list[ToolSpec]:
     """All operations as tools. What one of them cannot represent is noted as `.name: what`, and what
     concerns the document as `: what`; the worst first, since only the first few may be read."""
-    importer = _Importer(documents, choice, remote=remote)
+    importer = _OperationReader(documents, choice, remote=remote)
     operations = list(importer.operations())
     names = tool_names(operations)
     named = list(zip(operations, names, strict=True))
@@ -79,7 +79,7 @@ def import_tools(documents: Documents, choice: Choice, *, remote: bool, note: No
     return specs
 
 
-def tool_names(operations: list[Operation]) -> list[str]:
+def tool_names(operations: list[OpenApiOperation]) -> list[str]:
     """Legal, unique, and the same for the same document in whatever order it is written."""
     wanted = [_legal(str(op.node.get("operationId") or "")) or _path_name(op) for op in operations]
     claims = Counter(wanted)
@@ -99,12 +99,12 @@ def _legal(text: str) -> str:
     return _ILLEGAL.sub("_", text).strip("_")
 
 
-def _path_name(operation: Operation) -> str:
+def _path_name(operation: OpenApiOperation) -> str:
     return _legal(f"{operation.method} {operation.path}")
 
 
-class _Importer:
-    def __init__(self, documents: Documents, choice: Choice, *, remote: bool) -> None:
+class _OperationReader:
+    def __init__(self, documents: Documents, choice: ServerChoice, *, remote: bool) -> None:
         self._documents = documents
         self._remote = remote
         self.problems: list[str] = []
@@ -122,7 +122,7 @@ class _Importer:
         servers = swagger2.servers_of(self._root) if self._is_older else self._root.get("servers")
         self.servers = Servers(documents.main, servers, choice)
 
-    def operations(self) -> Iterator[Operation]:
+    def operations(self) -> Iterator[OpenApiOperation]:
         paths = self._root.get("paths")
         for key, why in _NOT_READ.items():
             if self._root.get(key):
@@ -147,16 +147,16 @@ class _Importer:
             for method in METHODS:
                 node = whole.get(method)
                 if is_object(node):
-                    yield Operation(method, path, node, whole, item.document)
+                    yield OpenApiOperation(method, path, node, whole, item.document)
 
-    def spec(self, operation: Operation, name: str) -> ToolSpec:
+    def spec(self, operation: OpenApiOperation, name: str) -> ToolSpec:
         try:
             return self._spec(operation, name)
         except ConfigurationError as error:
             where = f"{operation.method.upper()} {operation.path}"
             raise ConfigurationError(f"{error.message} (needed for {where})", hint=error.hint) from None
 
-    def _spec(self, operation: Operation, name: str) -> ToolSpec:
+    def _spec(self, operation: OpenApiOperation, name: str) -> ToolSpec:
         node, document = operation.node, operation.document
         parameters = self._parameters(operation)
         if self._is_older:
@@ -196,7 +196,7 @@ class _Importer:
             definitions=self._definitions,
         )
 
-    def _parameters(self, operation: Operation) -> list[Located]:
+    def _parameters(self, operation: OpenApiOperation) -> list[Located]:
         """Those of the operation over those of its path."""
         found: dict[tuple[str, str], Located] = {}
         for given in (operation.item.get("parameters"), operation.node.get("parameters")):
@@ -207,7 +207,7 @@ class _Importer:
         return list(found.values())
 
     @staticmethod
-    def _complete_path(operation: Operation, flat: Flattener) -> None:
+    def _complete_path(operation: OpenApiOperation, flat: Flattener) -> None:
         """A path's variable that nobody described is text all the same."""
         named = {how["name"] for how in flat.parameters if how["in"] == "path"}
         missing = [name for name in dict.fromkeys(_VARIABLE.findall(operation.path)) if name not in named]
@@ -216,7 +216,7 @@ class _Importer:
         for name in missing:
             operation.problems.append(f"{{{name}}} of its path is not described, and taken as text")
 
-    def _add_body(self, operation: Operation, node: JsonObject, flat: Flattener) -> None:
+    def _add_body(self, operation: OpenApiOperation, node: JsonObject, flat: Flattener) -> None:
         if "requestBody" not in node:
             return
         body = self._documents.follow(node["requestBody"], operation.document)

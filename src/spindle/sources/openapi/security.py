@@ -19,7 +19,7 @@ Pairs = list[tuple[str, str]]
 
 
 @dataclass(slots=True)
-class Shown:
+class CredentialParts:
     """Parts of a request that prove who makes it."""
 
     headers: Pairs = field(default_factory=Pairs)
@@ -50,17 +50,19 @@ def _plain(scheme: JsonObject) -> JsonObject:
     return {key: scheme[key] for key in ("type", "in", "name", "scheme") if key in scheme}
 
 
-def apply(security: list[list[JsonObject]] | None, credential: Credential, headers: JsonObject) -> Shown:
+def apply(
+    security: list[list[JsonObject]] | None, credential: Credential, headers: JsonObject
+) -> CredentialParts:
     """What to show with a request. `headers` are sent anyway and may serve a scheme too."""
     if security is None:
         return _as_given(credential)
     alternatives = sorted(security, key=lambda wanted: not wanted)
     if not any(alternatives):
-        return Shown()
+        return CredentialParts()
     present = {name.lower() for name in headers}
-    best: Shown | None = None
+    best: CredentialParts | None = None
     for wanted in alternatives:
-        shown = Shown()
+        shown = CredentialParts()
         missing = [scheme for scheme in wanted if not _satisfy(scheme, credential, present, shown)]
         if not missing:
             return shown
@@ -70,7 +72,7 @@ def apply(security: list[list[JsonObject]] | None, credential: Credential, heade
     return best or _named(credential)
 
 
-def _satisfy(scheme: JsonObject, credential: Credential, present: set[str], shown: Shown) -> bool:
+def _satisfy(scheme: JsonObject, credential: Credential, present: set[str], shown: CredentialParts) -> bool:
     kind = scheme.get("type")
     if kind == "apiKey":
         return _satisfy_key(str(scheme.get("name")), str(scheme.get("in")), credential, present, shown)
@@ -93,7 +95,9 @@ def _satisfy(scheme: JsonObject, credential: Credential, present: set[str], show
     return True
 
 
-def _satisfy_key(name: str, place: str, credential: Credential, present: set[str], shown: Shown) -> bool:
+def _satisfy_key(
+    name: str, place: str, credential: Credential, present: set[str], shown: CredentialParts
+) -> bool:
     given = {"header": credential.headers, "query": credential.query, "cookie": credential.cookies}
     target = {"header": shown.headers, "query": shown.query, "cookie": shown.cookies}
     if place not in given:
@@ -121,12 +125,12 @@ def _bare(credential: Credential) -> str | None:
     return next((value for name, value in credential.headers if not name), None)
 
 
-def _named(credential: Credential) -> Shown:
+def _named(credential: Credential) -> CredentialParts:
     headers = [(name, value) for name, value in credential.headers if name]
-    return Shown(headers, list(credential.query), list(credential.cookies))
+    return CredentialParts(headers, list(credential.query), list(credential.cookies))
 
 
-def _as_given(credential: Credential) -> Shown:
+def _as_given(credential: Credential) -> CredentialParts:
     if _bare(credential) is not None:
         raise ConfigurationError(
             "the document does not say where the API key of this operation goes",

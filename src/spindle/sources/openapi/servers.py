@@ -19,7 +19,7 @@ _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ServerChoice:
     """What the user says of servers."""
 
     server: int | str | None = None
@@ -34,7 +34,7 @@ class Choice:
 class Servers:
     """The servers of a document. An operation's own, or its path's, go before the document's."""
 
-    def __init__(self, main: Document, given: Any, choice: Choice) -> None:
+    def __init__(self, main: Document, given: Any, choice: ServerChoice) -> None:
         self._main = main
         self._choice = choice
         self._given = _known(given) or [{"url": choice.near or "/"}]

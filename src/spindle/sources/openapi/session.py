@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Self
 from spindle.domain.call import Call, Result
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.sources.openapi.documents import file_address, load
-from spindle.sources.openapi.exchange import Exchange
+from spindle.sources.openapi.exchange import HttpExchange
 from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.request import prepare
-from spindle.sources.openapi.servers import Choice
+from spindle.sources.openapi.servers import ServerChoice
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -30,7 +30,7 @@ class OpenApiSession:
         self._config = config
         self._root = root
         self._note = note
-        self._exchange = Exchange(name, config)
+        self._exchange = HttpExchange(name, config)
 
     async def __aenter__(self) -> Self:
         return self
@@ -57,7 +57,7 @@ class OpenApiSession:
         )
         documents = await load(address, fetcher)
         notes: list[str] = []
-        choice = Choice(config.server, config.server_variables, overridden=config.base_url is not None)
+        choice = ServerChoice(config.server, config.server_variables, overridden=config.base_url is not None)
         specs = await asyncio.to_thread(
             import_tools, documents, choice, remote=bool(fetcher.remote), note=notes.append
         )

@@ -17,7 +17,7 @@ from spindle.calls.context import Context
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, canonical, to_json
 from spindle.domain.tool import Hints, ToolSpec
-from spindle.flows.memory import is_flow_safe
+from spindle.flows.node_cache import is_flow_safe
 from spindle.sources.python.decorator import MARK, ToolOptions
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spindle.auth.client_credentials import ClientCredentials
 from spindle.domain.identity import Credential
 from spindle.errors import ConfigurationError
-from spindle.sources.openapi.security import Shown, apply
+from spindle.sources.openapi.security import CredentialParts, apply
 from spindle.sources.utcp.sending import url_of
 from spindle.sources.utcp.templates import ApiKey, Auth, Basic, OAuth2
 
@@ -26,7 +26,7 @@ class Auths:
 
     async def shown(
         self, auth: Auth | None, credential: Credential, *, remote: bool
-    ) -> tuple[Shown, Renew | None]:
+    ) -> tuple[CredentialParts, Renew | None]:
         """The template's own, or the source's credential where it has none; and how to renew it."""
         if auth is None:
             return apply(None, credential, {}), None
@@ -39,7 +39,7 @@ class Auths:
             tokens.refused(token)
             return f"Bearer {await tokens.token()}"
 
-        return Shown(headers=[("Authorization", f"Bearer {token}")]), renew
+        return CredentialParts(headers=[("Authorization", f"Bearer {token}")]), renew
 
     async def credential(self, auth: Auth, *, remote: bool) -> Credential:
         """The same as what a session can be opened with."""
@@ -75,5 +75,5 @@ def as_credential(auth: ApiKey | Basic) -> Credential:
     return Credential(cookies=part) if auth.location == "cookie" else Credential(headers=part)
 
 
-def _as_shown(credential: Credential) -> Shown:
-    return Shown(list(credential.headers), list(credential.query), list(credential.cookies))
+def _as_shown(credential: Credential) -> CredentialParts:
+    return CredentialParts(list(credential.headers), list(credential.query), list(credential.cookies))

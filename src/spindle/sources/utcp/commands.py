@@ -33,7 +33,7 @@ class NeedsShellError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class ArgumentPiece:
     name: str
 
 
@@ -48,11 +48,11 @@ class Variable:
         return int(match[1]) if match else None
 
 
-Piece = str | Argument | Variable
+Piece = str | ArgumentPiece | Variable
 
 
 @dataclass(slots=True)
-class Word:
+class CommandWord:
     pieces: list[Piece] = field(default_factory=list[Piece])
 
     @property
@@ -75,7 +75,7 @@ class Word:
         return "".join(fixed)
 
 
-def words_of(command: str) -> list[Word]:
+def words_of(command: str) -> list[CommandWord]:
     """Raises NeedsShellError."""
     found = _Reader(command).words()
     if not found:
@@ -109,12 +109,12 @@ class _Reader:
     def __init__(self, command: str) -> None:
         self._text = command
         self._at = 0
-        self._words: list[Word] = []
-        self._word: Word | None = None
+        self._words: list[CommandWord] = []
+        self._word: CommandWord | None = None
         self._plain = ""
         """What of the word stands outside quotes and escapes: only there characters are special."""
 
-    def words(self) -> list[Word]:
+    def words(self) -> list[CommandWord]:
         text = self._text
         while self._at < len(text):
             char = text[self._at]
@@ -134,7 +134,7 @@ class _Reader:
 
     def _add(self, piece: Piece) -> None:
         if self._word is None:
-            self._word = Word()
+            self._word = CommandWord()
             self._words.append(self._word)
         if piece != "":
             self._word.pieces.append(piece)
@@ -176,7 +176,7 @@ class _Reader:
         self._add("")
         for match in _ARGUMENT.finditer(inside):
             self._add(inside[start : match.start()])
-            self._add(Argument(match[1]))
+            self._add(ArgumentPiece(match[1]))
             start = match.end()
         self._add(inside[start:])
         self._at = end + 1
@@ -203,7 +203,7 @@ class _Reader:
         """Take a placeholder or a variable, if there is one here."""
         argument = _ARGUMENT.match(self._text, self._at)
         if argument is not None:
-            self._add(Argument(argument[1]))
+            self._add(ArgumentPiece(argument[1]))
             self._at = argument.end()
             return True
         if self._text[self._at] != "$":

@@ -15,12 +15,12 @@ from spindle.sources.openapi.responses import to_error, to_result
 from spindle.sources.parameters import as_text
 from spindle.sources.utcp.requests import prepare
 from spindle.sources.utcp.streams import LINES, collected, events, item_of, lines, whole
-from spindle.sources.utcp.templates import Http, HttpLike, Sse, StreamableHttp
+from spindle.sources.utcp.templates import HttpLike, HttpTemplate, SseTemplate, StreamableHttpTemplate
 
 if TYPE_CHECKING:
     import httpx2
 
-    from spindle.sources.openapi.security import Shown
+    from spindle.sources.openapi.security import CredentialParts
     from spindle.sources.utcp.sending import Renew, Sender
 
 MAX_RECONNECTS = 5
@@ -35,16 +35,23 @@ class HttpCalls:
         self._sender = sender
 
     async def call(
-        self, template: HttpLike, tool: Tool, call: Call, shown: Shown, renew: Renew | None, *, remote: bool
+        self,
+        template: HttpLike,
+        tool: Tool,
+        call: Call,
+        shown: CredentialParts,
+        renew: Renew | None,
+        *,
+        remote: bool,
     ) -> Result:
         match template:
-            case Sse():
+            case SseTemplate():
                 return await self._events(template, call, shown, renew, remote=remote)
-            case StreamableHttp():
+            case StreamableHttpTemplate():
                 async with within(tool, template.timeout / 1000 if template.timeout else None):
                     return await self._streamed(template, call, shown, renew, remote=remote)
             case _:
-                assert isinstance(template, Http)
+                assert isinstance(template, HttpTemplate)
                 async with self._answer(template, call.arguments, shown, renew, remote=remote) as response:
                     body = await self._sender.body(response)
                 return to_result(response, body, promised=tool.spec.output_schema is not None)
@@ -54,7 +61,7 @@ class HttpCalls:
         self,
         template: HttpLike,
         arguments: JsonObject,
-        shown: Shown,
+        shown: CredentialParts,
         renew: Renew | None,
         *,
         remote: bool,
@@ -69,7 +76,13 @@ class HttpCalls:
             yield response
 
     async def _streamed(
-        self, template: StreamableHttp, call: Call, shown: Shown, renew: Renew | None, *, remote: bool
+        self,
+        template: StreamableHttpTemplate,
+        call: Call,
+        shown: CredentialParts,
+        renew: Renew | None,
+        *,
+        remote: bool,
     ) -> Result:
         async with self._answer(template, call.arguments, shown, renew, remote=remote) as response:
             media_type = _media_type(response)
@@ -91,7 +104,7 @@ class HttpCalls:
         return whole(media_type, body)
 
     async def _events(
-        self, template: Sse, call: Call, shown: Shown, renew: Renew | None, *, remote: bool
+        self, template: SseTemplate, call: Call, shown: CredentialParts, renew: Renew | None, *, remote: bool
     ) -> Result:
         """Goes on where it was when the stream breaks off and the server has said how: by an event's id."""
         items: list[Any] = []

@@ -21,13 +21,13 @@ from spindle.sources.utcp.sending import is_loopback, is_private_literal
 from spindle.sources.utcp.templates import (
     TEMPLATE,
     AnyTemplate,
-    Cli,
+    CliTemplate,
     HttpLike,
     ManualTool,
-    Sse,
-    StreamableHttp,
-    Text,
-    WebSocket,
+    SseTemplate,
+    StreamableHttpTemplate,
+    TextTemplate,
+    WebSocketTemplate,
     problem_in,
 )
 from spindle.sources.utcp.variables import Variables, filled, withheld
@@ -127,7 +127,9 @@ class Importer:
                 remote_name=name,
                 description=tool.description,
                 input_schema=input_schema(tool.inputs),
-                output_schema=output_schema(tool.outputs, many=isinstance(template, (Sse, StreamableHttp))),
+                output_schema=output_schema(
+                    tool.outputs, many=isinstance(template, (SseTemplate, StreamableHttpTemplate))
+                ),
                 hints=_hints(template),
                 tags=tool.tags,
                 place=place,
@@ -157,11 +159,11 @@ class Importer:
 
     def _check(self, template: AnyTemplate, origin: Origin) -> None:
         match template:
-            case HttpLike() | WebSocket():
+            case HttpLike() | WebSocketTemplate():
                 problem = host_problem(template.url) or self._place_problem(template.url, origin)
                 if problem:
                     raise _LeftOutError(problem)
-            case Cli():
+            case CliTemplate():
                 try:
                     check_steps([step.command for step in template.commands])
                 except NeedsShellError as problem:
@@ -172,7 +174,7 @@ class Importer:
                         f"a manual from a URL may not read {', '.join(asked)} from your environment; "
                         f"give it in sources.{self._name}.env and as `env_vars`"
                     )
-            case Text():
+            case TextTemplate():
                 if template.file_path is not None and origin.address is not None:
                     raise _LeftOutError("a manual from a URL may not name a file here")
 
@@ -217,7 +219,7 @@ def _hints(template: AnyTemplate) -> Hints:
     match template:
         case HttpLike():
             return HINTS[template.method.lower()]
-        case Text():
+        case TextTemplate():
             return Hints(read_only=True, idempotent=True)
         case _:
             return Hints()

@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, from_json
 from spindle.errors import ConfigurationError, InvalidArgumentsError
-from spindle.sources.cli.process import Finished, run
+from spindle.sources.cli.process import ProcessResult, run
 from spindle.sources.environment import BASE_ENVIRONMENT, PROXIES, environment
 from spindle.sources.parameters import as_text
-from spindle.sources.utcp.commands import Argument, NeedsShellError, Piece, Variable, Word, words_of
+from spindle.sources.utcp.commands import (
+    ArgumentPiece,
+    CommandWord,
+    NeedsShellError,
+    Piece,
+    Variable,
+    words_of,
+)
 
 if TYPE_CHECKING:
-    from spindle.sources.utcp.templates import Cli
+    from spindle.sources.utcp.templates import CliTemplate
 
 STDERR_LINES = 20
 STDERR_LINE_LENGTH = 500
@@ -27,7 +34,7 @@ FindVariable = Callable[[str], str | None]
 
 
 @dataclass(slots=True)
-class Running:
+class ProgramRun:
     """What one call knows while its commands run."""
 
     arguments: JsonObject
@@ -37,7 +44,7 @@ class Running:
     outputs: list[str] = field(default_factory=list[str])
 
 
-def environment_for(template: Cli, declared: JsonObject) -> dict[str, str]:
+def environment_for(template: CliTemplate, declared: JsonObject) -> dict[str, str]:
     """What the programs see: what everybody may see or what the template names, then what is declared."""
     if template.inherit_env_vars is None:
         base = environment({})
@@ -46,7 +53,7 @@ def environment_for(template: Cli, declared: JsonObject) -> dict[str, str]:
     return {**base, **declared, **template.env_vars}
 
 
-def unshared_variables(template: Cli) -> list[str]:
+def unshared_variables(template: CliTemplate) -> list[str]:
     """Variables of our environment that a template asks for and that are not for everybody."""
     asked = template.inherit_env_vars or ()
     return [name for name in asked if name not in BASE_ENVIRONMENT and name.lower() not in PROXIES]
@@ -55,7 +62,7 @@ def unshared_variables(template: Cli) -> list[str]:
 async def run_commands(
     name: str,
     tool: str,
-    template: Cli,
+    template: CliTemplate,
     arguments: JsonObject,
     *,
     find: FindVariable,
@@ -64,7 +71,7 @@ async def run_commands(
     limit: int,
 ) -> Result:
     cwd = root / template.working_dir if template.working_dir else root
-    running = Running(arguments, find, environment_for(template, declared), cwd)
+    running = ProgramRun(arguments, find, environment_for(template, declared), cwd)
     finished: bytes | None = None
     for number, step in enumerate(template.commands, 1):
         try:
@@ -77,7 +84,9 @@ async def run_commands(
         if program == "cd":
             folder = running.cwd / _text(words[1], running)
             if not folder.is_dir():
-                return _failure(tool, number, Finished(1, b"", f"cd: there is no folder {folder}".encode()))
+                return _failure(
+                    tool, number, ProcessResult(1, b"", f"cd: there is no folder {folder}".encode())
+                )
             running.cwd = folder
             finished = b""
         elif program == "echo":
@@ -101,7 +110,7 @@ async def run_commands(
     return _result(shown, finished or b"", only=len(template.commands) == 1)
 
 
-def vector_of(words: Sequence[Word], running: Running) -> list[str]:
+def vector_of(words: Sequence[CommandWord], running: ProgramRun) -> list[str]:
     """The words of a command line. Nothing that is filled in can become an option, or several words."""
     vector: list[str] = []
     ended = False
@@ -122,14 +131,14 @@ def vector_of(words: Sequence[Word], running: Running) -> list[str]:
     return vector
 
 
-def _text(word: Word, running: Running) -> str:
+def _text(word: CommandWord, running: ProgramRun) -> str:
     return "".join(_piece(piece, running) for piece in word.pieces)
 
 
-def _piece(piece: Piece, running: Running) -> str:
+def _piece(piece: Piece, running: ProgramRun) -> str:
     if isinstance(piece, str):
         return piece
-    if isinstance(piece, Argument):
+    if isinstance(piece, ArgumentPiece):
         value = running.arguments.get(piece.name)
         if value is None:
             raise InvalidArgumentsError(
@@ -141,7 +150,7 @@ def _piece(piece: Piece, running: Running) -> str:
     return _variable(piece, running)
 
 
-def _variable(piece: Variable, running: Running) -> str:
+def _variable(piece: Variable, running: ProgramRun) -> str:
     number = piece.output_of
     if number is not None:
         return running.outputs[number]
@@ -157,7 +166,7 @@ def _variable(piece: Variable, running: Running) -> str:
     return found
 
 
-def _echo(words: Sequence[Word], running: Running) -> bytes:
+def _echo(words: Sequence[CommandWord], running: ProgramRun) -> bytes:
     """As bash's own, which reads no options in what is filled in."""
     plain = bool(words) and words[0].literal == "-n"
     text = " ".join(_text(word, running) for word in (words[1:] if plain else words))
@@ -183,7 +192,7 @@ def _result(shown: list[str], last: bytes, *, only: bool) -> Result:
     return Result((block,))
 
 
-def _failure(tool: str, number: int, finished: Finished) -> Result:
+def _failure(tool: str, number: int, finished: ProcessResult) -> Result:
     """The program ran and says that it failed: an error of the tool's own, so a result."""
     said = _last_lines(finished.stderr) or _last_lines(finished.stdout)
     text = f"command {number} of {tool} {finished.epitaph}" + (f":\n{said}" if said else "")

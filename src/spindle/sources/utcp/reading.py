@@ -19,8 +19,8 @@ from spindle.sources.openapi.documents import complete, file_address, parse, sho
 from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.request import Prepared
-from spindle.sources.openapi.security import Shown
-from spindle.sources.openapi.servers import Choice
+from spindle.sources.openapi.security import CredentialParts
+from spindle.sources.openapi.servers import ServerChoice
 from spindle.sources.utcp.manual import TYPE, Imported, Importer, Origin, describe, is_manual
 from spindle.sources.utcp.requests import prepare
 from spindle.sources.utcp.sending import url_of
@@ -28,10 +28,10 @@ from spindle.sources.utcp.templates import (
     TEMPLATE,
     AnyTemplate,
     Auth,
-    Cli,
+    CliTemplate,
     HttpLike,
-    Text,
-    WebSocket,
+    TextTemplate,
+    WebSocketTemplate,
     problem_in,
 )
 from spindle.sources.utcp.variables import withheld
@@ -52,12 +52,12 @@ class Asker(Protocol):
 
     async def shown(
         self, auth: Auth | None, credential: Credential, *, remote: bool
-    ) -> tuple[Shown, Renew | None]: ...
+    ) -> tuple[CredentialParts, Renew | None]: ...
 
-    async def manual_from(self, template: Cli | WebSocket, origin: Origin) -> str: ...
+    async def manual_from(self, template: CliTemplate | WebSocketTemplate, origin: Origin) -> str: ...
 
 
-class Reader:
+class ManualReader:
     def __init__(
         self, name: str, config: UtcpConfig, root: Path, sender: Sender, importer: Importer, asker: Asker,
         credential: Credential,
@@ -215,15 +215,15 @@ class Reader:
         match template:
             case HttpLike():
                 data, origin = await self._download(template.url, manuals, template)
-            case Text():
+            case TextTemplate():
                 data = self._text(template, origin)
             case _:
                 data = (await self._asker.manual_from(template, origin)).encode()
-                if isinstance(template, WebSocket):
+                if isinstance(template, WebSocketTemplate):
                     url = url_of(template.url)
                     origin = replace(origin, address=_plain(url), remote=not await is_private(url))
         auth_tools = node.get("auth_tools")
-        base_url = template.base_url if isinstance(template, Text) else None
+        base_url = template.base_url if isinstance(template, TextTemplate) else None
         root = (await asyncio.to_thread(parse, origin.place, data, WHAT)).root
         await self._take_document(root, data, origin, found, prefix, auth_tools, base_url)
 
@@ -270,7 +270,7 @@ class Reader:
         fetcher.remote = origin.remote
         notes: list[str] = []
         documents = await complete(await asyncio.to_thread(parse, address, data), data, fetcher)
-        choice = Choice(overridden=base_url is not None or config.base_url is not None)
+        choice = ServerChoice(overridden=base_url is not None or config.base_url is not None)
         specs = await asyncio.to_thread(
             import_tools, documents, choice, remote=origin.remote, note=notes.append
         )
@@ -291,7 +291,7 @@ class Reader:
         if secrets:
             found.secrets |= {spec.remote_name: secrets for spec in made}
 
-    def _text(self, template: Text, origin: Origin) -> bytes:
+    def _text(self, template: TextTemplate, origin: Origin) -> bytes:
         if template.content is not None:
             return template.content.encode()
         assert template.file_path is not None

@@ -16,8 +16,8 @@ from spindle.sources.openapi.bodies import form, multipart
 from spindle.sources.openapi.encode import text
 from spindle.sources.openapi.flatten import body_kind
 from spindle.sources.openapi.request import Prepared
-from spindle.sources.openapi.security import Shown
-from spindle.sources.utcp.templates import Http, HttpLike, Sse, StreamableHttp
+from spindle.sources.openapi.security import CredentialParts
+from spindle.sources.utcp.templates import HttpLike, HttpTemplate, SseTemplate, StreamableHttpTemplate
 
 _PLACE = re.compile(r"\{([^{}]+)\}")
 _URL = re.compile(r"(?P<start>[a-z]+://)(?P<authority>[^/?#]*)(?P<rest>.*)", re.DOTALL)
@@ -28,9 +28,9 @@ _LABEL = re.compile(r"[A-Za-z0-9-]{1,63}")
 _FIXED_DOMAIN = re.compile(r"\.[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+\.?(?::[0-9]+)?")
 
 
-def prepare(template: HttpLike, arguments: JsonObject, shown: Shown) -> Prepared:
+def prepare(template: HttpLike, arguments: JsonObject, shown: CredentialParts) -> Prepared:
     left = dict(arguments)
-    headers = {"accept": "text/event-stream" if isinstance(template, Sse) else "*/*"}
+    headers = {"accept": "text/event-stream" if isinstance(template, SseTemplate) else "*/*"}
     headers |= {name.lower(): value for name, value in template.headers.items()}
     for name in template.header_fields:
         if name in left:
@@ -49,7 +49,7 @@ def prepare(template: HttpLike, arguments: JsonObject, shown: Shown) -> Prepared
         cookies = [f"{name}={value}" for name, value in shown.cookies]
         headers["cookie"] = "; ".join([*([headers["cookie"]] if "cookie" in headers else []), *cookies])
     check_headers(headers)
-    method = "POST" if isinstance(template, Sse) and content is not None else template.method
+    method = "POST" if isinstance(template, SseTemplate) and content is not None else template.method
     return Prepared(method, _with_query(url, query + pairs), headers, content)
 
 
@@ -126,7 +126,7 @@ def _with_query(url: str, pairs: list[str]) -> str:
 def _body(template: HttpLike, headers: dict[str, str], value: Any) -> tuple[str, bytes]:
     media_type = headers.get("content-type")
     if media_type is None:
-        if isinstance(template, (Http, StreamableHttp)):
+        if isinstance(template, (HttpTemplate, StreamableHttpTemplate)):
             media_type = template.content_type
         else:
             # What UTCP's own client sends where an event stream's template does not say.

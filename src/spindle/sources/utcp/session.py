@@ -18,22 +18,22 @@ from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import ConfigurationError, NotFoundError, PermissionDeniedError, SpindleError
 from spindle.sources.http import same_origin
-from spindle.sources.openapi.security import Shown, apply
+from spindle.sources.openapi.security import CredentialParts, apply
 from spindle.sources.utcp.auths import Auths
 from spindle.sources.utcp.http_calls import HttpCalls, within
 from spindle.sources.utcp.manual import TYPE, Imported, Importer, Origin
 from spindle.sources.utcp.programs import run_commands
-from spindle.sources.utcp.reading import Reader
+from spindle.sources.utcp.reading import ManualReader
 from spindle.sources.utcp.sending import Renew, Sender, url_of
 from spindle.sources.utcp.sockets import Sockets
 from spindle.sources.utcp.templates import (
     TEMPLATE,
     AnyTemplate,
     Auth,
-    Cli,
+    CliTemplate,
     HttpLike,
-    Text,
-    WebSocket,
+    TextTemplate,
+    WebSocketTemplate,
     problem_in,
 )
 from spindle.sources.utcp.variables import Variables, filled, restored, secret_places
@@ -88,7 +88,9 @@ class UtcpSession:
 
     async def _read(self) -> Imported:
         importer = Importer(self._name, self._config, self._variables)
-        reader = Reader(self._name, self._config, self._root, self._sender, importer, self, self._credential)
+        reader = ManualReader(
+            self._name, self._config, self._root, self._sender, importer, self, self._credential
+        )
         found = await reader.read()
         self._secrets = found.secrets
         return found
@@ -121,17 +123,17 @@ class UtcpSession:
 
     async def shown(
         self, auth: Auth | None, credential: Credential, *, remote: bool
-    ) -> tuple[Shown, Renew | None]:
+    ) -> tuple[CredentialParts, Renew | None]:
         return await self._auths.shown(auth, credential, remote=remote)
 
-    async def manual_from(self, template: Cli | WebSocket, origin: Origin) -> str:
+    async def manual_from(self, template: CliTemplate | WebSocketTemplate, origin: Origin) -> str:
         if template.call_template_type not in self._config.allowed_protocols:
             raise ConfigurationError(
                 f"{origin.place} gets its manual by {template.call_template_type}, which is not allowed",
                 hint=f"add it to sources.{self._name}.allowed_protocols",
             )
         tool = Tool(self._name, self._name, "utcp", ToolSpec(self._name), "")
-        if isinstance(template, WebSocket):
+        if isinstance(template, WebSocketTemplate):
             asking = template.model_copy(update={"message": DISCOVERY, "response_format": None})
             result = await self._over_websocket(
                 asking, tool, Call(self._name, {}), NO_CREDENTIAL, remote=False
@@ -174,12 +176,12 @@ class UtcpSession:
                 credential = self._credential_for(tool, template.url)
                 shown, renew = await self._auths.shown(template.auth, credential, remote=remote)
                 return await self._http.call(template, tool, call, shown, renew, remote=remote)
-            case WebSocket():
+            case WebSocketTemplate():
                 credential = self._credential_for(tool, template.url)
                 return await self._over_websocket(template, tool, call, credential, remote=remote)
-            case Cli():
+            case CliTemplate():
                 return await self._run(template, tool, call, manuals)
-            case Text():
+            case TextTemplate():
                 return Result((Block("text", text=await self._text(template, tool)),))
 
     def _require_allowed(self, tool: Tool) -> None:
@@ -200,7 +202,7 @@ class UtcpSession:
         return NO_CREDENTIAL
 
     async def _over_websocket(
-        self, template: WebSocket, tool: Tool, call: Call, credential: Credential, *, remote: bool
+        self, template: WebSocketTemplate, tool: Tool, call: Call, credential: Credential, *, remote: bool
     ) -> Result:
         await self._sender.check(url_of(template.url), remote=remote)
         if template.auth is not None:
@@ -210,7 +212,7 @@ class UtcpSession:
         async with within(tool, template.timeout):
             return await self._sockets.call(template, tool, call, credential, template.url)
 
-    async def _run(self, template: Cli, tool: Tool, call: Call, manuals: tuple[str, ...]) -> Result:
+    async def _run(self, template: CliTemplate, tool: Tool, call: Call, manuals: tuple[str, ...]) -> Result:
         properties: JsonObject = tool.spec.input_schema.get("properties", {})
         defaults = {name: item["default"] for name, item in properties.items() if "default" in item}
         declared = {**self._config.env, **dict(self._credential.env)}
@@ -225,7 +227,7 @@ class UtcpSession:
             limit=self._config.max_result_size,
         )
 
-    async def _text(self, template: Text, tool: Tool) -> str:
+    async def _text(self, template: TextTemplate, tool: Tool) -> str:
         if template.content is not None:
             return template.content
         assert template.file_path is not None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from spindle.domain.call import Block, Call, Result
 from spindle.domain.json_schema import JsonObject, from_json, to_json
 from spindle.errors import InvalidArgumentsError
-from spindle.sources.parameters import Parameter, as_text
+from spindle.sources.parameters import ParameterConfig, as_text
 from spindle.sources.utcp.requests import check_headers
 from spindle.sources.websocket.config import Request, WebSocketConfig
 from spindle.sources.websocket.session import WebSocketSession
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from spindle.domain.tool import Tool
     from spindle.ports.source import Note
     from spindle.sources.utcp.config import UtcpConfig
-    from spindle.sources.utcp.templates import WebSocket
+    from spindle.sources.utcp.templates import WebSocketTemplate
 
 MAX_KEPT = 16
 PINGS = 30.0
@@ -50,7 +50,7 @@ class Sockets:
             await self._end(self._kept.popitem()[1])
 
     async def call(
-        self, template: WebSocket, tool: Tool, call: Call, credential: Credential, url: str
+        self, template: WebSocketTemplate, tool: Tool, call: Call, credential: Credential, url: str
     ) -> Result:
         arguments = dict(call.arguments)
         headers = dict(template.headers)
@@ -77,7 +77,7 @@ class Sockets:
     def _take(
         self,
         key: tuple[Any, ...],
-        template: WebSocket,
+        template: WebSocketTemplate,
         url: str,
         headers: dict[str, str],
         credential: Credential,
@@ -99,7 +99,7 @@ class Sockets:
         return socket, ended
 
     def _made(
-        self, template: WebSocket, url: str, headers: dict[str, str], credential: Credential
+        self, template: WebSocketTemplate, url: str, headers: dict[str, str], credential: Credential
     ) -> _Socket:
         config = WebSocketConfig(
             url=url,
@@ -107,7 +107,7 @@ class Sockets:
             subprotocols=(template.protocol,) if template.protocol else (),
             format="text",
             keep_alive=PINGS if template.keep_alive else 0,
-            requests={_REQUEST: Request(message="{message}", parameters={"message": Parameter()})},
+            requests={_REQUEST: Request(message="{message}", parameters={"message": ParameterConfig()})},
             max_result_size=self._config.max_result_size,
             connect_timeout=self._config.connect_timeout,
         )
@@ -128,7 +128,7 @@ def _named(tool: Tool) -> Tool:
     return replace(tool, spec=replace(tool.spec, remote_name=_REQUEST))
 
 
-def _result(template: WebSocket, result: Result) -> Result:
+def _result(template: WebSocketTemplate, result: Result) -> Result:
     if template.response_format != "json":
         return result
     text = result.text

@@ -18,7 +18,7 @@ LINES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StreamEvent:
     """One event of a stream; `data` is None where it only carries an id or a time to wait."""
 
     type: str
@@ -28,7 +28,7 @@ class Event:
     """Milliseconds."""
 
 
-async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Event]:
+async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[StreamEvent]:
     """What an event stream says. An event that is cut off by the end of the stream is dropped, as the
     standard has it."""
     fields: list[tuple[str, str]] = []
@@ -42,12 +42,12 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Event]:
             fields.append((name, value.removeprefix(" ")))
 
 
-def _event(fields: list[tuple[str, str]]) -> Event:
+def _event(fields: list[tuple[str, str]]) -> StreamEvent:
     data = [value for name, value in fields if name == "data"]
     named = dict(fields)
     waits = named.get("retry", "")
     identity = named.get("id")
-    return Event(
+    return StreamEvent(
         named.get("event") or "message",
         "\n".join(data) if data else None,
         identity if identity is not None and "\0" not in identity else None,

@@ -90,7 +90,7 @@ class HttpLike(Template):
         return "GET"
 
 
-class Http(HttpLike):
+class HttpTemplate(HttpLike):
     call_template_type: Literal["http"]
     http_method: Literal["GET", "POST", "PUT", "DELETE", "PATCH"] = "GET"
     content_type: str = "application/json"
@@ -102,7 +102,7 @@ class Http(HttpLike):
         return self.http_method
 
 
-class Sse(HttpLike):
+class SseTemplate(HttpLike):
     call_template_type: Literal["sse"]
     event_type: str | None = None
     reconnect: bool = True
@@ -110,7 +110,7 @@ class Sse(HttpLike):
     """Milliseconds; what is not given here is for the server to say."""
 
 
-class StreamableHttp(HttpLike):
+class StreamableHttpTemplate(HttpLike):
     call_template_type: Literal["streamable_http"]
     http_method: Literal["GET", "POST"] = "GET"
     content_type: str = "application/octet-stream"
@@ -127,7 +127,7 @@ class Step(Part):
     append_to_final_output: bool | None = None
 
 
-class Cli(Template):
+class CliTemplate(Template):
     call_template_type: Literal["cli"]
     commands: tuple[Step, ...] = Field(min_length=1)
     env_vars: Texts = Field(default_factory=dict[str, str])
@@ -135,7 +135,7 @@ class Cli(Template):
     working_dir: str | None = None
 
 
-class WebSocket(Template):
+class WebSocketTemplate(Template):
     call_template_type: Literal["websocket"]
     url: str
     message: str | dict[str, Any] | list[Any] | None = None
@@ -155,7 +155,7 @@ class WebSocket(Template):
         return value
 
 
-class Text(Template):
+class TextTemplate(Template):
     """A text, or the file that it is in, as older manuals have it."""
 
     call_template_type: Literal["text", "file"]
@@ -172,7 +172,8 @@ class Text(Template):
 
 
 AnyTemplate = Annotated[
-    Http | Sse | StreamableHttp | Cli | WebSocket | Text, Field(discriminator="call_template_type")
+    HttpTemplate | SseTemplate | StreamableHttpTemplate | CliTemplate | WebSocketTemplate | TextTemplate,
+    Field(discriminator="call_template_type"),
 ]
 TEMPLATE: TypeAdapter[AnyTemplate] = TypeAdapter(AnyTemplate)
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object
 from spindle.domain.source import SourceConfig
-from spindle.sources.parameters import Described, Parameter, check_places, texts
+from spindle.sources.parameters import Described, ParameterConfig, check_places, texts
 
 SUBSCRIPTION = "subscription"
 Condition = str | dict[str, Any]
@@ -50,7 +50,7 @@ class Request(Described):
     """One tool: the message that is sent, and where in the reply the result is."""
 
     message: Any
-    parameters: dict[str, Parameter] = Field(default_factory=dict[str, Parameter])
+    parameters: dict[str, ParameterConfig] = Field(default_factory=dict[str, ParameterConfig])
     reply: str | None = None
     error: Condition | None = None
     stream: Stream | None = None

@@ -40,7 +40,7 @@ from spindle.sources.websocket.messages import (
     to_result,
     useful,
 )
-from spindle.sources.websocket.waiting import Desk, Waiting
+from spindle.sources.websocket.waiting import Desk, WaitingCall
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -141,7 +141,7 @@ class WebSocketSession:
     @contextlib.asynccontextmanager
     async def _expecting(
         self, request: Request, message: Any, arguments: JsonObject
-    ) -> AsyncGenerator[Waiting]:
+    ) -> AsyncGenerator[WaitingCall]:
         """While this lasts, what belongs to the request is kept for it."""
         key = ""
         if self._config.id_field is not None:
@@ -149,7 +149,7 @@ class WebSocketSession:
             self._number(message, key)
         stream = request.stream
         match = stream.match if stream else None
-        waiting = Waiting(None if match is None else lambda item: holds(match, item, arguments))
+        waiting = WaitingCall(None if match is None else lambda item: holds(match, item, arguments))
         if stream is not None and stream.id_from is not None and stream.id_field is not None:
             waiting.subscribe(stream.id_from, stream.id_field)
         self._desk.enter(key, waiting)
@@ -169,7 +169,7 @@ class WebSocketSession:
         assert self._config.id_field is not None
         put(message, self._config.id_field, key if self._config.id_type == "string" else int(key))
 
-    async def _send(self, payload: str | bytes, waiting: Waiting) -> None:
+    async def _send(self, payload: str | bytes, waiting: WaitingCall) -> None:
         connection = self._connection or await self._connect()
         if self._lost.done() or connection.state is not State.OPEN:
             raise self._gone(sent=False)
@@ -197,7 +197,7 @@ class WebSocketSession:
             return self._connection
 
     async def _collect(
-        self, tool: Tool, request: Request, stream: Stream, waiting: Waiting, arguments: JsonObject
+        self, tool: Tool, request: Request, stream: Stream, waiting: WaitingCall, arguments: JsonObject
     ) -> Result:
         found: list[Any] = []
         if stream.id_from is not None:
@@ -229,7 +229,7 @@ class WebSocketSession:
         await self._stop(stream, waiting, arguments)
         return to_result(self._config, found)
 
-    async def _stop(self, stream: Stream, waiting: Waiting, arguments: JsonObject) -> None:
+    async def _stop(self, stream: Stream, waiting: WaitingCall, arguments: JsonObject) -> None:
         if stream.stop is None:
             return
         message = filled(stream.stop, {**arguments, SUBSCRIPTION: waiting.subscription})
@@ -239,7 +239,7 @@ class WebSocketSession:
             self._desk.unawaited.add(key)
         await self._send(encoded(self._config, message), waiting)
 
-    def _stop_later(self, stream: Stream, waiting: Waiting, arguments: JsonObject) -> None:
+    def _stop_later(self, stream: Stream, waiting: WaitingCall, arguments: JsonObject) -> None:
         """For a call that was given up, which cannot wait. Without ids the connection ends anyway."""
         if stream.stop is None or self._config.id_field is None:
             return

@@ -16,7 +16,7 @@ KEPT = 256
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingCall:
     """A call that waits for messages: those of its number, or those that it recognises."""
 
     recognises: Callable[[Any], bool] | None = None
@@ -62,7 +62,7 @@ class Desk:
 
     def __init__(self, path: str | None) -> None:
         self._path = path
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, WaitingCall] = {}
         self._early: deque[tuple[Any, int]] = deque(maxlen=KEPT)
         self._ended: deque[tuple[str, Any]] = deque(maxlen=KEPT)
         self.unawaited: set[str] = set()
@@ -72,13 +72,13 @@ class Desk:
         self.unmatched = 0
 
     @property
-    def in_turn(self) -> Waiting | None:
+    def in_turn(self) -> WaitingCall | None:
         return self._waiting.get("")
 
-    def everybody(self) -> Iterable[Waiting]:
+    def everybody(self) -> Iterable[WaitingCall]:
         return self._waiting.values()
 
-    def enter(self, key: str, waiting: Waiting) -> None:
+    def enter(self, key: str, waiting: WaitingCall) -> None:
         self._waiting[key] = waiting
 
     def leave(self, key: str) -> None:
@@ -88,7 +88,7 @@ class Desk:
             self._ended.append((waiting.id_field, waiting.subscription))
         self._drop_early()
 
-    def sort(self, message: Any, size: int) -> Iterator[tuple[Waiting, Any, int]]:
+    def sort(self, message: Any, size: int) -> Iterator[tuple[WaitingCall, Any, int]]:
         """Who gets the message; and, where it tells whose earlier ones were, those too."""
         waiting = self._owner(message, size)
         if waiting is None:
@@ -103,7 +103,7 @@ class Desk:
                 yield waiting, *item
             self._drop_early()
 
-    def _owner(self, message: Any, size: int) -> Waiting | None:
+    def _owner(self, message: Any, size: int) -> WaitingCall | None:
         if self._path is None:
             self.unmatched += self.in_turn is None
             return self.in_turn

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from spindle.domain.tool import ToolSummary
-from spindle.stores.ranking import BEGINNINGS, Found, Posting, Query, first, slips
+from spindle.stores.ranking import BEGINNINGS, Matches, Posting, Query, first, slips
 from spindle.stores.rows import summary_from_row
-from spindle.stores.words import posting_rows
+from spindle.stores.search_index import posting_rows
 
 if TYPE_CHECKING:
     from spindle.stores.postgres.connection import Connection, Database
@@ -25,7 +25,7 @@ async def search(connection: Connection, database: Database, text: str, limit: i
         cursor = await connection.execute(database.sql(_EXACT), (words,), binary=True)
         return await cursor.fetchall()
 
-    found = Found()
+    found = Matches()
     found.add(await having(query.words()))
     for term in query.unknown(found):
         values = (term, term + "\U0010ffff", BEGINNINGS)

@@ -24,7 +24,7 @@ from spindle.stores.rows import (
     summary_from_row,
     tool_from_row,
 )
-from spindle.stores.words import weighed_words
+from spindle.stores.search_index import weighed_words
 
 
 class PostgresTools:

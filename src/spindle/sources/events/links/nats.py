@@ -25,7 +25,7 @@ REMEMBERED = 60.0
 """Seconds for which it is remembered which stream takes a subject."""
 
 
-class _Broker(NatsBroker):
+class _NatsBroker(NatsBroker):
     """Does not leave a socket behind when it cannot connect, or is told to stop trying."""
 
     async def _connect(self) -> Client:
@@ -74,7 +74,7 @@ class NatsLink(BrokerLink):
             self.broken = True
             self.gone.set()
 
-        return _Broker(
+        return _NatsBroker(
             target.endpoint.url,
             security=security,
             logger=None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from spindle.errors import ConfigurationError
 from spindle.sources.events.bus import bus_of
-from spindle.sources.events.links.port import Link, Target
+from spindle.sources.events.links.port import EventLink, Target
 from spindle.sources.events.links.receiver import Receiver
 from spindle.sources.events.servers import MEMORY, Endpoint
 
@@ -39,10 +39,10 @@ class LinkPool:
         self._receiver = None
         if config.listen is not None:
             self._receiver = Receiver(config.listen, config.secret, config.max_result_size)
-        self._links: dict[Endpoint, Link] = {}
+        self._links: dict[Endpoint, EventLink] = {}
         self._opening: dict[Endpoint, asyncio.Lock] = {}
 
-    async def get(self, endpoint: Endpoint, *, remote: bool = False) -> Link:
+    async def get(self, endpoint: Endpoint, *, remote: bool = False) -> EventLink:
         if endpoint.protocol == MEMORY:
             from spindle.sources.events.links.memory import MemoryLink
 
@@ -77,7 +77,7 @@ class LinkPool:
             public_only=remote and not config.allow_private,
         )
 
-    async def _open(self, target: Target) -> Link:
+    async def _open(self, target: Target) -> EventLink:
         module, name, packages = _LINKS[target.endpoint.protocol]
         missing = [package for package in packages if find_spec(package) is None]
         if missing:
@@ -91,4 +91,4 @@ class LinkPool:
         connect = getattr(made, "connect", None)
         if connect is not None:
             await connect()
-        return cast(Link, made)
+        return cast(EventLink, made)

@@ -49,7 +49,7 @@ class Incoming:
     """Tells a queue whether the event was taken, or is to be given to somebody else."""
 
 
-class Link(Protocol):
+class EventLink(Protocol):
     """One connection, shared by parallel calls. Errors are SpindleErrors; after one with which the
     connection is lost, `broken` is true and the link is replaced."""
 

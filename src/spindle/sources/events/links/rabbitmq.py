@@ -23,7 +23,7 @@ from spindle.sources.openapi.documents import entries
 END_TIMEOUT = 1.0
 
 
-class _Broker(RabbitBroker):
+class _RabbitBroker(RabbitBroker):
     """Ends what it began when it cannot connect, or is told to stop trying: the connection would go on in
     the background for ever, and keep the program from ending."""
 
@@ -56,7 +56,7 @@ class RabbitLink(BrokerLink):
         from faststream.security import SASLPlaintext
 
         target = self.target
-        return _Broker(
+        return _RabbitBroker(
             target.endpoint.url,
             security=SASLPlaintext(*target.login, use_ssl=target.endpoint.secure) if target.login else None,
             logger=None,

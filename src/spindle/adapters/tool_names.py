@@ -1,0 +1,171 @@
+"""Tools of a catalog under names that every model API takes, and their calls by those names."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Protocol
+
+from spindle.adapters.event_loop import Home
+from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
+from spindle.domain.call import Block, Result
+from spindle.domain.json_schema import JsonObject, is_object, type_of
+from spindle.domain.names import served_names
+from spindle.errors import InvalidArgumentsError, NotFoundError, ServerError, SpindleError, suggest
+from spindle.ports.store import ToolFilter
+from spindle.runs.outcomes import Finished, Paused
+
+if TYPE_CHECKING:
+    from spindle.calls.permissions import Visible
+    from spindle.catalog.catalog import Catalog
+    from spindle.domain.tool import Tool
+    from spindle.runs.outcomes import Outcome
+
+logger = logging.getLogger("spindle")
+
+MAX_NAMED = 20
+
+
+class App(Protocol):
+    """What adapters need of an open workspace."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+    @property
+    def visible(self) -> Visible: ...
+    async def run(
+        self, tool: str, arguments: Mapping[str, Any] | None = None, options: CallOptions = ..., /
+    ) -> Outcome: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Which tools are offered: all, or those that fit every filter."""
+
+    names: Sequence[str] = ()
+    """Full names, or globs over them; one that fits is enough."""
+    source: str | None = None
+    tag: str | None = None
+
+
+class Offer:
+    """The tools that were chosen, as they were when this was made, and their calls for one principal."""
+
+    def __init__(self, app: App, tools: Mapping[str, Tool], options: CallOptions, home: Home) -> None:
+        self.tools = tools
+        """By the name that the model knows."""
+        self.home = home
+        self._app = app
+        self._options = options
+
+    @classmethod
+    async def of(cls, app: App, choice: ToolChoice, options: CallOptions = DEFAULT_OPTIONS) -> Offer:
+        """Raises NotFoundError for a source that there is not, and for a name that fits no tool. Sources that
+        were never asked for their tools are asked first. One that fails is left out, with a warning; if it
+        is the one that was chosen, its error is raised."""
+        catalog = app.catalog
+        _check_source(choice, catalog.sources.names)
+        unsynced = [name for name in catalog.unsynced() if choice.source in (None, name)]
+        failures: dict[str, str] = {}
+        for report in await catalog.sync(unsynced, principal=options.principal) if unsynced else ():
+            if report.error is not None:
+                failures[report.source] = str(report.error["message"])
+                if choice.source is not None:
+                    raise ServerError(
+                        f"{choice.source} could not be asked for its tools: {failures[report.source]}",
+                        hint=report.error.get("hint"),
+                        source=choice.source,
+                    )
+                logger.warning("%s: its tools are not offered: %s", report.source, failures[report.source])
+        # Named among all tools, so that a name does not depend on which others are offered.
+        served = served_names(summary.name for summary in await catalog.tools(ToolFilter()))
+        found = await catalog.whole_tools(ToolFilter(source=choice.source, tag=choice.tag))
+        shown = [tool for tool in found if app.visible(options.principal, tool.name)]
+        _check_names(choice, [tool.name for tool in shown], failures)
+        tools = {
+            served[tool.name]: tool
+            for tool in shown
+            if tool.name in served
+            and (not choice.names or any(_fits(tool.name, name) for name in choice.names))
+        }
+        return cls(app, tools, options, Home())
+
+    async def outcome(self, name: str, arguments: object) -> Result | Paused:
+        """Make a call the way a model asks for it: by the name it knows, with arguments that may be JSON.
+        Raises a SpindleError."""
+        tool = self._find(name)
+        made = await self.home.run(self._app.run(tool.name, read_arguments(arguments), self._options))
+        if isinstance(made, Finished):
+            return made.result
+        assert isinstance(made, Paused)  # only a run that is resumed can be executed elsewhere
+        return made
+
+    async def answer(self, name: str, arguments: object) -> Result | Paused:
+        """The same, where what goes wrong is a result that the model can read."""
+        try:
+            return await self.outcome(name, arguments)
+        except SpindleError as error:
+            return failed(error)
+
+    def _find(self, name: str) -> Tool:
+        if (tool := self.tools.get(name)) is not None:
+            return tool
+        close = suggest(name, self.tools)
+        some = sorted(self.tools)[:MAX_NAMED]
+        listed = ", ".join(some) + (", …" if len(self.tools) > len(some) else "")
+        hint = f"did you mean {close!r}?" if close else f"there are: {listed or 'none'}"
+        raise NotFoundError(f"there is no tool {name!r}", hint=hint, tool=name)
+
+
+def read_arguments(arguments: object) -> JsonObject:
+    """Arguments as a model gave them: an object, or JSON of one, which models sometimes break. Nothing at
+    all stands for no arguments."""
+    if isinstance(arguments, str | bytes):
+        if not arguments.strip():
+            return {}
+        try:
+            # Not orjson: this one says where, and takes what models write, such as a line break in a string.
+            arguments = json.loads(arguments, strict=False)
+        except (ValueError, RecursionError) as error:
+            raise InvalidArgumentsError(
+                f"the arguments are not valid JSON: {error}", hint="send the call again with valid JSON"
+            ) from None
+    if arguments is None:
+        return {}
+    if not is_object(arguments):
+        raise InvalidArgumentsError(
+            f"the arguments must be a JSON object, not {type_of(arguments)}",
+            hint="send the call again with an object",
+        )
+    return arguments
+
+
+def failed(error: SpindleError) -> Result:
+    text = error.message if error.hint is None else f"{error.message}\nhint: {error.hint}"
+    return Result((Block("text", text=text),), is_error=True)
+
+
+def _fits(name: str, wanted: str) -> bool:
+    return name == wanted or fnmatchcase(name, wanted)
+
+
+def _check_source(choice: ToolChoice, known: Sequence[str]) -> None:
+    if choice.source is not None and choice.source not in known:
+        close = suggest(choice.source, known)
+        hint = f"did you mean {close!r}?" if close else f"there are: {', '.join(known) or 'none'}"
+        raise NotFoundError(f"there is no source {choice.source!r}", hint=hint, source=choice.source)
+
+
+def _check_names(choice: ToolChoice, known: list[str], failures: Mapping[str, str]) -> None:
+    for name in choice.names:
+        if any(_fits(found, name) for found in known):
+            continue
+        close = suggest(name, known)
+        hint = f"did you mean {close!r}?" if close else "`spindle tools` lists what there is"
+        if failures:
+            said = "; ".join(f"{source}: {problem}" for source, problem in failures.items())
+            hint = f"some sources could not be asked for their tools: {said}"
+        raise NotFoundError(f"no tool fits the name {name!r}", hint=hint, tool=name)

@@ -1,0 +1,112 @@
+"""What is said at a token endpoint, and how a client proves there who it is."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import quote_plus
+
+from spindle.auth.oauth.http import OAuthHttp, OAuthProblem, origin, refused
+
+MAX_TOKEN = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthClient:
+    """What a provider knows us as."""
+
+    id: str
+    secret: str | None = field(default=None, repr=False)
+    method: str = "none"
+    """How the secret is shown: client_secret_basic, client_secret_post, or none."""
+    registered: str | None = None
+    """The key of its registration in the store; None: from the settings, or a metadata document."""
+
+    def to_dict(self) -> dict[str, str | None]:
+        return {"id": self.id, "secret": self.secret, "method": self.method, "registered": self.registered}
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a token endpoint gave."""
+
+    access_token: str = field(repr=False)
+    refresh_token: str | None = field(default=None, repr=False)
+    expires_in: float | None = None
+    scopes: tuple[str, ...] | None = None
+    """None: those that were asked for."""
+
+
+async def ask_for_tokens(
+    http: OAuthHttp,
+    token_url: str,
+    client: OAuthClient,
+    form: Mapping[str, str | None],
+    *,
+    found_by: str | None,
+    what: str,
+) -> Grant:
+    """Raises OAuthProblem when the provider refuses with a code, and a ServerError or
+    ConnectionFailedError for everything that says nothing of the request."""
+    try:
+        return await _ask(http, token_url, client, form, found_by, what)
+    except OAuthProblem as problem:
+        if problem.code != "invalid_client" or client.method != "client_secret_basic" or client.registered:
+            raise
+        # A client that somebody registered by hand may be known to show its secret in the other way.
+        other = replace(client, method="client_secret_post")
+    return await _ask(http, token_url, other, form, found_by, what)
+
+
+async def _ask(
+    http: OAuthHttp,
+    token_url: str,
+    client: OAuthClient,
+    form: Mapping[str, str | None],
+    found_by: str | None,
+    what: str,
+) -> Grant:
+    given = {key: value for key, value in form.items() if value is not None}
+    headers = authenticate(client, given)
+    answer = await http.post_form(token_url, given, headers, found_by=found_by)
+    secret_keys = ("code", "code_verifier", "refresh_token", "client_secret", "device_code")
+    secrets = frozenset({*(given.get(key, "") for key in secret_keys), client.secret or ""})
+    found = answer.json() if answer.status == 200 else None
+    grant = _grant(found) if found is not None else None
+    if grant is None:
+        raise refused(answer, what, origin(token_url), secrets)
+    return grant
+
+
+def authenticate(client: OAuthClient, form: dict[str, str]) -> dict[str, str]:
+    """Adds to the form, or returns as headers, what proves who we are."""
+    if client.secret and client.method == "client_secret_basic":
+        pair = f"{quote_plus(client.id)}:{quote_plus(client.secret)}"
+        return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}
+    form["client_id"] = client.id
+    if client.secret and client.method == "client_secret_post":
+        form["client_secret"] = client.secret
+    return {}
+
+
+def _grant(found: dict[str, Any]) -> Grant | None:
+    token, kind = found.get("access_token"), found.get("token_type", "bearer")
+    if not isinstance(token, str) or not token or len(token) > MAX_TOKEN or not token.isascii():
+        return None
+    if not token.isprintable() or not isinstance(kind, str) or kind.lower() != "bearer":
+        return None
+    refresh, scope, lifetime = (found.get(key) for key in ("refresh_token", "scope", "expires_in"))
+    try:
+        seconds = float(lifetime) if isinstance(lifetime, (int, float, str)) else None
+    except ValueError:
+        seconds = None
+    if seconds is not None and not 0 <= seconds < 1e10:
+        seconds = None
+    return Grant(
+        token,
+        refresh if isinstance(refresh, str) and 0 < len(refresh) <= MAX_TOKEN else None,
+        seconds,
+        tuple(scope.split()) if isinstance(scope, str) and scope.strip() else None,
+    )

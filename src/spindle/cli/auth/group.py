@@ -1,0 +1,23 @@
+"""`spindle auth`: logging in to sources, and looking after what that leaves behind."""
+
+from __future__ import annotations
+
+from spindle.cli.group import LazyGroup
+from spindle.cli.options import shared_options
+
+auth = LazyGroup(
+    "auth",
+    params=[*shared_options()],
+    sections={
+        "Access": {
+            "login": ("auth.login", "login", "Give a source your consent, in a browser."),
+            "list": ("auth.tokens", "listing", "Show who has given access to what."),
+            "revoke": ("auth.tokens", "revoke", "Take access back."),
+        },
+        "Keys": {
+            "rotate": ("auth.keys", "rotate", "Seal what is stored with a new key."),
+            "new-key": ("auth.keys", "print_key", "Print a key for SPINDLE_KEY or a key file."),
+        },
+    },
+    help="Log in to sources that want OAuth, and look after tokens and keys.",
+)

@@ -1,0 +1,64 @@
+"""`spindle auth rotate` and `spindle auth new-key`: the keys that stored secrets are sealed with."""
+
+from __future__ import annotations
+
+import click
+
+from spindle.cli.context import CliContext, command
+from spindle.cli.output import plural
+
+
+@command("new-key")
+def print_key(cli: CliContext) -> None:
+    """Print a new key, for SPINDLE_KEY or for the file that [auth] key_file names."""
+    from spindle.auth.keys import new_key
+
+    key = new_key()
+    if cli.output.as_json:
+        cli.output.json({"key": key})
+    else:
+        cli.output.line(key)
+
+
+@command("rotate")
+@click.option(
+    "--drop-old",
+    is_flag=True,
+    help="Forget the old keys. Runs that were recorded under them can no longer be read.",
+)
+def rotate(cli: CliContext, drop_old: bool) -> int:
+    """Make a new key the first one, and seal all stored tokens with it.
+
+    Old keys stay behind it, to open what is still sealed with them, unless --drop-old is given. Keys
+    in SPINDLE_KEY are changed by you: put a new one (`spindle auth new-key`) in front, then run this.
+    """
+    return cli.run(_rotate(cli, drop_old))
+
+
+async def _rotate(cli: CliContext, drop_old: bool) -> int:
+    async with cli.open() as app:
+        keys = app.auth.keys
+        done = await app.auth.rotate(drop_old=drop_old)
+    if cli.output.as_json:
+        cli.output.json(
+            {
+                "keys": keys.place,
+                "sealed": done.sealed,
+                "unreadable": done.unreadable,
+                "old_keys": done.old_keys,
+            }
+        )
+    else:
+        what = "a new key" if keys.is_ours_to_change else "the first key"
+        cli.output.line(f"{plural(done.sealed, 'secret')} sealed with {what} of {keys.place}")
+    if done.unreadable:
+        cli.output.note(
+            f"{plural(done.unreadable, 'secret')} could not be opened with any key, and stayed as they were"
+        )
+    if done.old_keys and not keys.is_ours_to_change:
+        cli.output.note(
+            f"{plural(done.old_keys, 'key')} behind the first can now be taken out of SPINDLE_KEY"
+        )
+    elif done.old_keys:
+        cli.output.note(f"{plural(done.old_keys, 'old key')} kept, for runs recorded before; see --drop-old")
+    return 0

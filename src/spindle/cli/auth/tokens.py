@@ -1,0 +1,94 @@
+"""`spindle auth list` and `spindle auth revoke`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from spindle.cli.completion import complete_source
+from spindle.cli.context import CliContext, command
+from spindle.cli.output import when
+
+if TYPE_CHECKING:
+    from spindle.auth.oauth import Revoked, TokenInfo
+
+
+@command("list")
+def listing(cli: CliContext) -> int:
+    """Show who has given access to what, and for how long. Never the tokens themselves."""
+    return cli.run(_list(cli))
+
+
+async def _list(cli: CliContext) -> int:
+    async with cli.open() as app:
+        found = await app.auth.list()
+    if cli.output.as_json:
+        cli.output.json([item.to_dict() for item in found])
+        return 0
+    if not found:
+        cli.output.note("nobody has logged in to a source; `spindle auth login SOURCE` does")
+        return 0
+    rows = [
+        (item.source, item.principal, item.provider or "-", " ".join(item.scopes) or "-", _state(item))
+        for item in found
+    ]
+    cli.output.table(("SOURCE", "USER", "PROVIDER", "SCOPES", "ACCESS"), rows)
+    return 0
+
+
+def _state(item: TokenInfo) -> str:
+    if item.problem:
+        return f"unreadable: {item.problem}"
+    since = f"since {when(item.obtained_at)}"
+    if item.refreshable:
+        return f"renewed by itself, {since}"
+    if item.expires_at is None:
+        return f"without an end, {since}"
+    left = item.expires_at - time.time()
+    return f"for {max(int(left // 60), 1)} min, {since}" if left > 0 else "ended: log in again"
+
+
+@command("revoke")
+@click.argument("source", shell_complete=complete_source)
+@click.option("--as", "user", metavar="USER", help="Another user's access than your own.")
+@click.option("--all", "everybody", is_flag=True, help="Every user's access to this source.")
+def revoke(cli: CliContext, source: str, user: str | None, everybody: bool) -> int:
+    """Take access back: the provider is told where it can be, and the tokens are deleted here in any case."""
+    from spindle.cli.errors import UsageMistakeError
+
+    if user and everybody:
+        raise UsageMistakeError("give either --as or --all")
+    return cli.run(_revoke(cli, source, user, everybody))
+
+
+async def _revoke(cli: CliContext, source: str, user: str | None, everybody: bool) -> int:
+    from spindle.domain.identity import LOCAL
+    from spindle.errors import NotFoundError, suggest
+
+    done: list[Revoked] = []
+    async with cli.open() as app:
+        known = await app.auth.list()
+        users = [item.principal for item in known if item.source == source]
+        for principal in users if everybody else [user or LOCAL.id]:
+            revoked = await app.auth.revoke(source, principal)
+            if revoked is not None:
+                done.append(revoked)
+        names = {item.source for item in known} | set(app.catalog.sources.names)
+    if not done:
+        meant = suggest(source, names - {source}) if source not in names else None
+        others = f"; others have: {', '.join(users)}" if users else ""
+        raise NotFoundError(
+            f"there is no access of {user or LOCAL.id!r} to {source!r} to take back{others}",
+            hint=f"did you mean {meant!r}?" if meant else "`spindle auth list` shows what there is",
+            source=source,
+        )
+    if cli.output.as_json:
+        cli.output.json([item.to_dict() for item in done])
+        return 0
+    for item in done:
+        cli.output.line(f"{item.principal} has no access to {item.source} any more")
+        if item.problem:
+            cli.output.note(f"the tokens may be good at the provider until they end: {item.problem}")
+    return 0

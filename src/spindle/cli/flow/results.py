@@ -1,0 +1,59 @@
+"""What a flow gave back, for a person or a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.cli.context import CliContext
+    from spindle.domain.call import Result
+    from spindle.flows.definition import FlowDefinition
+
+
+def print_flow_result(cli: CliContext, run_id: str, result: Result) -> None:
+    from spindle.cli.outcome import print_result
+
+    if cli.output.as_json:
+        cli.output.json({"run_id": run_id, **result.to_dict()})
+    elif result.has_structured and not result.is_error:
+        print_value(cli, result.structured)
+    else:
+        print_result(cli, result)
+
+
+def print_value(cli: CliContext, value: Any) -> None:
+    if isinstance(value, str) and not cli.output.as_json:
+        cli.output.line(value.removesuffix("\n"))
+    else:
+        cli.output.json(value)
+
+
+async def print_key(
+    cli: CliContext, app: Spindle, flow: FlowDefinition, run_id: str, result: Result, key: str
+) -> None:
+    """One output of the flow, or what its nodes left in the shared store under a key."""
+    from spindle.domain.json_schema import is_object
+    from spindle.errors import NotFoundError, suggest
+    from spindle.flows.shared import SharedLookup
+    from spindle.flows.templates import MISSING, TemplateError, parse_path
+
+    outputs: Mapping[str, Any] = result.structured if is_object(result.structured) else {}
+    if key in outputs:
+        print_value(cli, outputs[key])
+        return
+    shared = await app.flows.left(run_id, flow)
+    try:
+        path = parse_path(key.removeprefix("${").removesuffix("}"))
+    except TemplateError as error:
+        raise NotFoundError(f"--output: {error}") from None
+    found = SharedLookup(shared, outputs)(path)
+    if found is MISSING:
+        known = [*outputs, *(name for name in shared if name not in outputs)]
+        meant = suggest(key, known)
+        raise NotFoundError(
+            f"the run is done, and left nothing under {key!r}",
+            hint=f"did you mean {meant!r}?" if meant else f"there are {', '.join(known)}",
+        )
+    print_value(cli, found)

@@ -1,0 +1,157 @@
+"""`spindle flow save` and `remove`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from spindle.cli.completion import complete_saved_flow
+from spindle.cli.context import CliContext, command
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.flows.definition import FlowDefinition
+    from spindle.flows.text.files import Format
+
+
+@command("save")
+@click.argument("name")
+@click.argument("flow", metavar='"PIPE"|FILE|FLOW')
+@click.option("--force", is_flag=True, help="Write over the one that is there.")
+@click.option("--format", "form", type=click.Choice(["json", "yaml"]), default="json", show_default=True)
+@click.option("--description", metavar="TEXT", help="What it does, for whoever looks for tools.")
+def save(cli: CliContext, name: str, flow: str, force: bool, form: Format, description: str | None) -> int:
+    """Save a line of tools, a file or another flow as the flow NAME, in flows/.
+
+    Tools are written down with their full names and fingerprints, so that `spindle check` can say when one
+    has changed since. The flow is a tool itself: `spindle call NAME`.
+    """
+    return cli.run(_save(cli, name, flow, form, description, force=force))
+
+
+async def _save(
+    cli: CliContext, name: str, text: str, form: Format, description: str | None, *, force: bool
+) -> int:
+    from dataclasses import replace
+
+    from spindle.cli.flow.check import print_problems
+    from spindle.cli.flow.show import find_flow
+    from spindle.flows.check.check import check
+
+    async with cli.open() as app:
+        await check_name(app, name, force=force)
+        loaded = await find_flow(app, text)
+        flow = replace(loaded.definition, name=name)
+        if description is not None:
+            flow = replace(flow, description=description)
+        problems = await check(flow, app.show, loaded.positions, loaded.place)
+        if any(problem.severity == "error" for problem in problems):
+            if cli.output.as_json:
+                cli.output.json({"saved": None, "problems": [problem.to_dict() for problem in problems]})
+            else:
+                print_problems(cli, problems)
+            cli.output.aside("spindle: nothing was saved")
+            return 12
+        place = await save_flow(app, flow, form)
+    if cli.output.as_json:
+        cli.output.json(
+            {"saved": name, "file": place, "problems": [problem.to_dict() for problem in problems]}
+        )
+    else:
+        cli.output.line(f"saved {name} in {place}")
+        print_problems(cli, problems)
+        flags = "".join(f" --{key}=…" for key, schema in flow.inputs.items() if "default" not in schema)
+        piped = "… | " if "stdin" in flow.inputs else ""
+        cli.output.aside(f"try: {piped}spindle run {name}{flags if not piped else ''}")
+    return 0
+
+
+async def save_flow(app: Spindle, flow: FlowDefinition, form: Format = "json") -> str:
+    """Write a flow into flows/ under its name, over one that is there, and say into which file."""
+    from spindle.flows.saving import save as with_fingerprints
+    from spindle.flows.text.files import write
+
+    library = app.flows.library
+    saved = await with_fingerprints(flow, app.show)
+    there = [path for path in library.files() if path.stem == flow.name]
+    same = [path for path in there if path.suffix == f".{form}"]
+    target = same[0] if same else library.folder / f"{flow.name}.{form}"
+    _write(target, write(saved, form))
+    for other in there:
+        if other != target:
+            other.unlink()  # the same flow in another format
+    return library.place(target)
+
+
+async def check_name(app: Spindle, name: str, *, force: bool) -> None:
+    """Raises what speaks against saving a flow under this name."""
+    import re
+
+    from spindle.cli.errors import UsageMistakeError
+    from spindle.errors import ConfigurationError, NotFoundError
+
+    if re.fullmatch(r"[A-Za-z0-9][\w-]*", name) is None:
+        raise UsageMistakeError(f"{name!r} cannot be the name of a flow", "use letters, digits, `-` and `_`")
+    library = app.flows.library
+    for path in library.files():
+        if path.stem == name and not force:
+            raise ConfigurationError(
+                f"{library.place(path)} exists already; nothing was changed",
+                hint="--force writes over it, or choose another name",
+            )
+    try:
+        tool = await app.show(name)
+    except NotFoundError:
+        pass
+    else:
+        if tool.name == name and tool.kind != "flows":
+            raise ConfigurationError(
+                f"there is a tool {name!r} already (of {tool.source})", hint="choose another name"
+            )
+
+
+def _write(target: Path, text: str) -> None:
+    """As a whole or not at all."""
+    import os
+    import tempfile
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).chmod(0o644)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@command("remove")
+@click.argument("name", shell_complete=complete_saved_flow)
+def remove(cli: CliContext, name: str) -> None:
+    """Remove a saved flow: its file in flows/."""
+    cli.run(_remove(cli, name))
+
+
+async def _remove(cli: CliContext, name: str) -> None:
+    from spindle.errors import NotFoundError, suggest
+    from spindle.flows.text.files import Loaded
+
+    async with cli.open() as app:
+        library = app.flows.library
+        for path, loaded in library.all():
+            own = loaded.definition.name if isinstance(loaded, Loaded) else path.stem
+            if own == name:
+                path.unlink()
+                place = library.place(path)
+                if cli.output.as_json:
+                    cli.output.json({"removed": name, "file": place})
+                else:
+                    cli.output.line(f"removed {place}")
+                return
+        meant = suggest(name, library.names())
+        hint = f"did you mean {meant!r}?" if meant else "`spindle flow list` lists them"
+        raise NotFoundError(f"there is no saved flow {name!r}", hint=hint)

@@ -1,0 +1,124 @@
+"""A first description of a program, made from what its `--help` says. For a person to review."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spindle.cli.program_help.text import clean, described, parameters
+from spindle.cli.program_help.usage import Subcommand, literals, subcommands, words_of
+from spindle.errors import ConnectionFailedError, NotFoundError, suggest
+from spindle.sources.cli.process import run
+from spindle.sources.environment import environment
+
+MAX_COMMANDS = 80
+SECONDS = 20.0
+HELP_SIZE = 1024 * 1024
+# How git ends options (`--` means paths to it), and how it shows a help that is not a manual page.
+_SEPARATORS = {"git": "--end-of-options"}
+_REFUSED = re.compile(r"(?i)unrecognized|unknown|invalid choice|no such|is not a")
+_SHORT_HELP = frozenset({"git"})
+
+
+async def draft(
+    name: str, program: Sequence[str], wanted: Sequence[str], cwd: Path
+) -> tuple[dict[str, Any], list[str]]:
+    """The settings of a source for the program, or for some of its subcommands; and what to tell the user."""
+    notes: list[str] = []
+    text = await _help(name, program, (), cwd)
+    known = subcommands(text)
+    if not wanted and not known:
+        commands = {_tool_name(program): _command(text, program, (), described(text))}
+    else:
+        chosen = list(wanted or known)
+        if len(chosen) > MAX_COMMANDS:
+            notes.append(f"only the first {MAX_COMMANDS} of {len(chosen)} subcommands were taken")
+            chosen = chosen[:MAX_COMMANDS]
+        places = asyncio.Semaphore(4)
+        groups: list[str] = []
+
+        async def one(word: str) -> dict[str, Any] | None:
+            async with places:
+                try:
+                    help_text = await _help(name, program, (word,), cwd)
+                except ConnectionFailedError as error:
+                    if wanted:
+                        raise
+                    notes.append(f"{word} was left out: {error.message}")
+                    return None
+            if word not in known and _REFUSED.search(help_text[:300]):
+                meant = suggest(word, known)
+                raise NotFoundError(
+                    f"{word!r} is not a subcommand of {program[0]!r}",
+                    hint=f"did you mean {meant!r}?" if meant else None,
+                )
+            row = known.get(word, Subcommand(""))
+            if help_text == text:
+                return _listed(program, word, row)
+            if not wanted and subcommands(help_text):
+                groups.append(word)
+                return None
+            return _command(help_text, program, (word,), row.about or described(help_text))
+
+        made = await asyncio.gather(*(one(word) for word in chosen))
+        commands = {word: command for word, command in zip(chosen, made, strict=True) if command}
+        if groups:
+            example = " ".join([*program, groups[0]])
+            notes.append(
+                f"left out, as they have subcommands of their own: {', '.join(groups)}; "
+                f"add one as a source of its own with `--cli -- {example}`"
+            )
+    about = f"{' '.join(program)}, drafted from its help text: to be reviewed"
+    return {"kind": "cli", "program": list(program), "description": about, "commands": commands}, notes
+
+
+def _listed(program: Sequence[str], word: str, row: Subcommand) -> dict[str, Any]:
+    """A subcommand without a help text of its own: all that is known is what the list says."""
+    command: dict[str, Any] = {"description": row.about} if row.about else {}
+    found = words_of(row.words, [*program, word])
+    return {**command, "args": [word]} | ({"parameters": found} if found else {})
+
+
+def _command(text: str, program: Sequence[str], words: Sequence[str], description: str) -> dict[str, Any]:
+    command: dict[str, Any] = {"description": description} if description else {}
+    args = [*words, *literals(text, [*program, *words])]
+    if args:
+        command["args"] = args
+    separator = _SEPARATORS.get(Path(program[0]).name)
+    if separator is not None:
+        command["separator"] = separator
+    found = parameters(text, [*program, *args])
+    return command | ({"parameters": found} if found else {})
+
+
+async def _help(name: str, program: Sequence[str], words: Sequence[str], cwd: Path) -> str:
+    own = Path(program[0]).name
+    flags = ("-h", "--help") if own in _SHORT_HELP and words else ("--help", "-h")
+    env = environment(
+        {"COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb", "PAGER": "cat", "LC_ALL": "C.UTF-8"}
+    )
+    said = ""
+    for flag in flags:
+        vector = [*program, *words, flag]
+        try:
+            async with asyncio.timeout(SECONDS):
+                done = await run(name, vector, env=env, cwd=cwd, stdin=None, limit=HELP_SIZE)
+        except TimeoutError:
+            continue
+        said = clean((done.stdout if done.stdout.strip() else done.stderr).decode("utf-8", "replace"))
+        if re.search(r"(?im)^\s*usage:", said):
+            return said
+    if re.search(r"(?m)^\s+-", said):
+        return said
+    raise ConnectionFailedError(
+        f"`{' '.join([*program, *words])} --help` says nothing that can be read as help",
+        hint="describe its commands by hand: see docs/how-to/command-line-programs.md",
+    )
+
+
+def _tool_name(program: Sequence[str]) -> str:
+    """`python -m json.tool` is called json.tool, `/usr/bin/ls` is called ls."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(program[-1]).name).strip("-") or "run"

@@ -1,0 +1,162 @@
+"""Which keys of the shared store are there when a node begins: on some way to it, and on every way.
+
+Writers and keys are bits of integers, so that a flow of thousands of nodes is looked through in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from spindle.domain.json_schema import JsonObject
+from spindle.flows.check.graph import Graph
+from spindle.flows.check.shapes import Shape
+from spindle.flows.definition import FlowDefinition
+
+ERROR_SCHEMA: JsonObject = {"type": "object"}
+
+Here = str
+"""A node below the flows that it is in: `outer/inner`."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`may`: writers that can have run; `must`: keys that are there whatever way was taken."""
+
+    may: int = 0
+    must: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    node: Here
+    id: str
+    bit: int
+    schema: JsonObject
+    has_failed: bool = False
+    """Whether this is what it leaves when it fails."""
+    is_declared: bool = True
+    """Whether the output's schema has this key, so that others may count on it."""
+
+
+@dataclass(slots=True)
+class Level:
+    """One flow, whether it stands alone or in another."""
+
+    definition: FlowDefinition
+    graph: Graph
+    shapes: Mapping[str, Shape]
+    prefix: str = ""
+    inner: dict[str, Level] = field(default_factory=dict[str, "Level"])
+    ends: Callable[[str], bool] = lambda _: True
+
+
+class Availability:
+    """`states` by node; `end`, by the prefix of each level, when its flow is done."""
+
+    def __init__(self, level: Level) -> None:
+        self.writers: dict[str, list[Writer]] = {}
+        """By shared key."""
+        self.kinds: dict[str, list[tuple[JsonObject, int]]] = {}
+        """By shared key, the schemas of what is written there, each with the bits of those who do."""
+        self.open_writers = 0
+        self.states: dict[Here, State] = {}
+        self.ends: dict[str, State] = {}
+        self._done: dict[Here, State] = {}
+        self._failed: dict[Here, State] = {}
+        self._bits = 0
+        self._keys: dict[str, int] = {}
+        self._number(level)
+        self._walk(level, State())
+
+    def done_bit(self, node: Here) -> int:
+        return self._done[node].may
+
+    def is_certain(self, key: str, state: State) -> bool:
+        return bool(state.must & self._keys.get(key, 0))
+
+    # --- who writes what
+
+    def _number(self, level: Level) -> None:
+        for id in level.graph.ids:
+            node, shape = level.prefix + id, level.shapes[id]
+            gives = dict(shape.gives)
+            if id not in level.inner:
+                gives[id] = shape.whole
+            self._done[node] = self._writes(node, id, gives, undeclared=shape.fallback)
+            left = {f"{id}.error": ERROR_SCHEMA, "error": ERROR_SCHEMA}
+            self._failed[node] = self._writes(node, id, left if shape.failures else {}, has_failed=True)
+            if shape.is_open:
+                self.open_writers |= self._done[node].may
+            if id in level.inner:
+                self._number(level.inner[id])
+
+    def _writes(
+        self,
+        node: Here,
+        id: str,
+        gives: dict[str, JsonObject],
+        *,
+        has_failed: bool = False,
+        undeclared: str | None = None,
+    ) -> State:
+        bit = 1 << self._bits
+        self._bits += 1
+        keys = 0
+        for key, schema in gives.items():
+            writer = Writer(node, id, bit, schema, has_failed, key != undeclared)
+            self.writers.setdefault(key, []).append(writer)
+            self._note_kind(self.kinds.setdefault(key, []), schema, bit)
+            keys |= self._keys.setdefault(key, 1 << len(self._keys))
+        return State(bit, keys)
+
+    def _note_kind(self, kinds: list[tuple[JsonObject, int]], schema: JsonObject, bit: int) -> None:
+        for index, (known, bits) in enumerate(kinds):
+            if known == schema:
+                kinds[index] = (known, bits | bit)
+                return
+        kinds.append((schema, bit))
+
+    # --- what is there when
+
+    def _walk(self, level: Level, entry: State) -> State:
+        """Until nothing changes any more. Returns what is there when the flow is done."""
+        graph, out = level.graph, dict[str, State]()
+        has_changed = graph.start is not None
+        while has_changed:
+            has_changed = False
+            for id in graph.order:
+                state = self._entering(level, id, entry, out)
+                node = level.prefix + id
+                if id in out and self.states.get(node) == state:
+                    continue
+                self.states[node] = state
+                before = self._walk(level.inner[id], state) if id in level.inner else state
+                done = self._done[node]
+                out[id] = State(before.may | done.may, before.must | done.must)
+                has_changed = True
+        last = [out[id] for id in graph.order if level.ends(id)]
+        end = _joined(last) if last else entry
+        self.ends[level.prefix] = end
+        return end
+
+    def _entering(self, level: Level, id: str, entry: State, out: dict[str, State]) -> State:
+        arriving = [entry] if id == level.graph.start else []
+        for edge in level.graph.incoming[id]:
+            if edge.source not in out:
+                continue
+            state = out[edge.source]
+            if edge.action in level.shapes[edge.source].failures:
+                node = level.prefix + edge.source
+                before, left = self.states[node], self._failed[node]
+                state = State(before.may | left.may, before.must | left.must)
+            arriving.append(state)
+        return _joined(arriving) if arriving else entry
+
+
+def _joined(states: list[State]) -> State:
+    may, must = 0, states[0].must
+    for state in states:
+        may |= state.may
+        must &= state.must
+    return State(may, must)

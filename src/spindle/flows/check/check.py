@@ -1,0 +1,191 @@
+"""Looking at a flow without running it: does it fit together, and does it fit the tools that there are?"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Final
+
+from spindle.domain.tool import Tool
+from spindle.errors import SpindleError, suggest
+from spindle.flows.check.availability import Availability, Level
+from spindle.flows.check.data import DataCheck
+from spindle.flows.check.graph import Graph
+from spindle.flows.check.lookups import Complaint
+from spindle.flows.check.parts import Finding, fail_when_findings
+from spindle.flows.check.shapes import Shape, shape_of, shape_of_flow
+from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition
+from spindle.flows.problems import NOWHERE, DocumentPath, Positions, Problem
+
+MAX_PROBLEMS: Final = 500
+
+Find = Callable[[str], Awaitable[Tool]]
+
+
+async def check(
+    definition: FlowDefinition, find: Find, positions: Positions = NOWHERE, place: str = ""
+) -> list[Problem]:
+    """All that is wrong, in the order of the lines. What certainly fails is an error; what may fail, or is of
+    no use, is a warning."""
+    tools: dict[str, Tool] = {}
+    found: list[Finding] = []
+    for path, node, here in _tool_nodes(definition, (), ""):
+        assert node.tool is not None
+        try:
+            tool = tools[here] = await find(node.tool)
+        except SpindleError as error:
+            found.append(((*path, "tool"), Complaint("error", f"{node.id}: {error.message}", error.hint)))
+            continue
+        if node.fingerprint is not None and node.fingerprint != tool.fingerprint:
+            message = f"{node.id}: {tool.name} has changed since the flow was saved"
+            hint = f"`spindle show {tool.name}` shows it as it is now; save the flow again when it is right"
+            found.append(((*path, "fingerprint"), Complaint("warning", message, hint)))
+    found += _findings(definition, tools)
+    problems = {
+        (path, complaint): positions.problem(
+            complaint.severity, complaint.message, path, hint=complaint.hint, place=place
+        )
+        for path, complaint in found
+    }
+    return sorted(dict.fromkeys(problems.values()), key=_order)[:MAX_PROBLEMS]
+
+
+def _order(problem: Problem) -> tuple[int, int]:
+    return problem.line or 0, problem.column or 0
+
+
+def _tool_nodes(
+    definition: FlowDefinition, path: DocumentPath, prefix: str
+) -> Iterator[tuple[DocumentPath, NodeDefinition, str]]:
+    for index, node in enumerate(definition.nodes):
+        here = (*path, "nodes", index)
+        if node.tool is not None:
+            yield here, node, prefix + node.id
+        if node.flow is not None:
+            yield from _tool_nodes(node.flow, (*here, "flow"), f"{prefix}{node.id}/")
+
+
+def _findings(definition: FlowDefinition, tools: Mapping[str, Tool]) -> Iterator[Finding]:
+    broken = list(_structure(definition, ()))
+    yield from broken
+    level = _level(definition, tools, "")
+    yield from _ways(level, ())
+    if not broken:
+        yield from DataCheck(Availability(level), tools).findings(level)
+
+
+def _level(definition: FlowDefinition, tools: Mapping[str, Tool], prefix: str) -> Level:
+    graph = Graph(definition)
+    ids = frozenset(graph.ids)
+    shapes: dict[str, Shape] = {}
+    inner: dict[str, Level] = {}
+    for node in definition.nodes:
+        if node.flow is not None:
+            below = inner[node.id] = _level(node.flow, tools, f"{prefix}{node.id}/")
+            shapes[node.id] = shape_of_flow(node.flow, _endings(below))
+        else:
+            shapes[node.id] = shape_of(node, tools.get(prefix + node.id), ids)
+    level = Level(definition, graph, shapes, prefix, inner)
+    level.ends = lambda id: bool(_last_actions(level, id))
+    return level
+
+
+def _last_actions(level: Level, id: str) -> set[str]:
+    """With which this node can be the last of its flow."""
+    edges, shape = level.graph.actions(id), level.shapes[id]
+    own = set(shape.actions) - shape.failures
+    if not edges or level.definition.on_unknown == "end":
+        return own - edges
+    return {DEFAULT_ACTION} & own - edges
+
+
+def _endings(level: Level) -> dict[str, str]:
+    return {action: "" for id in level.graph.order for action in sorted(_last_actions(level, id))}
+
+
+# --- how it hangs together
+
+
+def _structure(definition: FlowDefinition, path: DocumentPath) -> Iterator[Finding]:
+    ids: dict[str, int] = {}
+    for index, node in enumerate(definition.nodes):
+        if node.id in ids:
+            message = f"two nodes have the id {node.id!r}"
+            yield (*path, "nodes", index), Complaint("error", message, "give each node an id of its own")
+        ids.setdefault(node.id, index)
+        if node.flow is not None:
+            yield from _structure(node.flow, (*path, "nodes", index, "flow"))
+        if sum(kind is not None for kind in (node.tool, node.ask, node.flow)) != 1:
+            message = f"{node.id}: a node is one of a tool, a question and a flow"
+            yield (*path, "nodes", index), Complaint("error", message)
+    if not definition.nodes:
+        yield path, Complaint("error", "the flow has no nodes")
+        return
+    if definition.start_id not in ids:
+        message = f"the flow is to start at {definition.start_id!r}, and there is no such node"
+        yield (*path, "start"), Complaint("error", message, _meant(definition.start_id, ids))
+    seen: set[tuple[str, str]] = set()
+    for index, edge in enumerate(definition.edges):
+        here = (*path, "edges", index)
+        for key, end in (("from", edge.source), ("to", edge.target)):
+            if end not in ids:
+                message = f"an edge names {end!r}, and there is no such node"
+                yield (*here, key), Complaint("error", message, _meant(end, ids))
+        if (edge.source, edge.action) in seen:
+            message = f"{edge.source!r} has two edges for {edge.action!r}"
+            yield here, Complaint("error", message, "an action leads to one node")
+        seen.add((edge.source, edge.action))
+
+
+def _ways(level: Level, path: DocumentPath) -> Iterator[Finding]:
+    definition, graph = level.definition, level.graph
+    yield from _unknown_actions(level, path)
+    place = {node.id: (*path, "nodes", index) for index, node in reversed(list(enumerate(definition.nodes)))}
+    for node in definition.nodes:
+        here = place[node.id]
+        if graph.order and node.id not in graph.order:
+            message = f"{node.id!r} is never reached from {definition.start_id!r}"
+            yield here, Complaint("warning", message, "add an edge that leads to it, or take it away")
+        if node.id in level.inner:
+            yield from _ways(level.inner[node.id], (*here, "flow"))
+        yield from fail_when_findings(node, level.shapes[node.id], here)
+    # Of a flow inside that never ends, it is said there.
+    for circle in graph.endless(lambda id: level.ends(id) or not level.shapes[id].actions):
+        shown = circle if len(circle) <= 8 else [*circle[:4], "…", *circle[-3:]]
+        message = f"there is no way out of the circle {' → '.join([*shown, circle[0]])}"
+        hint = "add an edge out of it for an action, or take away a `default` edge"
+        yield place[circle[0]], Complaint("error", message, hint)
+
+
+def _unknown_actions(level: Level, path: DocumentPath) -> Iterator[Finding]:
+    for index, edge in enumerate(level.definition.edges):
+        shape = level.shapes.get(edge.source)
+        if shape is None or edge.action in shape.actions:
+            continue
+        meant = suggest(edge.action, shape.actions)
+        known = f"there are {', '.join(shape.actions)}" if shape.actions else "it never ends"
+        yield (
+            (*path, "edges", index),
+            Complaint(
+                "error",
+                f"{edge.source!r} never chooses the action {edge.action!r}",
+                f"did you mean {meant!r}?" if meant else known,
+            ),
+        )
+    if level.definition.on_unknown == "end":
+        return
+    for index, node in enumerate(level.definition.nodes):
+        shape, edges = level.shapes[node.id], level.graph.actions(node.id)
+        left = set(shape.actions) - shape.failures - edges - {DEFAULT_ACTION}
+        if edges and left:
+            message = f"{node.id!r} may choose {_listed(left)}, and has no edge for it"
+            hint = 'add an edge, or let the flow end: "on_unknown": "end"'
+            yield (*path, "nodes", index), Complaint("warning", message, hint)
+
+
+def _meant(name: str, ids: Mapping[str, int]) -> str:
+    meant = suggest(name, ids)
+    return f"did you mean {meant!r}?" if meant else f"there are {', '.join(list(ids)[:10])}"
+
+
+def _listed(names: set[str]) -> str:
+    return " or ".join(repr(name) for name in sorted(names))

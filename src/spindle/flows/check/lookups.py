@@ -1,0 +1,226 @@
+"""What a template or a mapping will find, before anything runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spindle.domain.json_schema import JsonObject, is_object, parameters, type_of, types_of
+from spindle.errors import suggest
+from spindle.flows.check.availability import Availability, State, Writer
+from spindle.flows.check.shapes import is_required, within
+from spindle.flows.problems import Severity
+from spindle.flows.templates import Path, Reference, written_path
+
+Types = frozenset[str]
+"""Of JSON; empty where nothing is known."""
+
+_ENVIRONMENT = re.compile(r"[A-Z][A-Z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    severity: Severity
+    message: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What can be seen from one place of a flow."""
+
+    availability: Availability
+    state: State
+    inputs: Mapping[str, JsonObject]
+    """Of the flow, and of the flows that it is in."""
+    at: str
+    """How messages call the place: `node 'send'`, `the end of the flow`."""
+    item: Mapping[str, JsonObject]
+    """The item of a batch, by its name."""
+    params: frozenset[str] = frozenset()
+    """Names that look as if they could be read here, and cannot."""
+
+    def knows(self, name: str) -> bool:
+        """Whether a key of this name is there, maybe."""
+        return name in self.item or name in self.inputs or self._is_written(name)
+
+    def is_certain(self, name: str) -> bool:
+        if name in self.item or self.availability.is_certain(name, self.state):
+            return True
+        return name in self.inputs and (is_required(self.inputs[name]) or "default" in self.inputs[name])
+
+    def has_strangers(self) -> bool:
+        """Whether something came before of which nobody knows what it writes."""
+        return bool(self.state.may & self.availability.open_writers)
+
+    def _is_written(self, key: str) -> bool:
+        return any(bits & self.state.may for _, bits in self.availability.kinds.get(key, ()))
+
+    def _present(self, key: str) -> list[Writer]:
+        return [writer for writer in self.availability.writers.get(key, ()) if writer.bit & self.state.may]
+
+    # --- a reference
+
+    def look(self, reference: Reference) -> tuple[list[Complaint], Types]:
+        """What is to be said of it, and the types of what it gives."""
+        complaints, types = self.look_at(reference.path, f"${{{reference.text}}}", reference.has_default)
+        if reference.has_default and types:
+            default = reference.default
+            other = self.look(default)[1] if isinstance(default, Reference) else frozenset({type_of(default)})
+            types = types | other if other else frozenset[str]()
+        return complaints, types
+
+    def look_at(self, path: Path, shown: str, has_default: bool = False) -> tuple[list[Complaint], Types]:
+        key, length = self._key(path)
+        if key is None:
+            return [self._unknown(path, shown, has_default)], frozenset()
+        if key in self.item:
+            return self._inside([self.item[key]], path, length, shown)
+        schemas = [kind for kind, bits in self.availability.kinds.get(key, ()) if bits & self.state.may]
+        if not schemas and key not in self.inputs:
+            return [self._not_yet(key, shown, has_default)], frozenset()
+        if key in self.inputs and not self.availability.is_certain(key, self.state):
+            schemas.append(self.inputs[key])
+        complaints, types = self._inside(schemas, path, length, shown)
+        if not complaints and not has_default and not self.is_certain(key):
+            complaints = [self._not_always(key, shown, path)]
+        return complaints, types
+
+    def _key(self, path: Path) -> tuple[str | None, int]:
+        """The longest key that is written like the beginning of the path; best one that is there."""
+        candidates = [(".".join(map(str, path[:length])), length) for length in range(len(path), 0, -1)]
+        for key, length in candidates:
+            if self.knows(key):
+                return key, length
+        for key, length in candidates:
+            if key in self.availability.writers:
+                return key, length
+        return None, 0
+
+    def _unknown(self, path: Path, shown: str, has_default: bool) -> Complaint:
+        name = str(path[0])
+        known = [*self.item, *self.inputs, *self.availability.writers]
+        meant = suggest(name, known)
+        hint = f"did you mean ${{{meant}}}?" if meant else None
+        if name in self.params:
+            hint = "params are given to tools, and templates do not see them: declare it in `inputs`"
+        elif not meant and _ENVIRONMENT.fullmatch(name):
+            hint = "a flow does not read the environment: declare it in `inputs`"
+        if self.has_strangers():
+            message = f"{shown}: nothing before {self.at} is known to write {name!r}"
+            return Complaint("warning", message, hint or "`${node.key}` says whose output is meant")
+        return Complaint(
+            "warning" if has_default else "error",
+            f"{shown}: there is no node, input or key {name!r}",
+            hint or (f"there are {', '.join(known[:8])}" if known else None),
+        )
+
+    def _not_yet(self, key: str, shown: str, has_default: bool) -> Complaint:
+        writers = self.availability.writers[key]
+        ids = _listed(dict.fromkeys(writer.id for writer in writers))
+        if all(writer.has_failed for writer in writers):
+            message = f"{shown}: {ids} cannot have failed before {self.at}"
+            return Complaint(
+                "warning" if has_default else "error", message, "it is written on the way of an error edge"
+            )
+        done = {writer.id: writer for writer in writers if not writer.has_failed}
+        after_failure = [id for id in done if self._is_written(f"{id}.error")]
+        if after_failure:
+            message = (
+                f"{shown}: on the way to {self.at}, {after_failure[0]} has failed and left only an error"
+            )
+            return Complaint("error", message, f"${{{after_failure[0]}.error.message}} says what went wrong")
+        return Complaint(
+            "warning" if has_default else "error",
+            f"{shown}: {ids} cannot have run before {self.at}",
+            f"add edges that lead from {next(iter(done))} to it",
+        )
+
+    def _not_always(self, key: str, shown: str, path: Path) -> Complaint:
+        writers = self._present(key)
+        hint = f"give it a default: ${{{written_path(path)} ?? …}}"
+        if not writers:
+            return Complaint("warning", f"{shown}: the input {key!r} need not be given", hint)
+        ids = _listed(dict.fromkeys(writer.id for writer in writers))
+        return Complaint("warning", f"{shown}: {ids} may not have run before {self.at}", hint)
+
+    # --- below a key
+
+    def _inside(
+        self, schemas: list[JsonObject], path: Path, length: int, shown: str
+    ) -> tuple[list[Complaint], Types]:
+        found: set[str] = set()
+        complaints: list[Complaint] = []
+        for schema in schemas:
+            part: JsonObject | Complaint = schema
+            for index in range(length, len(path)):
+                part = _step(part, path, index, shown)
+                if isinstance(part, Complaint) or not part:
+                    break
+            if isinstance(part, Complaint):
+                complaints.append(part)
+                continue
+            types = types_of(part, part)
+            if not types:
+                return complaints if len(complaints) == len(schemas) else [], frozenset()
+            found |= types
+        # Where one writer has it and another has not, the ways differ, which may be meant.
+        return (complaints[:1] if len(complaints) == len(schemas) else []), frozenset(found)
+
+
+def _step(schema: JsonObject, path: Path, index: int, shown: str) -> JsonObject | Complaint:
+    step, whole = path[index], written_path(path[:index])
+    types = types_of(schema, schema)
+    if isinstance(step, int) or (step.isdecimal() and "array" in types):
+        if types and "array" not in types:
+            return Complaint("error", f"{shown}: {whole} is {article(types)}, which has no items")
+        items = schema.get("items")
+        return within(schema, items) if is_object(items) else {}
+    if types and "object" not in types:
+        hint = f"${{{whole}[0].{step}}} is of the first item" if "array" in types else None
+        return Complaint("error", f"{shown}: {whole} is {article(types)}, which has no keys", hint)
+    known = {item.name: item for item in parameters(schema)}
+    if step in known:
+        return within(schema, known[step].schema)
+    rest = schema.get("additionalProperties")
+    if not known or (rest is not False and rest is not None):
+        return within(schema, rest) if is_object(rest) else {}
+    meant = suggest(step, known)
+    return Complaint(
+        "error" if rest is False else "warning",
+        f"{shown}: {whole} has no key {step!r}" + ("" if rest is False else " that its schema names"),
+        f"did you mean {meant!r}?" if meant else f"there are {', '.join(known)}",
+    )
+
+
+def fits(given: Types, wanted: Types) -> bool:
+    """Whether a value of one of the given types can be what is wanted, as far as is known."""
+    if not given or not wanted or given & wanted:
+        return True
+    return bool({"integer", "number"} & given and {"integer", "number"} & wanted)
+
+
+def article(types: Iterable[str]) -> str:
+    words = {"integer": "an integer", "object": "an object", "array": "a list", "null": "null"}
+    return " or ".join(words.get(name, f"a {name}") for name in sorted(types))
+
+
+def holds_template(value: Any) -> bool:
+    """Whether there is one in it, at any depth."""
+    waiting = [value]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, str):
+            if "${" in node:
+                return True
+        elif is_object(node):
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    return False
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " and ".join(repr(name) for name in names)

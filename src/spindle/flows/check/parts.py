@@ -1,0 +1,143 @@
+"""What can be said of the parts of one node, and of a flow's inputs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from spindle.calls.validate import schema_problem
+from spindle.domain.json_schema import JsonObject, is_object, type_of, types_of
+from spindle.domain.tool import Tool
+from spindle.errors import suggest
+from spindle.flows import expression, templates
+from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits
+from spindle.flows.check.shapes import Shape, within
+from spindle.flows.definition import NodeDefinition
+from spindle.flows.problems import DocumentPath
+
+Finding = tuple[DocumentPath, Complaint]
+
+
+def other_templates(node: NodeDefinition, sight: Sight, here: DocumentPath) -> Iterator[Finding]:
+    if node.ask is not None:
+        yield from _references(node.ask.message, sight, (*here, "ask", "message"), f"{node.id}: the question")
+        problem = schema_problem(node.ask.schema) if node.ask.schema else None
+        if problem is not None:
+            message = f"{node.id}: the schema of the answer is not valid: {problem}"
+            yield (*here, "ask", "schema"), Complaint("error", message)
+    if node.batch is not None:
+        place = (*here, "batch", "over")
+        plain = Sight(sight.availability, sight.state, sight.inputs, sight.at, {}, sight.params)
+        yield from _references(node.batch.over, plain, place, f"{node.id}: batch.over")
+        types = _whole_types(node.batch.over, plain)
+        if not fits(types, frozenset({"array"})):
+            yield (
+                place,
+                Complaint("error", f"{node.id}: batch.over is {article(types)}, and a list is wanted"),
+            )
+
+
+def _references(value: Any, sight: Sight, place: DocumentPath, called: str) -> Iterator[Finding]:
+    try:
+        found = list(templates.references(value))
+    except templates.TemplateError as error:
+        yield place, Complaint("error", f"{called}: {error}")
+        return
+    for reference in found:
+        for complaint in sight.look(reference)[0]:
+            yield place, Complaint(complaint.severity, f"{called}: {complaint.message}", complaint.hint)
+
+
+def _whole_types(value: Any, sight: Sight) -> Types:
+    if not isinstance(value, str):
+        return frozenset({type_of(value)})
+    try:
+        parts = templates.parse(value)
+    except templates.TemplateError:
+        return frozenset()
+    if len(parts) == 1 and isinstance(parts[0], templates.Reference):
+        return sight.look(parts[0])[1]
+    return frozenset({"string"})
+
+
+def item_schema(over: Any, sight: Sight) -> JsonObject:
+    """Of the items of a batch, where the list has a schema."""
+    try:
+        found = list(templates.references(over))
+    except templates.TemplateError:
+        return {}
+    if len(found) != 1 or not isinstance(over, str):
+        return {}
+    for writer in sight.availability.writers.get(str(found[0].path[0]), ()):
+        schema: JsonObject = writer.schema
+        for step in found[0].path[1:]:
+            inner = schema.get("properties", {}).get(step)
+            schema = within(schema, inner) if is_object(inner) else {}
+        items = schema.get("items")
+        return within(schema, items) if is_object(items) else {}
+    return {}
+
+
+def fail_when_findings(node: NodeDefinition, shape: Shape, here: DocumentPath) -> Iterator[Finding]:
+    if node.fail_when is None:
+        return
+    place = (*here, "fail_when")
+    try:
+        condition = expression.parse(node.fail_when)
+    except expression.ExpressionError as error:
+        yield place, Complaint("error", f"{node.id}: fail_when: {error}", error.hint)
+        return
+    properties = shape.whole.get("properties")
+    known = list(properties) if is_object(properties) else []
+    for name in condition.names:
+        if known and name not in known and name != expression.WHOLE:
+            meant = suggest(name, known)
+            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(known)}"
+            message = f"{node.id}: fail_when: the output has no key {name!r} that its schema names"
+            yield place, Complaint("warning", message, hint)
+
+
+def input_findings(name: str, schema: JsonObject, place: DocumentPath) -> Iterator[Finding]:
+    plain = {key: value for key, value in schema.items() if key != "required" or not isinstance(value, bool)}
+    problem = schema_problem(plain)
+    if problem is not None:
+        yield place, Complaint("error", f"the input {name!r}: its schema is not valid: {problem}")
+        return
+    types = types_of(plain, plain)
+    if "default" in schema and not fits(frozenset({type_of(schema["default"])}), types):
+        given = article([type_of(schema["default"])])
+        yield (
+            place,
+            Complaint("error", f"the input {name!r}: its default is {given}, and {article(types)} is wanted"),
+        )
+
+
+def schema_errors(tool: Tool, given: JsonObject) -> Iterator[tuple[list[str | int], str]]:
+    import jsonschema_rs
+
+    try:
+        validator = jsonschema_rs.validator_for(tool.input_schema, offline=True, validate_formats=False)
+    except ValueError:
+        return  # a call says what is wrong with the tool's schema
+    for error in itertools.islice(validator.iter_errors(given), 50):
+        if error.instance_path:  # what is said of all arguments together speaks of those that are not here
+            yield list(error.instance_path), error.message
+
+
+def no_input(node: NodeDefinition, name: str, shape: Shape) -> Complaint:
+    meant = suggest(name, shape.takes)
+    known = (
+        f"there are {', '.join(shape.takes)}" if shape.takes else f"{node.tool or node.id} takes no inputs"
+    )
+    message = f"{node.id}: {node.tool or 'the flow'} has no input {name!r}"
+    return Complaint("error", message, f"did you mean {meant!r}?" if meant else known)
+
+
+def types_wanted(shape: Shape, name: str) -> Types:
+    key = shape.takes.get(name)
+    return types_of(key.schema, key.schema) if key is not None else frozenset()
+
+
+def name_of(node: NodeDefinition, name: str) -> str:
+    return f"{node.id}: `{name}`"

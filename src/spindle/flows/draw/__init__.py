@@ -1,0 +1,1 @@
+"""Flows as pictures: Mermaid text and SVG."""

@@ -1,0 +1,262 @@
+"""A flow as a picture: text for Mermaid, or SVG that stands by itself."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from spindle.flows.check.graph import Graph
+from spindle.flows.check.shapes import REFUSED
+from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition
+from spindle.flows.draw.layout import Layout, Line, Point, laid_out
+from spindle.flows.interface import ERROR_ACTIONS
+
+MAX_TEXT: Final = 40
+PAD: Final = 16.0
+HEADER: Final = 30.0
+FAILURES: Final = frozenset({*ERROR_ACTIONS, REFUSED})
+
+
+# --- Mermaid
+
+
+def mermaid(definition: FlowDefinition) -> str:
+    """A `flowchart`; flows inside are subgraphs, ways of errors are dotted."""
+    lines = ["flowchart TD"]
+    _mermaid_flow(definition, "n", "  ", lines)
+    return "\n".join(lines) + "\n"
+
+
+def _mermaid_flow(definition: FlowDefinition, prefix: str, indent: str, lines: list[str]) -> None:
+    graph = Graph(definition)
+    names = {id: f"{prefix}{index}" for index, id in enumerate(graph.ids)}
+    for node in definition.nodes:
+        name, title, below = names[node.id], _quoted(node.id), _quoted(_subtitle(node))
+        if node.flow is not None:
+            lines.append(f'{indent}subgraph {name}["{title}"]')
+            _mermaid_flow(node.flow, f"{name}_", f"{indent}  ", lines)
+            lines.append(f"{indent}end")
+        elif node.ask is not None:
+            lines.append(f'{indent}{name}(["{title}<br/><i>{below}</i>"])')
+        else:
+            lines.append(f'{indent}{name}["{title}<br/><small>{below}</small>"]')
+    if graph.start is not None:
+        lines.append(f"{indent}{prefix}start(( )) --> {names[graph.start]}")
+    for (source, target), actions in _actions(graph).items():
+        arrow = "-.->" if FAILURES.issuperset(actions) else "-->"
+        label = _label(actions)
+        text = f'|"{_quoted(label)}"|' if label else ""
+        lines.append(f"{indent}{names[source]} {arrow}{text} {names[target]}")
+
+
+def _quoted(text: str) -> str:
+    """What is not a letter, a digit or harmless is written as Mermaid's own entities."""
+    return re.sub(r"[^\w ./:,?!()+-]", lambda found: f"#{ord(found[0])};", " ".join(text.split()))
+
+
+# --- SVG
+
+
+def svg(definition: FlowDefinition) -> str:
+    """Light or dark as its reader likes it."""
+    picture = _picture(definition)
+    title = _escaped(definition.name or "flow")
+    width, height = picture.width + 2 * PAD, picture.height + 2 * PAD
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="spindle-flow" role="img" aria-label="{title}" '
+        f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">\n'
+        f"<title>{title}</title>\n<style>{_STYLE}</style>\n"
+        f"<defs>{_arrow('arrow')}{_arrow('arrow-error')}</defs>\n"
+        f'<rect class="page" width="100%" height="100%"/>\n'
+        f'<g transform="translate({PAD:g} {PAD:g})">\n{picture.content}</g>\n</svg>\n'
+    )
+
+
+_STYLE: Final = """
+.spindle-flow { --page: #ffffff; --box: #f6f8fa; --edge: #d0d7de; --text: #1f2328; --soft: #59636e;
+  --line: #6e7781; --error: #cf222e; --ask: #fff8c5; --ask-edge: #d4a72c; --inner: #fbfcfd;
+  font-family: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+@media (prefers-color-scheme: dark) { .spindle-flow { --page: #0d1117; --box: #161b22; --edge: #3d444d;
+  --text: #e6edf3; --soft: #9198a1; --line: #8b949e; --error: #ff7b72; --ask: #272115; --ask-edge: #9e6a03;
+  --inner: #10151c; } }
+.spindle-flow .page { fill: var(--page); }
+.spindle-flow .box { fill: var(--box); stroke: var(--edge); stroke-width: 1.25; }
+.spindle-flow .ask { fill: var(--ask); stroke: var(--ask-edge); }
+.spindle-flow .inner { fill: var(--inner); stroke: var(--edge); stroke-dasharray: none; }
+.spindle-flow .id { fill: var(--text); font-size: 13px; font-weight: 600; }
+.spindle-flow .what { fill: var(--soft); font-size: 11px; }
+.spindle-flow .line { fill: none; stroke: var(--line); stroke-width: 1.5; }
+.spindle-flow .line.error { stroke: var(--error); stroke-dasharray: 5 4; }
+.spindle-flow .label { fill: var(--soft); font-size: 11px; paint-order: stroke; stroke: var(--page);
+  stroke-width: 5px; stroke-linejoin: round; }
+.spindle-flow .label.error { fill: var(--error); }
+.spindle-flow .nested .label { stroke: var(--inner); }
+.spindle-flow .start, .spindle-flow .arrow { fill: var(--line); }
+.spindle-flow .arrow-error { fill: var(--error); }
+"""
+
+
+def _arrow(name: str) -> str:
+    return (
+        f'<marker id="{name}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
+        f'orient="auto-start-reverse"><path class="{name}" d="M0 0.8 L10 5 L0 9.2 z"/></marker>'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    content: str
+    width: float
+    height: float
+
+
+def _picture(definition: FlowDefinition) -> _Picture:
+    graph = Graph(definition)
+    inner = {node.id: _picture(node.flow) for node in definition.nodes if node.flow is not None}
+    nodes = {node.id: node for node in reversed(definition.nodes)}
+    sizes = {id: _size(nodes[id], inner.get(id)) for id in graph.ids}
+    actions = _actions(graph)
+    labels = {pair: _text_width(_label(names), 11) for pair, names in actions.items() if _label(names)}
+    layout = laid_out(graph, sizes, labels)
+    lead_in = 26.0
+    parts: list[str] = []
+    if graph.start is not None:
+        left, top = layout.boxes[graph.start]
+        x = left + sizes[graph.start][0] / 2
+        parts.append(f'<circle class="start" cx="{x:.1f}" cy="5" r="5"/>\n')
+        parts.append(f'<path class="line" marker-end="url(#arrow)" d="M{x:.1f} 10 V{top + lead_in:.1f}"/>\n')
+    parts.append(f'<g transform="translate(0 {lead_in:g})">\n')
+    parts += [_draw_node(nodes[id], layout, sizes[id], inner.get(id)) for id in graph.ids]
+    drawn = [(line, actions[line.source, line.target]) for line in layout.lines]
+    parts += [_draw_line(line, FAILURES.issuperset(names)) for line, names in drawn]
+    # What is written goes over all lines.
+    parts += [_draw_label(line, names) for line, names in drawn]
+    parts.append("</g>\n")
+    return _Picture("".join(parts), layout.width, layout.height + lead_in)
+
+
+def _draw_node(
+    node: NodeDefinition, layout: Layout, size: tuple[float, float], inner: _Picture | None
+) -> str:
+    (left, top), (width, height) = layout.boxes[node.id], size
+    kind = "box inner" if inner is not None else "box ask" if node.ask is not None else "box"
+    radius = height / 2 if node.ask is not None else 8
+    middle = left + width / 2
+    full = _escaped(f"{node.id}\n{_full_subtitle(node)}".strip())
+    parts = [
+        f"<g><title>{full}</title>",
+        f'<rect class="{kind}" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" '
+        f'rx="{radius:g}"/>',
+    ]
+    if inner is not None:
+        parts.append(_text(node.id, "id", left + PAD, top + 20, "start"))
+        x = left + (width - inner.width) / 2
+        parts.append(
+            f'<g class="nested" transform="translate({x:.1f} {top + HEADER:.1f})">{inner.content}</g>'
+        )
+    elif below := _subtitle(node):
+        parts += [_text(node.id, "id", middle, top + 20), _text(below, "what", middle, top + 36)]
+    else:
+        parts.append(_text(node.id, "id", middle, top + height / 2 + 5))
+    return "".join([*parts, "</g>\n"])
+
+
+def _draw_line(line: Line, is_error: bool) -> str:
+    path = _rounded(line.points) if line.is_loop else _curved(line.points)
+    kind, arrow = ("line error", "arrow-error") if is_error else ("line", "arrow")
+    return f'<path class="{kind}" marker-end="url(#{arrow})" d="{path}"/>\n'
+
+
+def _draw_label(line: Line, names: list[str]) -> str:
+    label = _label(names)
+    if not label:
+        return ""
+    kind = "label error" if FAILURES.issuperset(names) else "label"
+    return _text(label, kind, line.label_at[0], line.label_at[1] + 4) + "\n"
+
+
+def _curved(points: tuple[Point, ...]) -> str:
+    x, y = points[0]
+    path = f"M{x:.1f} {y:.1f}"
+    for next_x, next_y in points[1:]:
+        bend = (next_y - y) / 2
+        path += f" C{x:.1f} {y + bend:.1f} {next_x:.1f} {next_y - bend:.1f} {next_x:.1f} {next_y:.1f}"
+        x, y = next_x, next_y
+    return path
+
+
+def _rounded(points: tuple[Point, ...], radius: float = 7) -> str:
+    path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
+    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
+        start, end = _towards(corner, before, radius), _towards(corner, after, radius)
+        path += f" L{start[0]:.1f} {start[1]:.1f} Q{corner[0]:.1f} {corner[1]:.1f} {end[0]:.1f} {end[1]:.1f}"
+    return f"{path} L{points[-1][0]:.1f} {points[-1][1]:.1f}"
+
+
+def _towards(corner: Point, other: Point, distance: float) -> Point:
+    length = abs(other[0] - corner[0]) + abs(other[1] - corner[1])  # all lines are upright or level
+    part = min(distance / length, 0.5) if length else 0.0
+    return corner[0] + (other[0] - corner[0]) * part, corner[1] + (other[1] - corner[1]) * part
+
+
+def _text(text: str, kind: str, x: float, y: float, anchor: str = "middle") -> str:
+    return (
+        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{_escaped(_short(text))}</text>'
+    )
+
+
+def _size(node: NodeDefinition, inner: _Picture | None) -> tuple[float, float]:
+    title = _text_width(_short(node.id), 13.5)
+    if inner is not None:
+        return max(inner.width, title) + 2 * PAD, inner.height + HEADER + PAD
+    below = _subtitle(node)
+    width = max(title, _text_width(_short(below), 11), 70) + 2 * PAD
+    return width + (PAD if node.ask is not None else 0), 48.0 if below else 40.0
+
+
+def _text_width(text: str, size: float) -> float:
+    """About; letters of most scripts are narrower than this, those of some are as wide as they are high."""
+    return sum(size if ord(char) > 0x2E80 else size * 0.6 for char in text)
+
+
+# --- what both say
+
+
+def _actions(graph: Graph) -> dict[tuple[str, str], list[str]]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for id in graph.ids:
+        for edge in graph.edges[id]:
+            found.setdefault((edge.source, edge.target), []).append(edge.action)
+    return found
+
+
+def _label(actions: list[str]) -> str:
+    return "" if actions == [DEFAULT_ACTION] else ", ".join(actions)
+
+
+def _subtitle(node: NodeDefinition) -> str:
+    text = _full_subtitle(node)
+    return _short(text)
+
+
+def _full_subtitle(node: NodeDefinition) -> str:
+    if node.ask is not None:
+        return node.ask.message
+    if node.tool is None:
+        return ""
+    each = " for each" if node.batch is not None else ""
+    return f"{node.tool}{each}"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
+def _escaped(text: str) -> str:
+    return html.escape(_NOT_XML.sub("\ufffd", text))
+
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -1,0 +1,286 @@
+"""A flow's document, as JSON and YAML hold it, and the definition that it stands for.
+
+What a document may hold is said by `flow.schema.json`, which is what it is checked with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve_pointer, type_of
+from spindle.errors import suggest
+from spindle.flows.definition import (
+    DEFAULT_ACTION,
+    Batch,
+    CacheRule,
+    Edge,
+    FlowDefinition,
+    FlowOutput,
+    NodeDefinition,
+    Question,
+    Retry,
+)
+from spindle.flows.problems import NOWHERE, BrokenFlowError, DocumentPath, Positions, Problem
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError, Validator
+
+VERSION: Final = 1
+MAX_PROBLEMS: Final = 50
+MAX_DEPTH: Final = 150
+
+
+def schema() -> JsonObject:
+    """The JSON Schema of a flow's document."""
+    return json.loads(files("spindle.flows.text").joinpath("flow.schema.json").read_text("utf-8"))
+
+
+def from_document(document: Any, positions: Positions = NOWHERE, place: str = "") -> FlowDefinition:
+    """Raises BrokenFlowError with everything in which the document is not one of a flow."""
+    found = [
+        positions.problem("error", message, path, hint=hint, place=place)
+        for path, message, hint in _problems(document)
+    ]
+    if not found:
+        found = [
+            positions.problem("error", message, path, hint=hint, place=place)
+            for path, message, hint in _unknown_mappings(document, ())
+        ]
+    if found:
+        raise BrokenFlowError(sorted(found, key=_line_of))
+    return _flow(document)
+
+
+def _line_of(problem: Problem) -> int:
+    return problem.line or 0
+
+
+# --- what is wrong with a document
+
+
+Finding = tuple[DocumentPath, str, str | None]
+
+
+@cache
+def _validator() -> Validator:
+    import jsonschema_rs
+
+    return jsonschema_rs.validator_for(schema(), offline=True)
+
+
+def _problems(document: Any) -> Iterator[Finding]:
+    if (path := _too_deep(document)) is not None:
+        yield path, f"nested more than {MAX_DEPTH} levels deep", None
+        return
+    if not is_object(document):
+        yield (), f"a flow is an object with `nodes`, not {_article(type_of(document))}", None
+        return
+    yield from _half_characters(document, ())
+    for count, error in enumerate(_validator().iter_errors(document)):
+        if count == MAX_PROBLEMS:
+            return
+        yield from _finding(error)
+
+
+def _finding(error: ValidationError) -> Iterator[Finding]:
+    path: DocumentPath = tuple(error.instance_path)
+    what = _shown(path)
+    kind: Any = error.kind
+    match kind.name:
+        case "additionalProperties":
+            known = list(_parent_schema(error).get("properties", {}))
+            for name in kind.unexpected:
+                yield (*path, name), f"{what} has no key {name!r}", _meant(name, known)
+        case "required":
+            hint = _REQUIRED_HINTS.get(str(kind.property))
+            yield path, f"{what} needs {kind.property!r}", hint
+        case "oneOf" | "oneOfNotValid" | "oneOfMultipleValid":
+            given = [
+                key for key in ("tool", "ask", "flow") if is_object(error.instance) and key in error.instance
+            ]
+            problem = f"has both {given[0]!r} and {given[1]!r}" if given else "needs 'tool', 'ask' or 'flow'"
+            yield path, f"{what} {problem}", "a node is one of a tool, a question and a flow"
+        case "type":
+            wanted = " or ".join(_article(name) for name in _listed(_parent_schema(error).get("type")))
+            yield path, f"{what} must be {wanted}, not {_article(type_of(error.instance))}", None
+        case "enum":
+            wanted = " or ".join(json.dumps(option) for option in kind.options)
+            yield path, f"{what} must be {wanted}, not {_brief(error.instance)}", None
+        case "const" | "constant":
+            yield path, f"{what} must be {kind.expected_value}, not {_brief(error.instance)}", _newer(path)
+        case "minimum" | "exclusiveMinimum" | "maximum":
+            word = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}[kind.name]
+            yield path, f"{what} must be {word} {kind.limit:g}, not {_brief(error.instance)}", None
+        case "pattern":
+            yield path, f"{_brief(error.instance)} cannot be a name: {_PATTERN}", None
+        case "propertyNames":
+            yield path, f"{what}: {_brief(kind.error.instance)} cannot be a name: {_PATTERN}", None
+        case "minItems":
+            yield path, f"{what} must not be empty", None
+        case "minLength":
+            yield path, f"{what} must not be empty", None
+        case _:
+            yield path, f"{what}: {error.message}", None
+
+
+_PATTERN = "no spaces, dots, brackets, braces or quotes"
+_REQUIRED_HINTS = {
+    "value": 'an output that is an object is written {"value": {…}}',
+    "over": 'such as "over": "${items}"',
+}
+
+
+def _newer(path: DocumentPath) -> str | None:
+    return "a newer Spindle may read it" if path == ("version",) else None
+
+
+def _parent_schema(error: ValidationError) -> JsonObject:
+    """The schema whose keyword was not kept, with references followed."""
+    root = schema()
+    node: Any = root
+    for step in error.schema_path[:-1]:
+        if is_object(node) and "$ref" in node and step not in node:
+            node = resolve_pointer(root, node["$ref"])
+        if step == "$ref" and is_object(node):
+            node = resolve_pointer(root, node["$ref"])
+        elif is_object(node):
+            node = node.get(str(step), {})
+        elif is_array(node):
+            node = node[int(step)]
+    return node if is_object(node) else {}
+
+
+def _unknown_mappings(document: JsonObject, path: DocumentPath) -> Iterator[Finding]:
+    """A definition has no place for them, so `check` could not find them."""
+    ids = [node["id"] for node in document["nodes"]]
+    for name in document.get("mappings", {}):
+        if name not in ids:
+            yield (
+                (*path, "mappings", name),
+                f"`mappings` speaks of {name!r}, and there is no such node",
+                (_meant(name, ids)),
+            )
+    for index, node in enumerate(document["nodes"]):
+        if "flow" in node:
+            yield from _unknown_mappings(node["flow"], (*path, "nodes", index, "flow"))
+
+
+def _too_deep(value: Any) -> DocumentPath | None:
+    waiting: list[tuple[Any, DocumentPath]] = [(value, ())]
+    while waiting:
+        node, path = waiting.pop()
+        if len(path) > MAX_DEPTH:
+            return path
+        if is_object(node):
+            waiting += [
+                (item, (*path, key)) for key, item in node.items() if is_object(item) or is_array(item)
+            ]
+        elif is_array(node):
+            waiting += [
+                (item, (*path, index)) for index, item in enumerate(node) if is_object(item) or is_array(item)
+            ]
+    return None
+
+
+def _half_characters(value: Any, path: DocumentPath) -> Iterator[Finding]:
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            yield path, f"{_shown(path)} holds half a character, which is not Unicode text", None
+    elif is_object(value):
+        for key, item in value.items():
+            yield from _half_characters(key, path)
+            yield from _half_characters(item, (*path, key))
+    elif is_array(value):
+        for index, item in enumerate(value):
+            yield from _half_characters(item, (*path, index))
+
+
+def _shown(path: DocumentPath) -> str:
+    if not path:
+        return "the flow"
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return f"`{text.removeprefix('.')}`"
+
+
+def _meant(name: str, known: list[str]) -> str | None:
+    meant = suggest(name, known)
+    if meant:
+        return f"did you mean {meant!r}?"
+    return f"there are {', '.join(known)}" if known else None
+
+
+def _listed(value: Any) -> list[str]:
+    return cast("list[str]", value) if is_array(value) else [str(value)]
+
+
+def _article(name: str) -> str:
+    return {"null": "null", "integer": "an integer", "object": "an object", "array": "a list"}.get(
+        name, f"a {name}"
+    )
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+# --- from a document that is known to be right
+
+
+def _flow(document: JsonObject) -> FlowDefinition:
+    mappings: JsonObject = document.get("mappings", {})
+    outputs = document.get("outputs")
+    rule = document.get("cache", False)
+    return FlowDefinition(
+        nodes=tuple(_node(node, mappings.get(node["id"], {})) for node in document["nodes"]),
+        edges=tuple(
+            Edge(edge["from"], edge["to"], edge.get("action", DEFAULT_ACTION))
+            for edge in document.get("edges", ())
+        ),
+        name=document.get("name", ""),
+        description=document.get("description", ""),
+        inputs=document.get("inputs", {}),
+        params=document.get("params", {}),
+        outputs={name: _output(value) for name, value in outputs.items()} if outputs is not None else None,
+        start=document.get("start"),
+        cache=(CacheRule(**rule) if is_object(rule) else CacheRule()) if rule is not False else None,
+        on_unknown=document.get("on_unknown", "error"),
+        max_visits=int(document.get("max_visits", 1000)),
+    )
+
+
+def _node(document: JsonObject, mapping: JsonObject) -> NodeDefinition:
+    ask, rule = document.get("ask"), document.get("cache")
+    return NodeDefinition(
+        id=document["id"],
+        tool=document.get("tool"),
+        ask=Question(ask) if isinstance(ask, str) else Question(**ask) if ask is not None else None,
+        flow=_flow(document["flow"]) if "flow" in document else None,
+        description=document.get("description", ""),
+        params=document.get("params", {}),
+        inputs=mapping.get("inputs", {}),
+        outputs=mapping.get("outputs", {}),
+        retry=Retry(**_whole(document.get("retry", {}), "attempts")),
+        timeout=document.get("timeout"),
+        batch=Batch(**_whole(document["batch"], "concurrency")) if "batch" in document else None,
+        cache=CacheRule(**rule) if is_object(rule) else rule,
+        fail_when=document.get("fail_when"),
+        fingerprint=document.get("fingerprint"),
+    )
+
+
+def _whole(fields: JsonObject, name: str) -> JsonObject:
+    """JSON Schema takes 3.0 for an integer; Python does not."""
+    return {**fields, name: int(fields[name])} if name in fields else fields
+
+
+def _output(value: Any) -> FlowOutput:
+    if not is_object(value):
+        return FlowOutput(value)
+    return FlowOutput(value["value"], {key: item for key, item in value.items() if key != "value"})

@@ -1,0 +1,82 @@
+"""Flows as text: JSON or YAML of one shape, read with the place of every mistake, and written again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from spindle.flows.definition import FlowDefinition
+from spindle.flows.problems import NOWHERE, BrokenFlowError, Positions, Problem
+from spindle.flows.text import json_text
+from spindle.flows.text.document import from_document
+from spindle.flows.text.json_text import TextError
+from spindle.flows.text.writing import to_document
+
+Format = Literal["json", "yaml"]
+
+FORMATS: Final[dict[str, Format]] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
+"""By ending of a file's name."""
+
+MAX_SIZE: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A flow, and where its parts stand in the text that it was read from."""
+
+    definition: FlowDefinition
+    positions: Positions = NOWHERE
+    place: str = ""
+
+
+def read(text: str, format: Format, place: str = "") -> Loaded:
+    """Raises BrokenFlowError, which names the place and line of everything that is wrong."""
+    if len(text) > MAX_SIZE:
+        raise _broken(f"longer than {MAX_SIZE} characters, which no flow should be", place)
+    try:
+        if format == "json":
+            document, positions = json_text.parse(text)
+        else:
+            from spindle.flows.text import yaml_text
+
+            document, positions = yaml_text.parse(text)
+    except TextError as error:
+        raise BrokenFlowError([Problem("error", error.problem, error.hint, place, error.line)]) from None
+    return Loaded(from_document(document, positions, place), positions, place)
+
+
+def read_file(path: Path, place: str | None = None) -> Loaded:
+    """`place` is what messages call the file."""
+    place = place if place is not None else str(path)
+    format = FORMATS.get(path.suffix.lower())
+    if format is None:
+        raise _broken("a flow's file ends in " + ", ".join(FORMATS), place)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_SIZE + 1)
+    except OSError as error:
+        raise _broken(f"cannot be read: {error.strerror or error}", place) from None
+    if len(data) > MAX_SIZE:
+        raise _broken(f"larger than {MAX_SIZE} bytes, which no flow should be", place)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BrokenFlowError([Problem("error", "this is not UTF-8 text", None, place, line)]) from None
+    return read(text, format, place)
+
+
+def write(definition: FlowDefinition, format: Format = "json") -> str:
+    """The text from which `read` makes the same definition."""
+    document = to_document(definition)
+    if format == "json":
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    from spindle.flows.text import yaml_text
+
+    return yaml_text.write(document)
+
+
+def _broken(message: str, place: str) -> BrokenFlowError:
+    return BrokenFlowError([Problem("error", message, None, place)])

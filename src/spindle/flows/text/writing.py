@@ -1,0 +1,106 @@
+"""From a definition to its document. What is as by default is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spindle.domain.json_schema import JsonObject, is_object
+from spindle.flows.definition import (
+    DEFAULT_ACTION,
+    Batch,
+    CacheRule,
+    Edge,
+    FlowDefinition,
+    FlowOutput,
+    NodeDefinition,
+    Question,
+    Retry,
+)
+from spindle.flows.text.document import VERSION
+
+
+def to_document(definition: FlowDefinition) -> JsonObject:
+    """The document from which `from_document` makes the same definition."""
+    return {"version": VERSION, **_flow(definition)}
+
+
+def _flow(definition: FlowDefinition) -> JsonObject:
+    mappings = {node.id: mapping for node in definition.nodes if (mapping := _mapping(node))}
+    fields: JsonObject = {
+        "name": definition.name or None,
+        "description": definition.description or None,
+        "inputs": dict(definition.inputs) or None,
+        "params": definition.params or None,
+        "start": definition.start,
+        "nodes": [_node(node) for node in definition.nodes],
+        "edges": [_edge(edge) for edge in definition.edges] or None,
+        "mappings": mappings or None,
+        "outputs": _outputs(definition.outputs),
+        "cache": _flow_cache(definition.cache),
+        "on_unknown": definition.on_unknown if definition.on_unknown != "error" else None,
+        "max_visits": definition.max_visits if definition.max_visits != 1000 else None,
+    }
+    return _given(fields)
+
+
+def _node(node: NodeDefinition) -> JsonObject:
+    fields: JsonObject = {
+        "id": node.id,
+        "tool": node.tool,
+        "ask": _question(node.ask) if node.ask is not None else None,
+        "flow": _flow(node.flow) if node.flow is not None else None,
+        "description": node.description or None,
+        "params": node.params or None,
+        "batch": _changed(node.batch, Batch(over=None), always=("over",)) if node.batch is not None else None,
+        "retry": _changed(node.retry, Retry()) or None,
+        "timeout": node.timeout,
+        "cache": _changed(node.cache, CacheRule()) if isinstance(node.cache, CacheRule) else node.cache,
+        "fail_when": node.fail_when,
+        "fingerprint": node.fingerprint,
+    }
+    return _given(fields)
+
+
+def _mapping(node: NodeDefinition) -> JsonObject:
+    return _given({"inputs": dict(node.inputs) or None, "outputs": dict(node.outputs) or None})
+
+
+def _question(question: Question) -> Any:
+    if question.schema is None:
+        return question.message
+    return {"message": question.message, "schema": question.schema}
+
+
+def _edge(edge: Edge) -> JsonObject:
+    action = {"action": edge.action} if edge.action != DEFAULT_ACTION else {}
+    return {"from": edge.source, **action, "to": edge.target}
+
+
+def _outputs(outputs: Mapping[str, FlowOutput] | None) -> JsonObject | None:
+    if outputs is None:
+        return None
+    return {
+        name: {"value": output.value, **output.schema}
+        if output.schema or is_object(output.value)
+        else output.value
+        for name, output in outputs.items()
+    }
+
+
+def _flow_cache(rule: CacheRule | None) -> Any:
+    return (_changed(rule, CacheRule()) or True) if rule is not None else None
+
+
+def _changed(
+    value: Retry | Batch | CacheRule, default: Retry | Batch | CacheRule, always: tuple[str, ...] = ()
+) -> JsonObject:
+    return {
+        name: getattr(value, name)
+        for name in value.__slots__
+        if name in always or getattr(value, name) != getattr(default, name)
+    }
+
+
+def _given(fields: JsonObject) -> JsonObject:
+    return {key: value for key, value in fields.items() if value is not None}

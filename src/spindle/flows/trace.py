@@ -1,0 +1,221 @@
+"""Following a run node by node: what went in and came out is kept in its history, and told while it runs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
+from spindle.errors import SpindleError
+from spindle.flows.build import DefinedFlow
+from spindle.flows.definition import CacheRule
+from spindle.flows.flow import Flow
+from spindle.flows.run_context import RunContext
+from spindle.flows.tool_node import Report, WorkspaceNode
+
+if TYPE_CHECKING:
+    from spindle.domain.call import Host
+    from spindle.flows.node import BaseNode
+    from spindle.flows.node_cache import PureNodes
+
+MAX_KEPT = 256 * 1024
+"""Bytes of a node's inputs or output beyond which the history says only how large they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """One visit of a node: when it began, and again when it ended."""
+
+    node: str
+    """Its id, below those of the flows that it is in: `outer/inner`."""
+    visit: int
+    kind: Literal["started", "ended"]
+    started_at: float
+    tool: str | None = None
+    action: str | None = None
+    duration: float = 0.0
+    attempts: int = 0
+    """Calls that were made. None, where the run had made them before it went on here."""
+    cached: bool = False
+    inputs: Any = None
+    output: Any = None
+    wrote: JsonObject | None = None
+    """What a node written by hand left in the shared store."""
+    error: JsonObject | None = None
+
+    def to_dict(self) -> JsonObject:
+        names = ("node", "visit", "started_at", "duration", "tool", "action", "attempts", "cached", "inputs",
+                 "output", "wrote", "error")  # fmt: skip
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> NodeEvent:
+        return cls(kind="ended", **data)
+
+
+Observe = Callable[[NodeEvent], None]
+
+observer: ContextVar[Observe | None] = ContextVar("spindle_flow_observer", default=None)
+"""Who is told of the nodes of a run that is executed in this context."""
+
+
+class Recording:
+    """Takes the notes of one run of one flow, and of the flows in it."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        host: Host,
+        pure: PureNodes | None = None,
+        *,
+        use_cache: bool = True,
+        prefix: str = "",
+        outer: Recording | None = None,
+    ) -> None:
+        self._host = host
+        self._pure = pure
+        self._use_cache = use_cache
+        self._prefix = prefix
+        self._ids = frozenset(node.id for node in flow.nodes() if node.id is not None)
+        self._rule: CacheRule | None = flow.cache or (outer._rule if outer else None)
+        self._visits: Counter[str] = Counter()
+        self._reports: dict[int, Report] = {}
+        self.output: Any = None
+        """What the last node gave."""
+        self.failed: str | None = None
+        """The node at which the run ended with an error, the innermost."""
+
+    # --- what a flow calls
+
+    async def visit(self, node: BaseNode, shared: Any, running: RunContext) -> Any:
+        assert node.id is not None
+        self._visits[node.id] += 1
+        visit = self._visits[node.id]
+        event = NodeEvent(f"{self._prefix}{node.id}", visit, "started", time.time())
+        observe = observer.get()
+        if observe is not None:
+            observe(event)
+        report = self._equip(node, visit)
+        before = dict(shared) if is_object(shared) and not isinstance(node, WorkspaceNode) else None
+        began = time.perf_counter()
+        action: Any = None
+        problem: JsonObject | None = None
+        paused = False
+        inner = self._within(node, visit)
+        try:
+            within = running if inner is None else RunContext(notes=inner, host=running.host)
+            action = await node._run(shared, within)  # pyright: ignore[reportPrivateUsage] - a node's own
+            if inner is not None:
+                report.output = inner.leave_output(node, shared)
+            return action
+        except Exception as error:
+            problem = told(error)
+            self.failed = (inner.failed if inner is not None else None) or event.node
+            raise
+        except BaseException:
+            paused = True  # it waits for a person, or was given up: it will be visited again
+            raise
+        finally:
+            if not paused:
+                self.output = report.output
+                ended = replace(
+                    event, kind="ended", duration=time.perf_counter() - began, tool=report.tool,
+                    action=action if isinstance(action, str) or action is None else repr(action),
+                    attempts=report.attempts, cached=report.cached, inputs=kept(report.inputs),
+                    output=kept(report.output), wrote=written(before, shared),
+                    error=report.error or problem,
+                )  # fmt: skip
+                self._note(ended, observe)
+            self._reports.pop(id(node), None)
+
+    async def remember(self, node: BaseNode, given: Any, make: Callable[[], Awaitable[Any]]) -> Any:
+        from spindle.flows.context import entered
+
+        report = self._reports.get(id(node))
+
+        async def made(host: Host) -> Any:
+            with entered(host, node.id or ""):
+                return await make()
+
+        key = [self._prefix, node.id, node.params, given]
+        pure = self._pure.key(node, given, self._host.principal) if self._pure and self._rule else None
+        if pure is not None and self._pure is not None and self._rule is not None:
+            is_loop = self._visits[node.id or ""] > 1
+            value, was_kept = await self._pure.value(
+                pure,
+                self._rule,
+                lambda: self._host.remember(f"node {node.id}", key, made),
+                use_cache=self._use_cache and (not is_loop or self._rule.loops),
+            )
+            if report is not None:
+                report.cached = was_kept
+        else:
+            value = await self._host.remember(f"node {node.id}", key, made)
+        if report is not None:
+            report.inputs, report.output, report.attempts = given, value, 1
+        return value
+
+    # --- helpers of its own
+
+    def _equip(self, node: BaseNode, visit: int) -> Report:
+        if not isinstance(node, WorkspaceNode):
+            report = self._reports[id(node)] = Report()
+            return report
+        node.host, node.visit, node.ids = self._host, visit, self._ids
+        node.report = Report()
+        rule = node.definition.cache
+        if rule is None or rule is True:
+            rule = self._rule or (CacheRule() if rule else None)
+        node.cache, node.use_cache = rule or None, self._use_cache
+        return node.report
+
+    def _within(self, node: BaseNode, visit: int) -> Recording | None:
+        if not isinstance(node, Flow):
+            return None
+        number = f":{visit}" if visit > 1 else ""
+        return Recording(
+            node, self._host, self._pure, use_cache=self._use_cache,
+            prefix=f"{self._prefix}{node.id}{number}/", outer=self,
+        )  # fmt: skip
+
+    def leave_output(self, flow: BaseNode, shared: Any) -> Any:
+        """What an inner flow gave: under its id too, where it was made of a definition."""
+        if isinstance(flow, DefinedFlow) and flow.id is not None:
+            shared[flow.id] = self.output
+        return self.output
+
+    def _note(self, event: NodeEvent, observe: Observe | None) -> None:
+        self._host.note(f"{event.node}:{event.visit}", event.to_dict())
+        if observe is not None:
+            observe(event)
+
+
+def told(error: Exception) -> JsonObject:
+    if isinstance(error, SpindleError):
+        return error.to_dict()
+    return {"category": "error", "message": f"{type(error).__name__}: {error}"}
+
+
+def kept(value: Any) -> Any:
+    """A value as the history keeps it: what is not JSON, or is large, is only described."""
+    if value is None:
+        return None
+    try:
+        data = to_json(value, default=repr)
+    except (TypeError, ValueError, RecursionError):
+        return f"<{type(value).__name__}>"
+    if len(data) > MAX_KEPT:
+        return {"$left_out": f"{len(data)} bytes"}
+    return from_json(data)
+
+
+def written(before: Mapping[str, Any] | None, shared: Any) -> JsonObject | None:
+    """What is in the shared store now and was not, or was another."""
+    if before is None or not is_object(shared):
+        return None
+    changed = {key: value for key, value in shared.items() if key not in before or before[key] is not value}
+    return kept(changed) if changed else None

@@ -1,0 +1,53 @@
+"""Serving an open workspace until told to stop, over one transport or the other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from spindle.mcp_server.server import CatalogServer
+
+if TYPE_CHECKING:
+    import socket
+
+    from spindle.app import Spindle
+    from spindle.mcp_server.access import Access as Rules
+    from spindle.serving.access import ServingAccess
+
+
+async def run_stdio(app: Spindle, stdout: int, access: ServingAccess) -> None:
+    """Serve one client. `stdout` is a descriptor that nobody else writes to."""
+    from spindle.mcp_server.stdio import serve_stdio, take_stdin
+
+    catalog = CatalogServer(app, lambda: access.config, access)
+    await catalog.start()
+    try:
+        await serve_stdio(catalog, take_stdin(), stdout)
+    finally:
+        await catalog.close()
+
+
+async def run_http(
+    app: Spindle, access: ServingAccess, listening: socket.socket, rules: Rules | None = None
+) -> None:
+    """Serve all who are let in by `access`, each with what exists for them by the same, or by `rules`."""
+    from spindle.mcp_server.http import McpApp
+    from spindle.serving.access import Guard
+    from spindle.serving.server import serve
+
+    catalog = CatalogServer(app, lambda: access.config, rules or access)
+    served = McpApp(catalog)
+    sweeping = asyncio.create_task(served.sessions.sweep(), name="ending idle sessions")
+
+    def stopping() -> None:
+        # Streams would never end by themselves.
+        catalog.changes.close_streams()
+        served.sessions.close_streams()
+
+    await catalog.start()
+    try:
+        await serve(Guard(served, access), listening, lambda: access.config.shutdown_timeout, stopping)
+    finally:
+        sweeping.cancel()
+        await served.sessions.close()
+        await catalog.close()

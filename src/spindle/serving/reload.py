@@ -1,0 +1,108 @@
+"""Settings that change while we serve: looked for before a request and now and then, without a watcher."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from spindle.catalog.diff import SyncReport
+from spindle.errors import SpindleError
+from spindle.serving.exposure import doubts
+from spindle.serving.instruction import instruction
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.domain.serve import ServeConfig
+    from spindle.ports.source import Note
+    from spindle.serving.access import ServingAccess
+    from spindle.settings import Settings
+
+logger = logging.getLogger("spindle")
+
+EVERY = 1.0
+"""Seconds between two looks at the files."""
+_AT_START = ("host", "port")
+
+
+class Live:
+    """Keeps an open workspace, and the access to it, as the settings say. What cannot be used is noted, and
+    what was in force stays so. `given` are settings from the command line, which go before the file's."""
+
+    def __init__(
+        self,
+        app: Spindle,
+        access: ServingAccess,
+        given: Mapping[str, Any],
+        note: Note,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._app = app
+        self._access = access
+        self._given = dict(given)
+        self._note = note
+        self._now = now
+        self._mark = app.settings.mark
+        self._late: list[str] = []
+        self._looked_at = now()
+        self._looking = asyncio.Lock()
+        access.on_request = self.look
+
+    async def run(self) -> None:
+        """Look also when nobody asks, because clients want to be told."""
+        while True:
+            await asyncio.sleep(EVERY)
+            await self.look()
+
+    async def look(self) -> None:
+        """Take over what changed, at most once in `EVERY` seconds."""
+        if self._now() - self._looked_at < EVERY:
+            return
+        async with self._looking:
+            if self._now() - self._looked_at < EVERY:
+                return
+            self._looked_at = self._now()
+            mark = self._app.settings.current_mark()
+            if mark != self._mark:
+                # Also when it fails: what is wrong is said once, until somebody changes it again.
+                self._mark = mark
+                await self._take_over()
+
+    async def _take_over(self) -> None:
+        before, store = self._access.config, self._app.settings.store
+        try:
+            await self._app.reload(self._adopt)
+        except SpindleError as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            self._note(f"the settings changed, but the old ones stay in force: {error.message}{hint}")
+            return
+        except Exception as error:
+            logger.error("reading the settings again failed", exc_info=error)
+            self._note(f"the settings changed, but the old ones stay in force: {error!r}")
+            return
+        self._note("the settings changed, and are in force")
+        now = self._access.config
+        late = [*self._late, *(["store"] if self._app.settings.store != store else [])]
+        if late:
+            self._note(f"{' and '.join(late)} will be as changed after the next start")
+        if before != now:
+            # Other tools may exist for those who listen, though the catalog is the same.
+            self._app.catalog.tell(SyncReport(""))
+            await warn(self._app, now, self._note)
+
+    def _adopt(self, settings: Settings) -> None:
+        wanted = settings.serve().model_copy(update=self._given)
+        # Where we listen stays as it is, and who is let in depends on it.
+        now = {name: getattr(self._access.config, name) for name in _AT_START}
+        self._late = [f"serve.{name}" for name, value in now.items() if getattr(wanted, name) != value]
+        instruction(wanted, settings.root)  # raises where it names a file that cannot be read
+        self._access.adopt(wanted.model_copy(update=now))
+
+
+async def warn(app: Spindle, config: ServeConfig, note: Note) -> None:
+    """Note what the lists name that is not there."""
+    names = [tool.name for tool in await app.tools()]
+    for sentence in doubts(config, names, app.catalog.unsynced()):
+        note(sentence)

@@ -1,0 +1,210 @@
+"""Rows as the one source of a workspace, so that an agent can use them like any tools.
+
+The rows say what the tools are; their servers are first asked when one is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from spindle.calls.journal import current_journal
+from spindle.calls.options import CallOptions
+from spindle.domain.call import Block, Result
+from spindle.domain.json_schema import JsonObject, is_array, is_object, to_json
+from spindle.domain.source import BreakerConfig, RetryConfig, SourceConfig
+from spindle.domain.tool import ToolSpec
+from spindle.errors import (
+    Interruption,
+    InvalidArgumentsError,
+    PermissionDeniedError,
+    SpindleError,
+)
+from spindle.tables.data import DataTables, is_rows
+from spindle.tables.ports import missing_columns, shaped, shown_parameters, table_parameters, table_results
+
+if TYPE_CHECKING:
+    from spindle.domain.call import Call
+    from spindle.domain.identity import Credential
+    from spindle.domain.tool import Tool
+    from spindle.ports.source import Note
+    from spindle.tables.calling import OpenRows
+    from spindle.tables.tool_row import ToolRow
+
+logger = logging.getLogger("spindle")
+
+DAY = 86_400.0
+
+
+class RowsConfig(SourceConfig):
+    """The guards are those of the rows' own sources."""
+
+    kind: Literal["rows"] = "rows"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
+    prefix: bool = False  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
+    timeout: float = Field(default=DAY, gt=0)
+    max_concurrency: int = Field(default=1000, ge=1)
+    retry: RetryConfig = RetryConfig(attempts=1)
+    breaker: BreakerConfig = BreakerConfig(failures=1_000_000_000)
+    check_results: bool | Literal["note"] = False
+
+
+class RowsSource:
+    """`destructive`: whether tools may be called that say that they destroy."""
+
+    def __init__(self, name: str, config: RowsConfig, root: Path, note: Note) -> None:
+        self.config = config
+        self._make: Callable[[Path], RowsSession] | None = None
+
+    @classmethod
+    def of_rows(
+        cls, rows: Sequence[ToolRow | None], opened: OpenRows, data: DataTables, *, destructive: bool
+    ) -> tuple[RowsSource, RowsConfig]:
+        named, config = by_name(rows), RowsConfig()
+        source = cls("rows", config, Path.cwd(), logger.warning)
+        source._make = lambda folder: RowsSession(named, opened, data, folder, destructive=destructive)
+        return source, config
+
+    @staticmethod
+    def config_model() -> type[SourceConfig]:
+        return RowsConfig
+
+    @staticmethod
+    def signature(settings: Mapping[str, Any], root: Path) -> str | None:
+        return None
+
+    @contextlib.asynccontextmanager
+    async def open(
+        self, credential: Credential, on_change: Callable[[], None]
+    ) -> AsyncGenerator[RowsSession]:
+        with tempfile.TemporaryDirectory(prefix="spindle-tables-") as folder:
+            assert self._make is not None, "rows are handed over, never configured"
+            yield self._make(Path(folder))
+
+
+class RowsSession:
+    def __init__(
+        self,
+        rows: Mapping[str, ToolRow],
+        opened: OpenRows,
+        data: DataTables,
+        folder: Path,
+        *,
+        destructive: bool,
+    ) -> None:
+        self._rows = rows
+        self._opened = opened
+        self._data = data
+        self._folder = folder
+        self._destructive = destructive
+        self._lost = asyncio.get_running_loop().create_future()
+
+    async def discover(self) -> list[ToolSpec]:
+        return [
+            ToolSpec(name, row.description, shown_parameters(row), hints=row.hints)
+            for name, row in self._rows.items()
+        ]
+
+    async def wait_closed(self) -> str:
+        return await self._lost  # each row's server has a link of its own
+
+    async def invoke(self, tool: Tool, call: Call) -> Result:
+        row = self._rows[tool.spec.remote_name]
+        if row.hints.destructive is True and not self._destructive:
+            raise PermissionDeniedError(
+                f"{row.name} says that it may destroy, and such calls were not allowed", tool=row.name
+            )
+        arguments, given = self._with_tables(row, call.arguments)
+        options = CallOptions(call.principal, on_progress=call.on_progress)
+        # The run that calls is not gone on with, so nothing of what is done elsewhere belongs on its record.
+        journal = current_journal.set(None)
+        try:
+            result = await self._opened.call(row, arguments, options)
+        except Interruption as wanted:
+            raise PermissionDeniedError(
+                f"{row.name} wants a person first ({wanted.kind}), and nobody can be asked here",
+                tool=row.name,
+            ) from None
+        except SpindleError as error:
+            if not given:
+                raise
+            message = self._data.hidden_in(error.message, given)
+            raise type(error)(message, tool=row.name, sent=error.sent) from None
+        finally:
+            current_journal.reset(journal)
+        return self._with_references(row, result, given)
+
+    def _with_tables(self, row: ToolRow, arguments: JsonObject) -> tuple[JsonObject, list[str]]:
+        """The arguments with tables instead of ids, and those ids."""
+        ports = table_parameters(row)
+        changed, given = dict(arguments), list[str]()
+        for name, port in ports.items():
+            if (reference := arguments.get(name)) is None:
+                continue
+            table = self._data[str(reference)]
+            if missing := missing_columns(port, table):
+                raise InvalidArgumentsError(
+                    f"the table {reference!r} has no column {', '.join(map(repr, missing))}, which "
+                    f"{row.name} needs of `{name}`",
+                    hint=f"it has: {', '.join(table.column_names)}",
+                    tool=row.name,
+                )
+            changed[name] = shaped(table, port, self._folder)
+            given.append(str(reference))
+        return changed, given
+
+    def _with_references(self, row: ToolRow, result: Result, given: Sequence[str]) -> Result:
+        """The result with ids instead of tables: of what is marked as one, and where tables were given, of
+        all that looks like one."""
+        if result.is_error:
+            shown = self._data.hidden_in(result.text, given) if given else None
+            return result if shown is None else Result((Block("text", text=shown),), is_error=True)
+        if not result.has_structured:
+            return result
+        marked, value = table_results(row), result.structured
+        plain_name = row.name.rpartition(".")[2]
+        if is_object(value):
+            kept: Any = {
+                name: self._data.keep(name, item)
+                if name in marked and item is not None
+                else self._referenced(name, item, deep=bool(given))
+                for name, item in value.items()
+            }
+        elif len(marked) == 1:
+            kept = self._data.keep(next(iter(marked)), value)
+        else:
+            kept = self._referenced(plain_name, value, deep=bool(given))
+        if kept == value:
+            return result
+        text = to_json(kept).decode()
+        return replace(result, content=(Block("text", text=text),), structured=kept, cached=False)
+
+    def _referenced(self, name: str, value: Any, *, deep: bool) -> Any:
+        if not deep:
+            return value
+        if is_rows(value):
+            return self._data.keep(name, value)
+        if is_object(value):
+            return {key: self._referenced(key, item, deep=True) for key, item in value.items()}
+        return [self._referenced(name, item, deep=True) for item in value] if is_array(value) else value
+
+
+def by_name(rows: Sequence[ToolRow | None]) -> dict[str, ToolRow]:
+    """Rows by names that are all different: a second of a name gets a number. The same row twice is one."""
+    found: dict[str, ToolRow] = {}
+    for row in rows:
+        if row is None or row in found.values():
+            continue
+        number, name = 1, row.name
+        while name in found:
+            number += 1
+            name = f"{row.name}_{number}"
+        found[name] = row
+    return found

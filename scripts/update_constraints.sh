@@ -61,8 +61,9 @@ resolve() {
   cp "$work/output" "$output"
 }
 
+"$PYTHON" scripts/prepare.py --packages >"$work/parts.txt"
 resolve dev constraints.txt \
-  -r "$work/runtime.txt" -r "$work/extras.txt" -r requirements/build.txt -r requirements/dev.txt \
+  -r "$work/runtime.txt" -r "$work/extras.txt" -r "$work/parts.txt" -r requirements/build.txt \
   -r requirements/node.txt
 # The measured Spindle runs on the same versions as the tested one.
 resolve bench requirements/bench-constraints.txt \

@@ -7,19 +7,43 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import spindle
 from servers.oauth import OAuthProvider, User, running_mcp_server, running_provider
-from servers.postgres import PostgresServer, running_server
 from servers.rest import RestWorkspace
 from servers.running import OpenSources, StdioServers
 from spindle.app import Spindle
 from spindle.settings import Settings
 
+if TYPE_CHECKING:
+    from servers.postgres import PostgresServer
+
 TEST_KEY = base64.urlsafe_b64encode(b"a key that only the tests use ..").decode()
+
+# One profile for all: the same examples everywhere, and nothing that depends on how fast the machine is.
+# `make fuzz` takes the other.
+UNTIMED = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture)
+settings.register_profile(
+    "tests", max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=UNTIMED
+)
+settings.register_profile(
+    "fuzz", settings.get_profile("tests"), max_examples=5000, derandomize=False, print_blob=True
+)
+settings.load_profile("tests")
+
+# By fixture: the marker of the tests that use it.
+MARKED = {"oauth_provider": "npm"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for fixture in MARKED.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(MARKED[fixture])
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +99,8 @@ async def ann() -> AsyncIterator[User]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One server for each process of the tests: it is there in half a second."""
+    from servers.postgres import running_server
+
     with running_server() as server:
         yield server
 

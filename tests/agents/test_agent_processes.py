@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 
 import spindle
 from servers.browser import PATIENCE as BROWSER_PATIENCE
-from servers.browser import needs_browser, running_browser
+from servers.browser import running_browser
 from servers.oauth import OAuthProvider, User
 from servers.running import PATIENCE
 from spindle import Agent, AgentResult, Principal, callback_app
@@ -128,7 +128,7 @@ async def listening_at(web: Starlette, listening: socket.socket) -> AsyncIterato
         await serving
 
 
-@needs_browser
+@pytest.mark.browser
 async def test_the_whole_story_of_consent(
     tmp_path: Path, store: str, server: ModelServer, guarded_url: str, oauth_provider: OAuthProvider
 ) -> None:

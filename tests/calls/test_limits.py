@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from made_source import PATIENCE, OpenDesk, failing, spec, text, until
 
 import spindle
+from servers.examples import examples
 from spindle import CallOptions, Limit, Tool
 from spindle.calls.limits import hold, in_order, rate_limiter
 from spindle.domain.call import Call, Result
@@ -229,7 +230,7 @@ async def test_a_task_that_outlives_its_call_takes_nothing_back(desk: OpenDesk) 
 # --- no schedule leaks a place
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @example(places=[1], workers=[(0, 2, 3, 6), (0, 1, 2, 3)])
 @given(
     places=st.lists(st.integers(1, 2), min_size=1, max_size=3),

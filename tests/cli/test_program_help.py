@@ -234,7 +234,9 @@ def installed(name: str) -> str:
         ([sys.executable, "-m", "json.tool"], [], {"json.tool": {"infile", "sort_keys", "indent"}}),
         (["ls"], [], {"ls": {"all", "file", "block_size"}}),
         (["tar"], [], {"tar": {"create", "file", "file_words"}}),
-        (["npm"], ["install"], {"install": {"omit", "package_spec", "save_exact"}}),
+        pytest.param(
+            ["npm"], ["install"], {"install": {"omit", "package_spec", "save_exact"}}, marks=pytest.mark.npm
+        ),
         (["ruff"], [], {"check": {"files", "fix", "output_format"}, "rule": {"rule"}}),
         (["pip"], ["install", "list"], {"install": {"requirement", "target"}, "list": {"outdated"}}),
     ],

@@ -15,26 +15,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from servers.browser import PATIENCE, needs_browser, running_browser
+from servers.browser import PATIENCE, running_browser
 from servers.oauth import running_mcp_server, running_provider
-from servers.running import REPOSITORY
+from servers.running import REPOSITORY, missing
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
 
 EXAMPLE = REPOSITORY / "examples" / "oauth-react"
-pytestmark = [
-    needs_browser,
-    pytest.mark.skipif(
-        not (EXAMPLE / "dist").is_dir() and not os.environ.get("CI"),
-        reason="the page is not built: run `make node`",
-    ),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.npm]
 
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     """The example, served by a process of its own, with a provider and a guarded MCP server behind it."""
+    if not (EXAMPLE / "dist").is_dir():
+        missing("the page is not built: run `make node`")
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     shutil.copy(EXAMPLE / "spindle.toml", workspace)

@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from flows.strategies import DEFINITIONS
 from flows.tools import TOOLS, find, schema, tool
+from servers.examples import examples
 from servers.running import OpenSources, StdioServers
 from spindle.domain.tool import Tool
 from spindle.errors import NotFoundError
@@ -664,7 +665,7 @@ async def test_a_schema_with_references_is_followed() -> None:
     ]
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
+@examples(60)
 @given(DEFINITIONS)
 async def test_any_flow_can_be_checked(definition: FlowDefinition) -> None:
     async def find_some(name: str) -> Tool:

@@ -6,10 +6,11 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.strategies import DEFINITIONS
+from servers.examples import examples
 from spindle.flows.check.graph import Graph
 from spindle.flows.definition import Batch, Edge, FlowDefinition, NodeDefinition, Question
 from spindle.flows.draw.layout import laid_out
@@ -74,7 +75,7 @@ def test_svg_shows_every_node_and_every_way() -> None:
     assert "prefers-color-scheme: dark" in svg(FLOW)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
+@examples(60)
 @given(DEFINITIONS)
 def test_any_flow_can_be_drawn(definition: FlowDefinition) -> None:
     root = ElementTree.fromstring(svg(definition))
@@ -88,7 +89,6 @@ def _count(definition: FlowDefinition) -> int:
     return sum(1 + (_count(node.flow) if node.flow is not None else 0) for node in definition.nodes)
 
 
-@settings(deadline=None)
 @given(
     st.integers(1, 25),
     st.lists(st.tuples(st.integers(0, 24), st.integers(0, 24), st.sampled_from(["default", "error", "x"]))),

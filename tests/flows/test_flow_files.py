@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.strategies import DEFINITIONS, JSON
@@ -158,7 +158,6 @@ def test_json_and_yaml_have_one_shape() -> None:
     assert read(write(WHOLE), "yaml").definition == WHOLE  # JSON is YAML
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(DEFINITIONS, st.sampled_from(["json", "yaml"]))
 def test_nothing_is_lost_on_the_way_to_a_file_and_back(definition: FlowDefinition, format: Format) -> None:
     text = write(definition, format)
@@ -166,7 +165,6 @@ def test_nothing_is_lost_on_the_way_to_a_file_and_back(definition: FlowDefinitio
     assert write(read(text, format).definition, format) == text
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(DEFINITIONS)
 def test_what_is_written_fits_the_published_schema(definition: FlowDefinition) -> None:
     assert jsonschema_rs.validator_for(schema()).is_valid(json.loads(write(definition)))
@@ -574,7 +572,6 @@ def attempt(text: str, format: Format) -> None:
         assert read(write(loaded.definition, format), format).definition == loaded.definition
 
 
-@settings(deadline=None)
 @given(st.text(), st.sampled_from(["json", "yaml"]))
 def test_any_text_is_read_or_refused(text: str, format: Format) -> None:
     attempt(text, format)
@@ -608,13 +605,11 @@ _DOCUMENTS = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(_DOCUMENTS, st.sampled_from(["json", "yaml"]))
 def test_any_document_is_read_or_refused(document: Any, format: Format) -> None:
     attempt(json.dumps(document), format)
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(["json", "yaml"]),
     st.lists(

@@ -6,10 +6,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import spindle
+from servers.examples import examples
 from servers.flow_tools import TOOLS
 from spindle import Finished
 from spindle.errors import FlowError
@@ -82,7 +83,7 @@ def expected(graph: tuple[list[list[str]], list[tuple[int, str, int]], bool]) ->
 
 
 @given(graphs())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_every_graph_ends(graph: Any) -> None:
     log: list[str] = []
     visited, problem = expected(graph)
@@ -95,7 +96,7 @@ def test_every_graph_ends(graph: Any) -> None:
 
 
 @given(graphs())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25)
 async def test_what_is_recorded_is_what_was_run(tmp_path_factory: Any, graph: Any) -> None:
     log: list[str] = []
     root = tmp_path_factory.mktemp("graph")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.tools import find
@@ -361,7 +361,6 @@ _PARAMS = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(_PARAMS, min_size=1, max_size=3))
 async def test_any_arguments_survive_the_way_through_a_line(params: list[dict[str, Any]]) -> None:
     ids = ["search_code", "search_code_2", "search_code_3"][: len(params)]
@@ -409,7 +408,6 @@ _PIECES = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(st.one_of(st.text(), st.lists(_PIECES, max_size=25).map("".join)))
 async def test_any_text_is_a_flow_or_refused(text: str) -> None:
     try:

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.test_fuzz import HANDSHAKE, MAX_GROWTH, META, METHODS, ODD_NUMBERS, ODD_TEXT, SPECIALS, TOOLS
+from servers.examples import examples
 from servers.running import PATIENCE
 from servers.serving import ERAS, SPINDLE
 
@@ -208,10 +209,7 @@ def test_odd_lines_are_answered_or_passed_over(tmp_path: Path, era: str) -> None
     with serving(tmp_path, era) as server:
         server.open()
 
-        @settings(
-            max_examples=EXAMPLES, deadline=None, database=None, derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        )  # fmt: skip
+        @examples(EXAMPLES)
         @given(st.lists(lines(era), min_size=1, max_size=8))
         def throw(odd: list[bytes]) -> None:
             server.write(b"\n".join(odd) + b"\n")

@@ -58,6 +58,7 @@ async def test_the_inspector_lists_and_calls(workspace: Path, over: str) -> None
     assert called["content"] == [{"type": "text", "text": "hello"}]
 
 
+@pytest.mark.peers
 @EACH_WAY
 @pytest.mark.parametrize("client", PYTHON_CLIENTS)
 async def test_fastmcp_and_an_agent_of_pydantic_ai_list_and_call(

@@ -8,10 +8,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import spindle
+from servers.examples import examples
 from spindle import CallOptions, Context, Finished, Paused, tool
 from spindle.settings import Settings
 
@@ -112,7 +113,7 @@ async def execute(program: dict[str, Any], folder: Path) -> tuple[Any, Counter[s
         return outcome.result.value, interpreter.effects
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40)
 @given(program=PROGRAMS)
 def test_a_program_stopped_anywhere_ends_the_same_with_each_effect_once(
     tmp_path: Path, program: dict[str, Any]

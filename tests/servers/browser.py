@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-import pytest
+from servers.running import missing
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
@@ -18,16 +17,13 @@ PATIENCE = 60_000
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
-needs_browser = pytest.mark.skipif(
-    CHROMIUM is None and not os.environ.get("CI"), reason="there is no Chromium here: install `chromium`"
-)
-
 
 @contextlib.asynccontextmanager
 async def running_browser() -> AsyncIterator[Browser]:
     from playwright.async_api import async_playwright
 
-    assert CHROMIUM is not None, "CI installs Chromium"
+    if CHROMIUM is None:
+        missing("there is no Chromium here: `make services` installs one")
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
     async with async_playwright() as playwright:
         started = await playwright.chromium.launch(executable_path=CHROMIUM, args=flags)

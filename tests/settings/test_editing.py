@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from servers.examples import examples
 from spindle.errors import ConfigurationError
 from spindle.settings import edit
 from spindle.settings.edit import add_source, remove_source
@@ -114,9 +114,7 @@ BODIES = st.lists(
 )
 
 
-@hypothesis_settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
-)
+@examples(60)
 @given(
     top=BODIES,
     tables=st.dictionaries(

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tool_set import tools
 
+from servers.examples import examples
 from servers.postgres import PostgresServer
 from spindle.domain.definitions import Definitions
 from spindle.domain.tool import Tool, ToolSpec
@@ -266,7 +267,7 @@ def test_names_are_taken_apart_at_their_humps_and_underscores() -> None:
     assert words("Send e-mail") == ["send", "email"]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150)
 @given(query=st.text(max_size=80) | st.text(alphabet="\"'*^:(){}-+ANDORNT aé日🎉\x00\ud800", max_size=80))
 def test_no_query_raises(filled: str | None, query: str) -> None:
     async def run() -> None:

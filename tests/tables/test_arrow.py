@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from servers.examples import examples
 from spindle.errors import TableError
 from spindle.tables import (
     ToolArray,
@@ -52,7 +53,7 @@ def through_feather(table: pa.Table) -> pa.Table:
 
 @pytest.mark.parametrize("way", [through_ipc, through_parquet, through_feather])
 @given(rows=ROWS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_any_tools_come_back_from_a_file_as_they_were(way: Any, rows: list[ToolRow | None]) -> None:
     read = way(tool_table(rows))
     assert read.schema.field("tool").type == ToolType()
@@ -60,7 +61,6 @@ def test_any_tools_come_back_from_a_file_as_they_were(way: Any, rows: list[ToolR
 
 
 @given(rows=ROWS)
-@settings(deadline=None)
 def test_any_tools_come_back_from_an_array_whole_or_one_by_one(rows: list[ToolRow | None]) -> None:
     for kind in (pa.int8(), pa.int32()):
         array = tool_array(rows, kind)

@@ -39,6 +39,7 @@ def model() -> Iterator[ModelServer]:
         yield server
 
 
+@pytest.mark.npm
 async def test_two_servers_and_two_flows_in_one_column_prompted_by_another_process(
     tmp_path: Path, model: ModelServer
 ) -> None:

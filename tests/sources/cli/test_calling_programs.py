@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from servers.examples import examples
 from servers.running import OpenSources, is_running, process_end, until
 from spindle.calls.caller import CallOptions
 from spindle.domain.call import Call
@@ -82,7 +83,7 @@ async def test_no_shell_reads_the_words(open_sources: OpenSources, program: Any)
     assert result.structured["argv"] == ["--", *tricks]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15)
 @given(value=st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
 def test_any_text_reaches_the_program_as_it_is(program: Any, tmp_path: Path, value: str) -> None:
     import spindle

@@ -1,7 +1,7 @@
 """Real brokers: the same promises from each, and what is special about some.
 
 NATS comes from PyPI and Kafka is librdkafka's mock cluster, so these run everywhere; Redis, RabbitMQ and
-mosquitto run where they are installed (`make services`).
+mosquitto, whose tests are marked `brokers`, run where they are installed (`make services`).
 """
 
 from __future__ import annotations
@@ -175,6 +175,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
         yield get
 
 
+FROM_PYPI = {"nats", "kafka"}
 ALL = ["nats", "redis", "amqp", "mqtt", "kafka"]
 MORTAL = ["nats", "redis", "amqp", "mqtt"]
 KEEPING = ["nats", "redis", "amqp", "kafka"]
@@ -189,7 +190,8 @@ def running(request: pytest.FixtureRequest, start: Started) -> Iterator[Running]
 
 
 def of(*protocols: str) -> Any:
-    return pytest.mark.parametrize("running", protocols, indirect=True)
+    given = [pytest.param(each, marks=() if each in FROM_PYPI else pytest.mark.brokers) for each in protocols]
+    return pytest.mark.parametrize("running", given, indirect=True)
 
 
 async def until_heard(app: Spindle, task: asyncio.Task[Any], arguments: dict[str, Any]) -> Any:
@@ -429,6 +431,7 @@ async def test_jetstream_takes_a_repeated_event_once(workspace: Workspace, tmp_p
     assert (second["sequence"], second["duplicate"]) == (1, True)
 
 
+@pytest.mark.brokers
 async def test_redis_channels_and_lists_where_the_binding_says_so(
     workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -494,6 +497,7 @@ async def test_nats_asks_for_the_token_of_the_settings(workspace: Workspace, tmp
     assert "wrong-token" not in str(caught.value)
 
 
+@pytest.mark.brokers
 async def test_redis_asks_for_the_password_of_the_settings(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -516,6 +520,7 @@ async def test_redis_asks_for_the_password_of_the_settings(
             assert (await app.call("emit", n=1)).structured["acknowledged"]
 
 
+@pytest.mark.brokers
 async def test_mosquitto_asks_for_the_password_of_the_settings(workspace: Workspace, tmp_path: Path) -> None:
     passwords = tmp_path / "passwords"
     brokers.mosquitto_password(passwords, "ann", "sesame-pass")
@@ -532,6 +537,7 @@ async def test_mosquitto_asks_for_the_password_of_the_settings(workspace: Worksp
                 await app.call("emit", n=1)
 
 
+@pytest.mark.brokers
 async def test_mqtt_of_the_older_version_works_too(workspace: Workspace, tmp_path: Path) -> None:
     with brokers.mosquitto(tmp_path / "broker") as broker:
         server = {"host": broker.host, "protocol": "mqtt", "protocolVersion": "3.1.1"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import yaml
 from event_documents import Workspace
 
 from servers import brokers
-from servers.running import PATIENCE, REPOSITORY
+from servers.running import PATIENCE, REPOSITORY, missing
 
 EXAMPLES = REPOSITORY / ".node" / "asyncapi"
 # What a call would need and the example does not give: a protocol that nothing here speaks.
@@ -23,10 +22,7 @@ LEFT_OUT = {"mercure-asyncapi.yml": 2}
 
 def example(name: str) -> dict[str, Any]:
     if not EXAMPLES.is_dir():
-        reason = "the examples of AsyncAPI are not there: `make node` gets them"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing("the examples of AsyncAPI are not there: `make node` gets them")
     content = yaml.safe_load((EXAMPLES / name).read_text())
     for operation in content["operations"].values():
         operation["x-agent-tool"] = True
@@ -55,6 +51,7 @@ async def test_every_operation_of_a_published_example_is_a_tool(workspace: Works
 
 
 @pytest.mark.npm
+@pytest.mark.brokers
 async def test_the_streetlights_of_the_examples_can_be_dimmed(workspace: Workspace, tmp_path: Path) -> None:
     with brokers.mosquitto(tmp_path / "broker") as broker:
         workspace.settings(servers={"production": {"url": f"mqtt://{broker.host}"}})

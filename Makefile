@@ -143,7 +143,7 @@ coverage-report:
 	@.venv/bin/coverage combine --append --quiet 2>/dev/null || true
 	@.venv/bin/coverage report
 
-.PHONY: check-format check-lint check-types check-layers check-size
+.PHONY: check-format check-lint check-types check-layers check-size check-words
 check-format: check-ready
 	@$(call say,ruff format --check)
 	@.venv/bin/ruff format --check .
@@ -163,6 +163,10 @@ check-layers: check-ready
 check-size: check-ready
 	@$(call say,module size)
 	@.venv/bin/python scripts/check_module_size.py
+
+check-words: check-ready
+	@$(call say,docstrings)
+	@.venv/bin/python scripts/check_docstrings.py
 
 ##@ What is set up once, and again when its list changes
 

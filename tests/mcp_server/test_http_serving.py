@@ -19,11 +19,11 @@ from servers.running import PATIENCE, OpenSources, StdioServers, until
 from servers.serving import serve_command, served
 from spindle import Context, Principal, tool
 from spindle.catalog.diff import SyncReport
-from spindle.domain.serve import ServeConfig
-from spindle.mcp_server.access import OpenAccess
+from spindle.domain.serve import ServeConfig, TokenConfig
 from spindle.mcp_server.http import McpApp
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.server import CatalogServer
+from spindle.serving.access import ServingAccess
 
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 META = {
@@ -92,7 +92,7 @@ async def shouting(tmp_path: Path, **serve: Any) -> AsyncGenerator[tuple[httpx2.
 async def both_transports(tmp_path: Path) -> AsyncGenerator[tuple[httpx2.AsyncClient, httpx2.AsyncClient]]:
     """Clients of the same handlers behind our transport and behind the SDK's."""
     async with spindle.open(tmp_path, tools=[shout, work]) as app:
-        catalog = CatalogServer(app, ServeConfig)
+        catalog = CatalogServer(app, ServingAccess.of(ServeConfig(), {}))
         theirs = _with_inbound(catalog).streamable_http_app(host="127.0.0.1")
         manager = catalog.server.session_manager
         async with (
@@ -266,17 +266,13 @@ async def test_another_page_and_another_name_are_refused(tmp_path: Path) -> None
         assert (await http.post(url, json=initialize(), headers=renamed)).status_code == 421
 
 
-class ByHeader(OpenAccess):
-    def principal(self, scope: Any) -> Principal:
-        return Principal(dict(scope["headers"]).get(b"x-user", b"nobody").decode())
-
-
 async def test_a_session_serves_only_who_opened_it(tmp_path: Path) -> None:
-    async with shouting(tmp_path, rules=ByHeader()) as (http, url):
-        http.headers["x-user"] = "ann"
+    tokens = {name: TokenConfig(token=f"the token of {name}") for name in ("ann", "bob")}
+    async with shouting(tmp_path, tokens=tokens) as (http, url):
+        http.headers["authorization"] = "Bearer the token of ann"
         headers = await handshake(http, url)
         assert (await http.post(url, json=rpc("ping"), headers=headers)).status_code == 200
-        http.headers["x-user"] = "bob"
+        http.headers["authorization"] = "Bearer the token of bob"
         assert (await http.post(url, json=rpc("ping"), headers=headers)).status_code == 404
         assert (await http.delete(url, headers=headers)).status_code == 404
 

@@ -171,12 +171,12 @@ async def test_how_large_a_body_may_be_changes(tmp_path: Path) -> None:
 
 async def test_how_large_a_line_may_be_changes(tmp_path: Path) -> None:
     write(tmp_path)
-    config = ServeConfig()
-    async with spindle.open(tmp_path) as app, piped(app, lambda: config) as lines:
+    access = ServingAccess.of(ServeConfig(), {})
+    async with spindle.open(tmp_path) as app, piped(app, access=access) as lines:
         await lines.handshake()
         lines.request(1, "ping", x="x" * 3000)
         assert (await lines.answer(1))["result"] == {}
-        config = ServeConfig(max_body_size=2000)  # type: ignore[arg-type]
+        access.adopt(ServeConfig(max_body_size=2000))  # type: ignore[arg-type]
         lines.request(2, "ping", x="x" * 3000)
         refused = await lines.read()
         assert "may have 2000 bytes" in refused["error"]["message"]

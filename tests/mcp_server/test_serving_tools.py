@@ -18,9 +18,8 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 import spindle
 from servers.running import PATIENCE, OpenSources, Signal, StdioServers, until
 from servers.serving import ERAS, by_command_line, served, text_of
-from spindle import Block, Context, Principal, tool
-from spindle.domain.tool import ToolSummary
-from spindle.mcp_server.access import OpenAccess
+from spindle import Block, Context, tool
+from spindle.domain.serve import Exposure
 from spindle.settings import Settings
 
 EACH_ERA = pytest.mark.parametrize("era", list(ERAS))
@@ -326,19 +325,11 @@ async def test_a_large_file_is_a_link_that_only_who_got_it_can_read(tmp_path: Pa
                 await client.read_resource(wrong)
 
 
-class ByGroup(OpenAccess):
-    def principal(self, scope: Any) -> Principal:
-        return Principal("guest")
-
-    def visible(self, principal: Principal, tool: ToolSummary) -> bool:
-        return tool.name != "wipe"
-
-
 @pytest.mark.parametrize("mode", ["all", "search"])
 async def test_a_tool_that_is_not_visible_does_not_exist(tmp_path: Path, mode: Any) -> None:
     async with (
         spindle.open(tmp_path, tools=[add, wipe]) as app,
-        client_of(app, "modern", rules=ByGroup(), mode=mode) as client,
+        client_of(app, "modern", groups={"guest": Exposure(excluded_tools=("wipe",))}, mode=mode) as client,
     ):
         assert "wipe" not in {item.name for item in (await client.list_tools()).tools}
         with pytest.raises(MCPError, match=r"Unknown tool: wipe$"):

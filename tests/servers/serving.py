@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from mcp import Client, StdioServerParameters
 from servers.running import PATIENCE
 from spindle.app import Spindle
 from spindle.domain.serve import ServeConfig
-from spindle.mcp_server.access import Access as Rules
 from spindle.mcp_server.serve import run_http
 from spindle.mcp_server.server import CatalogServer
 from spindle.mcp_server.stdio import serve_stdio
@@ -32,14 +31,12 @@ SPINDLE = str(Path(sys.executable).with_name("spindle"))
 
 
 @contextlib.asynccontextmanager
-async def served(
-    app: Spindle, rules: Rules | None = None, *, access: ServingAccess | None = None, **serve: Any
-) -> AsyncGenerator[str]:
+async def served(app: Spindle, *, access: ServingAccess | None = None, **serve: Any) -> AsyncGenerator[str]:
     """The address of the workspace, served over HTTP for as long as this lasts."""
     access = access or ServingAccess.of(ServeConfig(port=0, **serve), {})
     config = access.config
     with listen(config.host, config.port) as listening:
-        running = asyncio.create_task(run_http(app, access, listening, rules))
+        running = asyncio.create_task(run_http(app, access, listening))
         try:
             yield f"{address_of(listening, config.host)}/mcp"
         finally:
@@ -89,14 +86,11 @@ class Lines:
 
 
 @contextlib.asynccontextmanager
-async def piped(
-    app: Spindle, settings: Callable[[], ServeConfig] | None = None, **serve: Any
-) -> AsyncGenerator[Lines]:
+async def piped(app: Spindle, *, access: ServingAccess | None = None, **serve: Any) -> AsyncGenerator[Lines]:
     """The workspace, served over pipes in this process."""
     loop = asyncio.get_running_loop()
     (their_in, our_out), (our_in, their_out) = os.pipe(), os.pipe()
-    config = ServeConfig(**serve)
-    catalog = CatalogServer(app, settings or (lambda: config))
+    catalog = CatalogServer(app, access or ServingAccess.of(ServeConfig(**serve), {}))
     await catalog.start()
     running = asyncio.create_task(serve_stdio(catalog, their_in, their_out))
     reader = asyncio.StreamReader(limit=2**26)

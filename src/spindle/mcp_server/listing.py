@@ -20,7 +20,7 @@ from spindle.ports.store import ToolFilter
 if TYPE_CHECKING:
     from spindle.catalog.catalog import Catalog
     from spindle.domain.identity import Principal
-    from spindle.mcp_server.access import Access
+    from spindle.serving.access import ServingAccess
 
 
 class BadCursorError(ValueError):
@@ -48,7 +48,7 @@ class _Snapshot:
 
 
 class Listing:
-    def __init__(self, catalog: Catalog, access: Access, style: Callable[[], NameStyle]) -> None:
+    def __init__(self, catalog: Catalog, access: ServingAccess, style: Callable[[], NameStyle]) -> None:
         self._catalog = catalog
         self._access = access
         self._style = style

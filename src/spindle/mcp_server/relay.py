@@ -31,8 +31,8 @@ from spindle.ports.source import Relay
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.domain.identity import Principal
-    from spindle.mcp_server.access import Access
     from spindle.ports.source import Note
+    from spindle.serving.access import ServingAccess
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ _OURS = frozenset(
 
 
 class Passing:
-    def __init__(self, app: Spindle, access: Access, note: Note) -> None:
+    def __init__(self, app: Spindle, access: ServingAccess, note: Note) -> None:
         self._app = app
         self._access = access
         self._note = note

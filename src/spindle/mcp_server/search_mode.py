@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.domain.identity import Principal
     from spindle.domain.tool import ToolSummary
-    from spindle.mcp_server.access import Access
     from spindle.mcp_server.listing import Listing
+    from spindle.serving.access import ServingAccess
 
 SEARCH, DESCRIBE, CALL = "search_tools", "describe_tool", "call_tool"
 MOST_FOUND = 50
@@ -72,7 +72,7 @@ TOOLS: Mapping[str, Tool] = {
 
 
 class SearchMode:
-    def __init__(self, app: Spindle, listing: Listing, access: Access) -> None:
+    def __init__(self, app: Spindle, listing: Listing, access: ServingAccess) -> None:
         self._app = app
         self._listing = listing
         self._access = access

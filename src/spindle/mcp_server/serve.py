@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import socket
 
     from spindle.app import Spindle
-    from spindle.mcp_server.access import Access as Rules
     from spindle.serving.access import ServingAccess
 
 
@@ -19,7 +18,7 @@ async def run_stdio(app: Spindle, stdout: int, access: ServingAccess) -> None:
     """Serve one client. `stdout` is a descriptor that nobody else writes to."""
     from spindle.mcp_server.stdio import serve_stdio, take_stdin
 
-    catalog = CatalogServer(app, lambda: access.config, access)
+    catalog = CatalogServer(app, access)
     await catalog.start()
     try:
         await serve_stdio(catalog, take_stdin(), stdout)
@@ -27,15 +26,13 @@ async def run_stdio(app: Spindle, stdout: int, access: ServingAccess) -> None:
         await catalog.close()
 
 
-async def run_http(
-    app: Spindle, access: ServingAccess, listening: socket.socket, rules: Rules | None = None
-) -> None:
-    """Serve all who are let in by `access`, each with what exists for them by the same, or by `rules`."""
+async def run_http(app: Spindle, access: ServingAccess, listening: socket.socket) -> None:
+    """Serve every client that `access` lets in, each with the tools that exist for it."""
     from spindle.mcp_server.http import McpApp
     from spindle.serving.access import Guard
     from spindle.serving.server import serve
 
-    catalog = CatalogServer(app, lambda: access.config, rules or access)
+    catalog = CatalogServer(app, access)
     served = McpApp(catalog)
     sweeping = asyncio.create_task(served.sessions.sweep(), name="ending idle sessions")
 

@@ -18,7 +18,6 @@ from spindle.domain.json_schema import JsonObject, canonical, is_object
 from spindle.domain.tool import ToolSummary
 from spindle.errors import ConfigurationError, Interruption, NotFoundError, ServerError, SpindleError
 from spindle.mcp_server import search_mode
-from spindle.mcp_server.access import Access, OpenAccess
 from spindle.mcp_server.changes import Changes
 from spindle.mcp_server.client_peer import (
     ANSWER,
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from spindle.catalog.diff import SyncReport
     from spindle.domain.identity import Principal
     from spindle.domain.serve import ServeConfig
+    from spindle.serving.access import ServingAccess
 
 logger = logging.getLogger("spindle.serve")
 
@@ -71,13 +71,9 @@ Handler = Callable[[RequestContext, "Principal", JsonObject], Awaitable[JsonObje
 class CatalogServer:
     """Serves an open workspace. The transports bring requests in through `server`."""
 
-    def __init__(
-        self, app: Spindle, settings: Callable[[], ServeConfig], access: Access | None = None
-    ) -> None:
-        """`settings` gives those in force at the moment: they may change while we serve."""
+    def __init__(self, app: Spindle, access: ServingAccess) -> None:
         self.app = app
-        self._settings = settings
-        self.access = access or OpenAccess()
+        self.access = access
         self.listing = Listing(app.catalog, self.access, lambda: self.config.names)
         self.passing = Passing(app, self.access, logger.warning)
         self._search = SearchMode(app, self.listing, self.access)
@@ -111,7 +107,8 @@ class CatalogServer:
 
     @property
     def config(self) -> ServeConfig:
-        return self._settings()
+        """The settings in force at the moment: they may change while we serve."""
+        return self.access.config
 
     @property
     def init_options(self) -> InitializationOptions:

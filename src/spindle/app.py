@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from spindle import settings as settings_module
 from spindle.agents.workspace import WorkspaceAgents
-from spindle.auth.access import Access
+from spindle.auth.access import SourceAccess
 from spindle.auth.credentials import CredentialProvider, Credentials
 from spindle.auth.encryption import Sealer
 from spindle.auth.keys import Keys
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
     from spindle.agents.limits import Limits
-    from spindle.auth.oauth import OAuth
+    from spindle.auth.oauth import OAuthHttp
     from spindle.catalog.diff import SyncReport
     from spindle.domain.call import Progress
     from spindle.domain.event import Event
@@ -62,7 +62,7 @@ class Spindle:
         private: SqliteStore,
         catalog: Catalog,
         caller: Caller,
-        auth: Access,
+        auth: SourceAccess,
         runner: Runner,
         flows: WorkspaceFlows,
         agents: WorkspaceAgents,
@@ -271,7 +271,7 @@ async def build(
             known = LayeredToolStore(opened, await private.open(), {own})
         keys = Keys(loaded.auth, os.environ if environ is None else environ, settings_module.data_folder())
         sealer = Sealer(keys)
-        auth = Access(lambda: _oauth(loaded, opened, sealer, clock), sources.config, opened, sealer, keys)
+        auth = SourceAccess(opened, sealer, keys, loaded.auth, sources.config, _oauth_http, clock.now)
         chosen = Credentials(credentials, auth)
         catalog = Catalog(sources, known, chosen, note)
         files = FolderFileStore(loaded.state_folder / "files")
@@ -304,19 +304,10 @@ async def build(
     )
 
 
-def _oauth(settings: Settings, store: Store, sealer: Sealer, clock: Clock) -> OAuth:
+def _oauth_http() -> OAuthHttp:
     import httpx2
 
-    from spindle.auth.oauth import OAuth, OAuthHttp
+    from spindle.auth.oauth import OAuthHttp
     from spindle.sources.http import is_private, shared_ssl_context
 
-    auth = settings.auth
-    return OAuth(
-        store,
-        sealer,
-        redirect_uri=auth.redirect_uri,
-        client_metadata_url=auth.client_metadata_url,
-        client_name=auth.client_name,
-        http=OAuthHttp(lambda url: is_private(httpx2.URL(url)), shared_ssl_context),
-        now=clock.now,
-    )
+    return OAuthHttp(lambda url: is_private(httpx2.URL(url)), shared_ssl_context)

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from servers.odd_provider import OddProvider
+from spindle.auth.access import SourceAccess
 from spindle.auth.encryption import Sealer
-from spindle.auth.keys import new_key
-from spindle.auth.oauth import OAuth
+from spindle.auth.keys import VARIABLE, Keys, new_key
 from spindle.calls.caller import Clock
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.source import SourceConfig
+from spindle.errors import NotFoundError
+from spindle.settings.auth import AuthSettings
 from spindle.sources.mcp.config import McpConfig
 from spindle.stores.sqlite import SqliteStore
 
@@ -57,18 +59,35 @@ class Bench:
         self.key = key
         self.sealer = Sealer(lambda: [key])
         self.turned = turned
-        self._made: list[OAuth] = []
+        self._configs: dict[str, SourceConfig] = {}
+        self._made: list[SourceAccess] = []
         self.oauth = self.another()
 
-    def another(self, **options: Any) -> OAuth:
+    def another(self, sealer: Sealer | None = None, **options: Any) -> SourceAccess:
         """As another process would have it."""
-        made = OAuth(self.store, self.sealer, **{"now": self.turned.now, **options})
+        settings = AuthSettings()
+        keys = Keys(settings, {VARIABLE: self.key}, self.path.parent)
+        made = SourceAccess(
+            self.store, sealer or self.sealer, keys, settings, self._config, now=self.turned.now, **options
+        )
         self._made.append(made)
         return made
 
+    def source(self, name: str, config: SourceConfig | None) -> str:
+        """The name of a source that has these settings from now on; None: that has none any more."""
+        self._configs.pop(name, None)
+        if config is not None:
+            self._configs[name] = config
+        return name
+
+    def _config(self, source: str) -> SourceConfig:
+        if source not in self._configs:
+            raise NotFoundError(f"there is no source {source!r}")
+        return self._configs[source]
+
     async def log_in(self, config: SourceConfig, source: str = "s", who: Principal = LOCAL) -> None:
         """Consent at the odd provider, which needs no user."""
-        asked = await self.oauth.begin(source, config, who)
+        asked = await self.oauth.begin(self.source(source, config), who)
         await self.oauth.complete("a-code", asked.state)
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ import keyring.backends.fail
 import pytest
 
 from auth.conftest import Bench
-from spindle.auth.access import Access
+from spindle.auth.access import SourceAccess
 from spindle.auth.encryption import Sealer
 from spindle.auth.keys import Keys, new_key
 from spindle.domain.identity import Secret
@@ -149,11 +149,11 @@ def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pyt
     assert "spindle-tools[keyring]" in (error.value.hint or "")
 
 
-def an_access(bench: Bench, keys: Keys, sealer: Sealer) -> Access:
+def an_access(bench: Bench, keys: Keys, sealer: Sealer) -> SourceAccess:
     def no_config(source: str) -> Any:
         raise AssertionError(source)
 
-    return Access(lambda: bench.oauth, no_config, bench.store, sealer, keys)
+    return SourceAccess(bench.store, sealer, keys, AuthSettings(), no_config)
 
 
 async def test_rotation_seals_everything_anew_and_a_process_that_runs_notices(

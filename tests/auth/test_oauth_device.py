@@ -45,13 +45,13 @@ def config(odd: OddProvider) -> SourceConfig:
 
 
 async def wait(bench: Bench, login: DeviceLogin, waits: Waits) -> Any:
-    return await bench.oauth._device.wait(login, waits)  # pyright: ignore[reportPrivateUsage] - without real time
+    return await bench.oauth._oauth.device.wait(login, waits)  # pyright: ignore[reportPrivateUsage] - without real time
 
 
 async def test_it_is_asked_again_at_the_pace_that_the_provider_sets(
     bench: Bench, odd: OddProvider, config: SourceConfig, waits: Waits
 ) -> None:
-    login = await bench.oauth.begin_device("s", config, LOCAL)
+    login = await bench.oauth.begin_device(bench.source("s", config), LOCAL)
     assert (login.user_code, login.verification_url) == ("ABCD-EFGH", "https://login.example/device")
     assert "planted-device-code" not in repr(login)
     pending = problem("authorization_pending")
@@ -65,7 +65,7 @@ async def test_it_is_asked_again_at_the_pace_that_the_provider_sets(
 async def test_a_user_who_says_no_or_nothing_is_told_apart(
     bench: Bench, odd: OddProvider, config: SourceConfig, waits: Waits
 ) -> None:
-    login = await bench.oauth.begin_device("s", config, LOCAL)
+    login = await bench.oauth.begin_device(bench.source("s", config), LOCAL)
     odd.token_answers = [problem("access_denied")]
     assert "access_denied" in ((await wait(bench, login, waits)).denied or "")
     odd.token_answers = [problem("expired_token")]
@@ -76,13 +76,13 @@ async def test_a_user_who_says_no_or_nothing_is_told_apart(
         await wait(bench, login, waits)
     odd.token_answers = [problem("invalid_grant", error_description="planted-device-code")]
     with pytest.raises(AuthError, match="invalid_grant") as refused:
-        await wait(bench, await bench.oauth.begin_device("s", config, LOCAL), waits)
+        await wait(bench, await bench.oauth.begin_device(bench.source("s", config), LOCAL), waits)
     assert "planted-device-code" not in str(refused.value)
 
 
 async def test_a_provider_without_device_logins_says_so(bench: Bench, odd: OddProvider) -> None:
     with pytest.raises(ConfigurationError, match="no login for other devices"):
-        await bench.oauth.begin_device("s", oauth_config(odd.url, client_id="c"), LOCAL)
+        await bench.oauth.begin_device(bench.source("s", oauth_config(odd.url, client_id="c")), LOCAL)
 
 
 @pytest.mark.parametrize(
@@ -94,4 +94,4 @@ async def test_an_answer_that_cannot_be_used_is_an_error(
 ) -> None:
     odd.other_answers["/device"] = answer
     with pytest.raises(SpindleError):
-        await bench.oauth.begin_device("s", config, LOCAL)
+        await bench.oauth.begin_device(bench.source("s", config), LOCAL)

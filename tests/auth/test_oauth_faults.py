@@ -14,7 +14,7 @@ from auth.conftest import Bench, Turned, oauth_config
 from servers.odd_provider import DOWN, HUGE, PAGE, OddProvider, problem, redirect
 from spindle.auth.encryption import Sealer
 from spindle.auth.keys import new_key
-from spindle.auth.oauth import OAuth, OAuthHttp
+from spindle.auth.oauth import OAuthHttp
 from spindle.auth.oauth.challenge import Challenge, bearer_challenge
 from spindle.auth.oauth.discovery import covers, metadata_places
 from spindle.domain.identity import LOCAL
@@ -80,7 +80,7 @@ async def test_the_place_that_the_challenge_names_is_the_one_that_is_asked(
     odd.other_answers["/elsewhere"] = JSONResponse(
         {"resource": odd.base, "authorization_servers": [odd.base], "scopes_supported": ["all"]}
     )
-    asked = await bench.oauth.begin("s", oauth_config(odd.url, client_id="c"), LOCAL)
+    asked = await bench.oauth.begin(bench.source("s", oauth_config(odd.url, client_id="c")), LOCAL)
     assert asked.scopes == ("one", "two")
     assert parse_qs(urlsplit(asked.url).query)["resource"] == [odd.base]
     assert not any(path.startswith(WELL_KNOWN) for path in odd.paths)
@@ -95,13 +95,13 @@ async def test_without_a_challenge_the_well_known_places_are_asked_and_the_answe
         {"resource": odd.base, "authorization_servers": [f"{odd.base}/"], "scopes_supported": ["all"]}
     )
     config = oauth_config(odd.url, client_id="c")
-    assert (await bench.oauth.begin("s", config, LOCAL)).scopes == ("all",)
+    assert (await bench.oauth.begin(bench.source("s", config), LOCAL)).scopes == ("all",)
     seen = len(odd.paths)
     turned.offset = 500
-    await bench.oauth.begin("s", config, LOCAL)
+    await bench.oauth.begin(bench.source("s", config), LOCAL)
     assert len(odd.paths) == seen
     turned.offset = 700
-    await bench.oauth.begin("s", config, LOCAL)
+    await bench.oauth.begin(bench.source("s", config), LOCAL)
     assert len(odd.paths) > seen
 
 
@@ -109,7 +109,7 @@ async def test_a_server_of_the_first_version_is_its_own_authorisation_server(
     bench: Bench, odd: OddProvider
 ) -> None:
     odd.other_answers[f"{WELL_KNOWN}/mcp"] = Response(status_code=404)
-    asked = await bench.oauth.begin("s", oauth_config(odd.url, client_id="c"), LOCAL)
+    asked = await bench.oauth.begin(bench.source("s", oauth_config(odd.url, client_id="c")), LOCAL)
     assert asked.url.startswith(f"{odd.base}/authorize?")
 
 
@@ -124,7 +124,7 @@ async def test_settings_replace_discovery_and_their_own_parameters_stay(bench: B
             },
         }
     )  # fmt: skip
-    asked = await bench.oauth.begin("s", config, LOCAL)
+    asked = await bench.oauth.begin(bench.source("s", config), LOCAL)
     query = parse_qs(urlsplit(asked.url).query)
     assert asked.provider == "Example"
     assert query["access_type"] == ["offline"]
@@ -153,7 +153,7 @@ async def test_metadata_that_is_not_right_is_refused_with_the_reason(
     for part, value in change.items():
         getattr(odd, part).update(value)
     with pytest.raises(AuthError, match=message):
-        await bench.oauth.begin("s", oauth_config(odd.url, client_id="c"), LOCAL)
+        await bench.oauth.begin(bench.source("s", oauth_config(odd.url, client_id="c")), LOCAL)
     assert await bench.store.secrets("pending") == []
 
 
@@ -167,20 +167,20 @@ async def test_metadata_that_cannot_be_had_is_an_error_and_not_a_hang(
 ) -> None:
     odd.other_answers["/.well-known/oauth-authorization-server"] = answer
     with pytest.raises(SpindleError, match=message):
-        await bench.oauth.begin("s", oauth_config(odd.url, client_id="c"), LOCAL)
+        await bench.oauth.begin(bench.source("s", oauth_config(odd.url, client_id="c")), LOCAL)
 
 
 async def test_redirects_of_metadata_are_followed_within_reason(bench: Bench, odd: OddProvider) -> None:
     place = f"{WELL_KNOWN}/mcp"
     odd.other_answers[place] = redirect(f"{odd.base}/moved")
     odd.other_answers["/moved"] = JSONResponse({"resource": odd.base, "authorization_servers": [odd.base]})
-    assert await bench.oauth.begin("s", oauth_config(odd.url, client_id="c"), LOCAL)
+    assert await bench.oauth.begin(bench.source("s", oauth_config(odd.url, client_id="c")), LOCAL)
     odd.other_answers["/moved"] = redirect(f"{odd.base}/moved")
     with pytest.raises(ServerError, match="redirects without an end"):
-        await bench.another().begin("s2", oauth_config(odd.url, client_id="c"), LOCAL)
+        await bench.another().begin(bench.source("s2", oauth_config(odd.url, client_id="c")), LOCAL)
     odd.other_answers["/moved"] = redirect("http://plain.example/")
     with pytest.raises(AuthError, match="not encrypted"):
-        await bench.another().begin("s3", oauth_config(odd.url, client_id="c"), LOCAL)
+        await bench.another().begin(bench.source("s3", oauth_config(odd.url, client_id="c")), LOCAL)
 
 
 async def test_metadata_of_a_public_source_may_not_lead_into_this_network(
@@ -189,12 +189,12 @@ async def test_metadata_of_a_public_source_may_not_lead_into_this_network(
     async def is_private(url: str) -> bool:
         return not url.startswith(odd.url)  # the source counts as public, all else as within
 
-    oauth = bench.another(http=OAuthHttp(is_private))
+    oauth = bench.another(http=lambda: OAuthHttp(is_private))
     with pytest.raises(AuthError, match="inside this network"):
-        await oauth.begin("s", oauth_config(odd.url, client_id="c"), LOCAL)
+        await oauth.begin(bench.source("s", oauth_config(odd.url, client_id="c")), LOCAL)
     # What the user wrote is the user's own decision.
     allowed = oauth_config(odd.url, client_id="c", issuer=odd.base)
-    assert await oauth.begin("s", allowed, LOCAL)
+    assert await oauth.begin(bench.source("s", allowed), LOCAL)
 
 
 async def test_a_source_that_is_not_on_the_network_needs_its_provider_in_the_settings(bench: Bench) -> None:
@@ -202,7 +202,7 @@ async def test_a_source_that_is_not_on_the_network_needs_its_provider_in_the_set
 
     config = McpConfig.model_validate({"command": "x", "auth": {"type": "oauth", "env": "TOKEN"}})
     with pytest.raises(ConfigurationError, match=r"sources\.s\.auth does not say where"):
-        await bench.oauth.begin("s", config, LOCAL)
+        await bench.oauth.begin(bench.source("s", config), LOCAL)
 
 
 # --- clients
@@ -235,7 +235,7 @@ async def test_a_registration_that_is_refused_says_how_to_go_on(
     odd.metadata["registration_endpoint"] = f"{odd.base}/register"
     odd.other_answers["/register"] = answer
     with pytest.raises(SpindleError) as error:
-        await bench.oauth.begin("s", oauth_config(odd.url), LOCAL)
+        await bench.oauth.begin(bench.source("s", oauth_config(odd.url)), LOCAL)
     assert "client_id" in (error.value.hint or "")
 
 
@@ -243,7 +243,7 @@ async def test_a_provider_that_takes_no_registrations_needs_a_client_in_the_sett
     bench: Bench, odd: OddProvider
 ) -> None:
     with pytest.raises(ConfigurationError, match="does not take new clients") as error:
-        await bench.oauth.begin("s", oauth_config(odd.url), LOCAL)
+        await bench.oauth.begin(bench.source("s", oauth_config(odd.url)), LOCAL)
     assert bench.oauth.redirect_uri in (error.value.hint or "")
 
 
@@ -272,17 +272,17 @@ async def test_a_lost_key_does_not_stand_in_the_way_of_a_new_login(bench: Bench,
     odd.metadata["registration_endpoint"] = f"{odd.base}/register"
     config = oauth_config(odd.url)
     await bench.log_in(config)
-    await bench.oauth.begin("s", config, LOCAL)
+    await bench.oauth.begin(bench.source("s", config), LOCAL)
     key = new_key()
-    later = OAuth(bench.store, Sealer(lambda: [key]))
+    later = bench.another(Sealer(lambda: [key]))
     try:
         with pytest.raises(StoreError, match="another key"):
             await later.token("s", config, LOCAL)
         [known] = await later.list()
         assert "another key" in (known.problem or "")
-        await later.complete("c", (await later.begin("s", config, LOCAL)).state)
+        await later.complete("c", (await later.begin(bench.source("s", config), LOCAL)).state)
         assert await later.token("s", config, LOCAL) == "odd-access-2"
-        revoked = await bench.oauth.revoke("s", "local", config)  # which cannot read it
+        revoked = await bench.oauth.revoke(bench.source("s", config), "local")  # which cannot read it
         assert revoked is not None
         assert "another key" in (revoked.problem or "")
         assert await later.list() == []
@@ -312,7 +312,7 @@ async def test_an_exchange_that_failed_for_now_leaves_the_state_usable(
     bench: Bench, odd: OddProvider, answer: Response
 ) -> None:
     config = oauth_config(odd.url, client_id="c")
-    asked = await bench.oauth.begin("s", config, LOCAL)
+    asked = await bench.oauth.begin(bench.source("s", config), LOCAL)
     odd.token_answers = [answer]
     with pytest.raises(ServerError):
         await bench.oauth.complete("the-code", asked.state)
@@ -324,7 +324,7 @@ async def test_a_provider_that_cannot_be_reached_leaves_the_state_usable(
     bench: Bench, odd: OddProvider
 ) -> None:
     config = oauth_config(odd.url, client_id="c", issuer=odd.base, token_url="http://127.0.0.1:9/token")
-    asked = await bench.oauth.begin("s", config, LOCAL)
+    asked = await bench.oauth.begin(bench.source("s", config), LOCAL)
     for _ in range(2):
         with pytest.raises(ConnectionFailedError, match="cannot reach") as error:
             await bench.oauth.complete("the-code", asked.state)
@@ -337,7 +337,7 @@ async def test_a_provider_that_cannot_be_reached_leaves_the_state_usable(
 async def test_an_exchange_that_can_never_succeed_uses_the_state_up(
     bench: Bench, odd: OddProvider, code: str
 ) -> None:
-    asked = await bench.oauth.begin("s", oauth_config(odd.url, client_id="c"), LOCAL)
+    asked = await bench.oauth.begin(bench.source("s", oauth_config(odd.url, client_id="c")), LOCAL)
     odd.token_answers = [problem(code, error_description="the-code was no good, nor was " + "x" * 500)]
     with pytest.raises(AuthError, match=code) as error:
         await bench.oauth.complete("the-code", asked.state)
@@ -350,7 +350,7 @@ async def test_an_exchange_that_can_never_succeed_uses_the_state_up(
 async def test_a_provider_with_a_passing_trouble_lets_the_user_follow_the_link_again(
     bench: Bench, odd: OddProvider
 ) -> None:
-    asked = await bench.oauth.begin("s", oauth_config(odd.url, client_id="c"), LOCAL)
+    asked = await bench.oauth.begin(bench.source("s", oauth_config(odd.url, client_id="c")), LOCAL)
     with pytest.raises(ServerError, match="temporarily_unavailable") as error:
         await bench.oauth.complete(None, asked.state, error="temporarily_unavailable")
     assert error.value.retryable
@@ -358,7 +358,7 @@ async def test_a_provider_with_a_passing_trouble_lets_the_user_follow_the_link_a
 
 
 async def test_two_that_complete_one_state_at_once_cause_one_exchange(bench: Bench, odd: OddProvider) -> None:
-    asked = await bench.oauth.begin("s", oauth_config(odd.url, client_id="c"), LOCAL)
+    asked = await bench.oauth.begin(bench.source("s", oauth_config(odd.url, client_id="c")), LOCAL)
     odd.gate = asyncio.Event()
     other = bench.another()
     tasks = [asyncio.create_task(oauth.complete("c", asked.state)) for oauth in (bench.oauth, other)]
@@ -370,7 +370,7 @@ async def test_two_that_complete_one_state_at_once_cause_one_exchange(bench: Ben
 
 
 async def test_a_completed_state_keeps_no_verifier(bench: Bench, odd: OddProvider) -> None:
-    asked = await bench.oauth.begin("s", oauth_config(odd.url, client_id="c"), LOCAL)
+    asked = await bench.oauth.begin(bench.source("s", oauth_config(odd.url, client_id="c")), LOCAL)
     await bench.oauth.complete("the-code", asked.state)
     [secret] = await bench.store.secrets("pending")
     kept = bench.sealer.open(secret.sealed, f"pending {secret.key}")
@@ -391,7 +391,7 @@ async def test_a_revocation_that_fails_at_the_provider_still_ends_access_here(
     odd.other_answers["/revoke"] = answer
     config = oauth_config(odd.url, client_id="c")
     await bench.log_in(config)
-    revoked = await bench.oauth.revoke("s", "local", config)
+    revoked = await bench.oauth.revoke(bench.source("s", config), "local")
     assert revoked is not None
     assert not revoked.at_provider
     assert problem_says in (revoked.problem or "")
@@ -402,8 +402,8 @@ async def test_a_revocation_that_fails_at_the_provider_still_ends_access_here(
 async def test_a_revoked_user_s_open_links_no_longer_work(bench: Bench, odd: OddProvider) -> None:
     config = oauth_config(odd.url, client_id="c")
     await bench.log_in(config)
-    asked = await bench.oauth.begin("s", config, LOCAL, scopes=["more"])
-    revoked = await bench.oauth.revoke("s", "local", None)
+    asked = await bench.oauth.begin(bench.source("s", config), LOCAL, scopes=["more"])
+    revoked = await bench.oauth.revoke(bench.source("s", None), "local")
     assert revoked is not None
     assert "no way to be told" in (revoked.problem or "")
     with pytest.raises(SpindleError, match="not known"):
@@ -418,7 +418,7 @@ async def test_no_secret_is_in_a_log_an_error_a_repr_or_the_store_in_clear(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     config = oauth_config(odd.url, client_id="c", client_secret="planted-client-secret")
-    asked = await bench.oauth.begin("s", config, LOCAL)
+    asked = await bench.oauth.begin(bench.source("s", config), LOCAL)
     odd.token_answers = [
         DOWN,
         JSONResponse(

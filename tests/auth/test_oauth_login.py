@@ -85,7 +85,9 @@ async def test_two_processes_hand_out_the_same_link_and_either_completes_it(
 ) -> None:
     config = oauth_config(guarded_url)
     other = bench.another()
-    one, two = await asyncio.gather(bench.oauth.begin("work", config, ANN), other.begin("work", config, ANN))
+    one, two = await asyncio.gather(
+        bench.oauth.begin(bench.source("work", config), ANN), other.begin(bench.source("work", config), ANN)
+    )
     assert one == two
     back = await ann.follow(one.url)
     await other.complete(**back)
@@ -96,18 +98,18 @@ async def test_a_link_about_to_expire_is_not_handed_out_again(
     bench: Bench, turned: Turned, guarded_url: str
 ) -> None:
     config = oauth_config(guarded_url)
-    first = await bench.oauth.begin("work", config, ANN)
+    first = await bench.oauth.begin(bench.source("work", config), ANN)
     turned.offset = 400
-    assert (await bench.oauth.begin("work", config, ANN)).state == first.state
+    assert (await bench.oauth.begin(bench.source("work", config), ANN)).state == first.state
     turned.offset = 500
-    assert (await bench.oauth.begin("work", config, ANN)).state != first.state
+    assert (await bench.oauth.begin(bench.source("work", config), ANN)).state != first.state
 
 
 async def test_a_state_works_once_and_a_second_use_is_told_so(
     bench: Bench, guarded_url: str, ann: User
 ) -> None:
     config = oauth_config(guarded_url)
-    back = await ann.follow((await bench.oauth.begin("work", config, ANN)).url)
+    back = await ann.follow((await bench.oauth.begin(bench.source("work", config), ANN)).url)
     other = bench.another()
     found = await asyncio.gather(bench.oauth.complete(**back), other.complete(**back), return_exceptions=True)
     [refused] = [item for item in found if isinstance(item, AuthError)]
@@ -122,12 +124,14 @@ async def test_unknown_and_expired_states_are_told_apart(
 ) -> None:
     with pytest.raises(NotFoundError, match="not known"):
         await bench.oauth.complete("code", "made up", None)
-    back = await ann.follow((await bench.oauth.begin("work", oauth_config(guarded_url), ANN)).url)
+    back = await ann.follow(
+        (await bench.oauth.begin(bench.source("work", oauth_config(guarded_url)), ANN)).url
+    )
     turned.offset = 601
     with pytest.raises(AuthError, match="has expired"):
         await bench.oauth.complete(**back)
     turned.offset = 2 * 24 * 3600
-    await bench.oauth.begin("work", oauth_config(guarded_url), BEN)
+    await bench.oauth.begin(bench.source("work", oauth_config(guarded_url)), BEN)
     with pytest.raises(NotFoundError, match="not known"):
         await bench.oauth.complete(**back)
 
@@ -136,7 +140,7 @@ async def test_another_user_cannot_complete_a_login_and_does_not_spoil_it(
     bench: Bench, guarded_url: str, ann: User
 ) -> None:
     config = oauth_config(guarded_url)
-    back = await ann.follow((await bench.oauth.begin("work", config, ANN)).url)
+    back = await ann.follow((await bench.oauth.begin(bench.source("work", config), ANN)).url)
     with pytest.raises(PermissionDeniedError, match="another user"):
         await bench.oauth.complete(**back, principal=BEN)
     await bench.oauth.complete(**back, principal=ANN)
@@ -149,7 +153,9 @@ async def test_another_user_cannot_complete_a_login_and_does_not_spoil_it(
 async def test_an_answer_from_another_issuer_is_refused_for_good(
     bench: Bench, guarded_url: str, ann: User, iss: str | None
 ) -> None:
-    back = await ann.follow((await bench.oauth.begin("work", oauth_config(guarded_url), ANN)).url)
+    back = await ann.follow(
+        (await bench.oauth.begin(bench.source("work", oauth_config(guarded_url)), ANN)).url
+    )
     right = back.pop("iss")
     with pytest.raises(AuthError, match="came from"):
         await bench.oauth.complete(**back, iss=iss)
@@ -161,7 +167,7 @@ async def test_a_code_that_was_used_elsewhere_uses_the_state_up(
     bench: Bench, guarded_url: str, oauth_provider: OAuthProvider, ann: User
 ) -> None:
     config = oauth_config(guarded_url, client_id="public")
-    back = await ann.follow((await bench.oauth.begin("work", config, ANN)).url)
+    back = await ann.follow((await bench.oauth.begin(bench.source("work", config), ANN)).url)
     async with httpx2.AsyncClient() as http:
         # Somebody who saw the code in passing has no verifier: the server checks PKCE, and spends the code.
         stolen = {
@@ -171,7 +177,7 @@ async def test_a_code_that_was_used_elsewhere_uses_the_state_up(
         answer = await http.post(f"{oauth_provider.issuer}/token", data=stolen)
         assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")
     await bench.oauth.complete(**back)
-    reused = await bench.oauth.begin("work", config, BEN)
+    reused = await bench.oauth.begin(bench.source("work", config), BEN)
     with pytest.raises(AuthError, match="invalid_grant") as refused:
         await bench.oauth.complete(back["code"], reused.state, back["iss"])
     assert back["code"] not in str(refused.value)
@@ -180,7 +186,7 @@ async def test_a_code_that_was_used_elsewhere_uses_the_state_up(
 
 
 async def test_a_user_who_says_no_is_told_as_such(bench: Bench, guarded_url: str, ann: User) -> None:
-    asked = await bench.oauth.begin("work", oauth_config(guarded_url), ANN)
+    asked = await bench.oauth.begin(bench.source("work", oauth_config(guarded_url)), ANN)
     back = await ann.follow(asked.url, say="no")
     assert back["error"] == "access_denied"
     completed = await bench.oauth.complete(None, **back)
@@ -193,7 +199,9 @@ async def test_a_user_who_says_no_is_told_as_such(bench: Bench, guarded_url: str
 async def test_an_answer_with_neither_code_nor_error_leaves_the_state_usable(
     bench: Bench, guarded_url: str, ann: User
 ) -> None:
-    back = await ann.follow((await bench.oauth.begin("work", oauth_config(guarded_url), ANN)).url)
+    back = await ann.follow(
+        (await bench.oauth.begin(bench.source("work", oauth_config(guarded_url)), ANN)).url
+    )
     with pytest.raises(InvalidArgumentsError, match="neither a code nor an error"):
         await bench.oauth.complete(None, back["state"], back["iss"])
     assert (await bench.oauth.complete(**back)).denied is None
@@ -218,7 +226,9 @@ async def test_each_kind_of_client_gets_tokens_and_refreshes_them(
 ) -> None:  # fmt: skip
     # The secret of "post" is shown as the server lists its methods: Basic first, which it refuses.
     config = oauth_config(guarded_url, **auth)
-    await bench.oauth.complete(**await ann.follow((await bench.oauth.begin("work", config, ANN)).url))
+    await bench.oauth.complete(
+        **await ann.follow((await bench.oauth.begin(bench.source("work", config), ANN)).url)
+    )
     first = await bench.oauth.token("work", config, ANN)
     assert (await oauth_provider.introspect(first))["client_id"] == client
     turned.offset = 3590
@@ -231,7 +241,7 @@ async def test_a_registration_that_the_provider_forgot_is_made_again(
     bench: Bench, turned: Turned, guarded_url: str, oauth_provider: OAuthProvider, ann: User
 ) -> None:
     config = oauth_config(guarded_url)
-    asked = await bench.oauth.begin("work", config, ANN)
+    asked = await bench.oauth.begin(bench.source("work", config), ANN)
     await bench.oauth.complete(**await ann.follow(asked.url))
     client = parse_qs(urlsplit(asked.url).query)["client_id"][0]
     await oauth_provider.forget(client)
@@ -261,15 +271,17 @@ async def test_a_token_is_not_shown_to_another_server_under_the_same_name(
     bench: Bench, guarded_url: str, ann: User
 ) -> None:
     config = oauth_config(guarded_url, client_id="public")
-    await bench.oauth.complete(**await ann.follow((await bench.oauth.begin("work", config, ANN)).url))
-    assert not await bench.oauth.needs_login("work", config, ANN)
+    await bench.oauth.complete(
+        **await ann.follow((await bench.oauth.begin(bench.source("work", config), ANN)).url)
+    )
+    assert not await bench.oauth.needs_login(bench.source("work", config), ANN)
     elsewhere = oauth_config(
         "https://elsewhere.example/mcp",
         client_id="public",
         authorization_url="https://elsewhere.example/authorize",
         token_url="https://elsewhere.example/token",
     )
-    assert await bench.oauth.needs_login("work", elsewhere, ANN)
+    assert await bench.oauth.needs_login(bench.source("work", elsewhere), ANN)
     with pytest.raises(AuthorizationRequired) as asked:
         await bench.oauth.token("work", elsewhere, ANN)
     assert asked.value.url.startswith("https://elsewhere.example/authorize?")

@@ -51,7 +51,9 @@ async def test_two_processes_at_expiry_cause_one_refresh(
     bench: Bench, tmp_path: Path, guarded_url: str, oauth_provider: OAuthProvider, ann: User
 ) -> None:
     config = oauth_config(guarded_url)
-    await bench.oauth.complete(**await ann.follow((await bench.oauth.begin("work", config, LOCAL)).url))
+    await bench.oauth.complete(
+        **await ann.follow((await bench.oauth.begin(bench.source("work", config), LOCAL)).url)
+    )
     before = await refreshes(oauth_provider)
     options = {
         "store": str(bench.path), "url": guarded_url, "offset": 3570, "calls": 25,
@@ -97,15 +99,17 @@ async def test_access_that_was_revoked_at_the_provider_needs_consent_again(
     bench: Bench, turned: Turned, guarded_url: str, oauth_provider: OAuthProvider, ann: User
 ) -> None:
     config = oauth_config(guarded_url, client_id="public")
-    await bench.oauth.complete(**await ann.follow((await bench.oauth.begin("work", config, ANN)).url))
+    await bench.oauth.complete(
+        **await ann.follow((await bench.oauth.begin(bench.source("work", config), ANN)).url)
+    )
     token = await bench.oauth.token("work", config, ANN)
-    revoked = await bench.another().revoke("work", "ann", config)
+    revoked = await bench.another().revoke(bench.source("work", config), "ann")
     assert revoked is not None
     assert (revoked.at_provider, revoked.problem) == (True, None)
     assert not (await oauth_provider.introspect(token))["active"]
     with pytest.raises(AuthorizationRequired):
         await bench.oauth.token("work", config, ANN)
-    assert await bench.oauth.revoke("work", "ann", config) is None
+    assert await bench.oauth.revoke(bench.source("work", config), "ann") is None
 
 
 async def test_a_refresh_token_that_is_refused_is_forgotten_and_the_user_asked(
@@ -221,7 +225,7 @@ async def test_scopes_that_were_granted_and_are_asked_for_again_are_not_asked_of
     with pytest.raises(AuthorizationRequired) as asked:
         await bench.oauth.token_after("s", config, LOCAL, "odd-access-1", error)
     assert asked.value.details["scopes"] == ["admin"]
-    pending = await bench.oauth.begin("s", config, LOCAL, scopes=["admin"])
+    pending = await bench.oauth.begin(bench.source("s", config), LOCAL, scopes=["admin"])
     assert pending.url == asked.value.url
     await bench.oauth.complete("code", pending.state)
     assert await bench.oauth.token_after("s", config, LOCAL, "odd-access-2", error) is None

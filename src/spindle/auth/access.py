@@ -1,31 +1,49 @@
-"""Users' access to sources: giving consent, looking at what there is, taking it back.
+"""Users' access to sources: giving consent, getting tokens, looking at what there is, taking it back.
 
-OAuth itself is loaded when a source wants it; most commands never get here.
+OAuth itself is loaded when a source wants it; most commands never get there.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from spindle.domain.identity import LOCAL, Principal, Secret, SecretKind
-from spindle.errors import NotFoundError, SpindleError, StoreError
+from spindle.errors import AuthorizationRequired, NotFoundError, SpindleError, StoreError
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from spindle.auth.encryption import Sealer
     from spindle.auth.keys import Keys
-    from spindle.auth.oauth import AuthorizationRequest, Completed, DeviceLogin, OAuth, Revoked, TokenInfo
+    from spindle.auth.oauth import AuthorizationRequest, Completed, DeviceLogin, OAuthHttp, Revoked, TokenInfo
+    from spindle.auth.oauth.client_credentials import ClientTokens
+    from spindle.auth.oauth.consent import Consent
+    from spindle.auth.oauth.device import DeviceFlow
+    from spindle.auth.oauth.discovery import Discovery
+    from spindle.auth.oauth.single_flight import Flights, SharedLocks
+    from spindle.auth.oauth.token_store import TokenShelf
+    from spindle.auth.oauth.tokens import UserTokens
     from spindle.domain.source import SourceConfig
-    from spindle.ports.store import SecretStore
+    from spindle.ports.store import LeaseStore, SecretStore
+    from spindle.settings.auth import AuthSettings
 
+    class OAuthStore(SecretStore, LeaseStore, Protocol):
+        """The parts of a store that OAuth keeps its state in."""
+
+
+DEFAULT_REDIRECT = "http://127.0.0.1:8719/callback"
+"""Users come back to this address unless the settings name another: `spindle auth login` listens there."""
 KINDS: tuple[SecretKind, ...] = ("token", "pending", "client")
 
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """What a change of keys did."""
+    """The outcome of a change of keys."""
 
     sealed: int
     unreadable: int
@@ -34,34 +52,101 @@ class Rotated:
     """How many keys besides the new one are still kept."""
 
 
-class Access:
-    """It is what `Credentials` gets tokens from, and what an app shows as `app.auth`."""
+@dataclass(frozen=True, slots=True)
+class _OAuth:
+    """The parts of OAuth, which share one HTTP client."""
+
+    http: OAuthHttp
+    flights: Flights
+    leases: SharedLocks
+    discovery: Discovery
+    shelf: TokenShelf
+    consent: Consent
+    device: DeviceFlow
+    users: UserTokens
+    own: ClientTokens
+
+
+class SourceAccess:
+    """Gets consent, keeps tokens and renews them; `Credentials` gets its tokens here, and an app shows it as
+    `app.auth`. All state is in the store, so that any number of processes can share it."""
 
     def __init__(
         self,
-        make: Callable[[], OAuth],
-        config: Callable[[str], SourceConfig],
-        store: SecretStore,
+        store: OAuthStore,
         sealer: Sealer,
         keys: Keys,
+        settings: AuthSettings,
+        config: Callable[[str], SourceConfig],
+        http: Callable[[], OAuthHttp] | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
-        self._make = make
-        self._config = config
+        """`config` gives the settings of a source, and `http` makes the client for authorisation servers."""
         self._store = store
         self._sealer = sealer
         self.keys = keys
+        self._settings = settings
+        self.redirect_uri = settings.redirect_uri or DEFAULT_REDIRECT
+        self._config = config
+        self._make_http = http
+        self._now = now
 
     @cached_property
-    def oauth(self) -> OAuth:
-        return self._make()
+    def _oauth(self) -> _OAuth:
+        from spindle.auth.oauth.client_credentials import ClientTokens
+        from spindle.auth.oauth.clients import OAuthClients
+        from spindle.auth.oauth.consent import Consent
+        from spindle.auth.oauth.device import DeviceFlow
+        from spindle.auth.oauth.discovery import Discovery
+        from spindle.auth.oauth.http import OAuthHttp
+        from spindle.auth.oauth.single_flight import Flights, SharedLocks
+        from spindle.auth.oauth.token_store import TokenShelf
+        from spindle.auth.oauth.tokens import UserTokens
+
+        store, sealer, now = self._store, self._sealer, self._now
+        http = self._make_http() if self._make_http is not None else OAuthHttp()
+        flights, leases, shelf = Flights(), SharedLocks(store, now), TokenShelf(store, sealer, now)
+        discovery = Discovery(http, now)
+        clients = OAuthClients(
+            store, sealer, http, leases, now,
+            metadata_url=self._settings.client_metadata_url, name=self._settings.client_name or "Spindle",
+        )  # fmt: skip
+        return _OAuth(
+            http, flights, leases, discovery, shelf,
+            Consent(store, sealer, http, leases, flights, discovery, clients, shelf, now),
+            DeviceFlow(http, discovery, clients, shelf, now),
+            UserTokens(http, leases, flights, discovery, clients, shelf, now, self._ask_user),
+            ClientTokens(http, flights, discovery, now),
+        )  # fmt: skip
+
+    # --- tokens
 
     async def token(self, source: str, config: SourceConfig, principal: Principal) -> str:
-        return await self.oauth.token(source, config, principal)
+        """Returns a token that is valid now. Raises AuthorizationRequired if consent is missing."""
+        if _is_for_all(config):
+            return await self._oauth.own.token(source, config)
+        return await self._oauth.users.token(source, config, principal)
 
     async def token_after(
         self, source: str, config: SourceConfig, principal: Principal, refused: str, error: SpindleError
     ) -> str | None:
-        return await self.oauth.token_after(source, config, principal, refused, error)
+        """Returns another token after the source refused this one; None when that would not help."""
+        if _is_for_all(config):
+            return await self._oauth.own.token(source, config, refused) if error.status == 401 else None
+        return await self._oauth.users.token_after(source, config, principal, refused, error)
+
+    async def _ask_user(
+        self, source: str, config: SourceConfig, principal: Principal, scopes: Sequence[str]
+    ) -> AuthorizationRequired:
+        asked = await self._oauth.consent.begin(source, config, principal.id, scopes, self.redirect_uri)
+        return AuthorizationRequired(
+            f"{source} needs your consent at {asked.provider}",
+            source=source,
+            expires_at=asked.expires_at,
+            details={"url": asked.url, "provider": asked.provider, "scopes": list(asked.scopes)},
+        )
+
+    # --- consent
 
     async def begin(
         self,
@@ -71,9 +156,10 @@ class Access:
         scopes: Sequence[str] = (),
         redirect_uri: str | None = None,
     ) -> AuthorizationRequest:
-        """A link at which the user gives consent. Asked for the same again, it is the same link."""
-        config = self._config(source)
-        return await self.oauth.begin(source, config, principal, scopes=scopes, redirect_uri=redirect_uri)
+        """Returns a link at which the user gives consent. Asked for the same again, it is the same link."""
+        return await self._oauth.consent.begin(
+            source, self._config(source), principal.id, scopes, redirect_uri or self.redirect_uri
+        )
 
     async def complete(
         self,
@@ -85,45 +171,77 @@ class Access:
         error_description: str | None = None,
         principal: Principal | None = None,
     ) -> Completed:
-        """The user has come back, to this process or any other, with these parameters. `principal`, where
-        it is known who that is, must be the one who was asked."""
-        return await self.oauth.complete(
-            code, state, iss, error=error, error_description=error_description, principal=principal
+        """Takes the parameters that the user came back with, to this process or any other. `principal`, if
+        known, must be the user who was asked."""
+        return await self._oauth.consent.complete(
+            code, state, iss, error, error_description, principal.id if principal else None
         )
 
     async def begin_device(
         self, source: str, principal: Principal = LOCAL, *, scopes: Sequence[str] = ()
     ) -> DeviceLogin:
-        return await self.oauth.begin_device(source, self._config(source), principal, scopes=scopes)
+        """Returns a code that the user enters on another device to give consent."""
+        return await self._oauth.device.begin(
+            source, self._config(source), principal.id, scopes, self.redirect_uri
+        )
 
     async def wait_device(self, login: DeviceLogin) -> Completed:
-        return await self.oauth.wait_device(login)
+        """Waits until the user has entered the code, or it has expired."""
+        return await self._oauth.device.wait(login, asyncio.sleep)
+
+    # --- looking after tokens
 
     async def list(self, source: str | None = None) -> list[TokenInfo]:
-        """Who has given access to what. Never the tokens themselves."""
-        return await self.oauth.list(source)
+        """Lists who has given access to which sources. Never the tokens themselves."""
+        return await self._oauth.shelf.list(source)
 
     async def needs_login(self, source: str, principal: Principal = LOCAL) -> bool:
-        return await self.oauth.needs_login(source, self._config(source), principal)
+        """True if there is no token that could be shown, or refreshed, without the user."""
+        from spindle.auth.oauth.discovery import binding
+
+        stored = await self._oauth.shelf.load(source, principal.id)
+        return stored is None or stored.binding != binding(self._config(source))
 
     async def wants_oauth(self, source: str) -> bool:
-        """Whether the server of a source asks for a token of a kind that OAuth gives."""
-        challenge = await self.oauth.challenge(self._config(source))
+        """True if the server of a source asks for a token of a kind that OAuth gives."""
+        from spindle.auth.oauth.discovery import source_url
+
+        url = source_url(self._config(source))
+        challenge = await self._oauth.discovery.challenge(url) if url else None
         return challenge is not None and challenge.resource_metadata is not None
 
     async def revoke(self, source: str, principal: str = LOCAL.id) -> Revoked | None:
-        """End a user's access, also to a source that is no longer configured. None: there was none."""
+        """Ends a user's access, also to a source that is no longer configured: at the provider if it can be
+        told, here in any case. Returns None if there was none."""
+        from spindle.auth.oauth.revocation import Revoked, revoke_at_provider
+
+        oauth = self._oauth
+        await oauth.consent.cancel(source, principal)
+        try:
+            stored = await oauth.shelf.load(source, principal)
+        except StoreError as error:
+            await oauth.shelf.drop(source, principal)
+            return Revoked(source, principal, at_provider=False, problem=error.message)
+        if stored is None:
+            return None
+        async with oauth.leases.hold(f"oauth refresh {stored.key}"):
+            stored = await oauth.shelf.load(source, principal) or stored
+            try:
+                client = await oauth.users.client(stored, self._oauth_config(source))
+                return await revoke_at_provider(oauth.http, stored, client)
+            finally:
+                await oauth.shelf.drop(source, principal)
+
+    def _oauth_config(self, source: str) -> SourceConfig | None:
         try:
             config = self._config(source)
         except NotFoundError:
-            config = None
-        if config is not None and getattr(config.auth, "type", None) != "oauth":
-            config = None
-        return await self.oauth.revoke(source, principal, config)
+            return None
+        return config if getattr(config.auth, "type", None) == "oauth" else None
 
     async def rotate(self, *, drop_old: bool = False) -> Rotated:
-        """Seal all that is stored with a new key. Where the keys come from the environment, with the
-        first of them. Older keys are kept unless told otherwise: what runs remember is sealed too."""
+        """Seals everything stored with a new key; where the keys come from the environment, with the first
+        of them. Older keys are kept unless `drop_old`: what runs remember is sealed too."""
         if self.keys.is_ours_to_change:
             self.keys()  # made now, if there was none
             self.keys.add()
@@ -154,5 +272,11 @@ class Access:
         return True
 
     async def close(self) -> None:
-        if "oauth" in self.__dict__:
-            await self.oauth.close()
+        """Ends what still runs in the background, and closes the HTTP client."""
+        if "_oauth" in self.__dict__:
+            await self._oauth.flights.close()
+            await self._oauth.http.close()
+
+
+def _is_for_all(config: SourceConfig) -> bool:
+    return getattr(config.auth, "type", None) == "client_credentials"

@@ -4,16 +4,6 @@ from spindle.auth.oauth.consent import AuthorizationRequest, Completed
 from spindle.auth.oauth.device import DeviceLogin
 from spindle.auth.oauth.http import OAuthHttp
 from spindle.auth.oauth.revocation import Revoked
-from spindle.auth.oauth.service import DEFAULT_REDIRECT, OAuth
 from spindle.auth.oauth.token_store import TokenInfo
 
-__all__ = [
-    "DEFAULT_REDIRECT",
-    "AuthorizationRequest",
-    "Completed",
-    "DeviceLogin",
-    "OAuth",
-    "OAuthHttp",
-    "Revoked",
-    "TokenInfo",
-]
+__all__ = ["AuthorizationRequest", "Completed", "DeviceLogin", "OAuthHttp", "Revoked", "TokenInfo"]

@@ -138,7 +138,7 @@ async def _in_a_browser(
     who: Principal,
     timeout: float | None,
 ) -> Completed:
-    from spindle.auth.oauth import DEFAULT_REDIRECT
+    from spindle.auth.access import DEFAULT_REDIRECT
     from spindle.cli.auth.loopback import Loopback
     from spindle.errors import SpindleError
 

@@ -1,3 +1,5 @@
+"""Runs the command `spindle`: `python -m spindle`."""
+
 from spindle.cli.main import run
 
 run()

@@ -1,4 +1,4 @@
-"""The composition root: builds the parts of Spindle, owns their lifetimes, has no behaviour."""
+"""The composition root: it builds the parts of Spindle and owns their lifetimes, and has no behaviour."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SETTLE_TIMEOUT = 5.0
 
 
 class Spindle:
-    """An open workspace. Made by `spindle.open`."""
+    """An open workspace, made by `spindle.open`."""
 
     def __init__(
         self,
@@ -74,16 +74,16 @@ class Spindle:
         self.store = store
         self.catalog = catalog
         self.auth = auth
-        """Users' access to sources: consent, and tokens."""
+        """Users' access to sources: their consent and tokens."""
         self._private = private
         self._caller = caller
         self.runner = runner
         self.agents = agents
-        """What `Agent` works with."""
+        """The parts of the workspace that an `Agent` needs."""
         self.visible = visible
-        """Whether a tool exists for a principal."""
+        """Decides if a principal may see a tool."""
         self.flows = flows
-        """Flows of the workspace: run, and looked at afterwards."""
+        """Runs the workspace's flows and shows their traces."""
         self._environ = environ
         self._note = note
         self._bus = bus_of(settings.root)
@@ -97,7 +97,7 @@ class Spindle:
         /,
         **named: Any,
     ) -> Result:
-        """Call a tool with arguments by name, or as one mapping: `call("fs.read", path="x")`."""
+        """Calls a tool, with arguments by name or as one mapping: `call("fs.read", path="x")`."""
         return await self._caller.call(tool, {**(arguments or {}), **named}, options)
 
     async def run(
@@ -108,8 +108,8 @@ class Spindle:
         /,
         **named: Any,
     ) -> Outcome:
-        """Call a tool so that it may stop for a person: the result is then `Paused` instead of `Finished`,
-        and `resume` goes on, in this process or another."""
+        """Calls a tool that may pause for a person. The outcome is then `Paused` instead of `Finished`,
+        and `resume` continues the run, in this process or another."""
         return await self.runner.run(tool, {**(arguments or {}), **named}, options)
 
     async def run_flow(
@@ -120,7 +120,7 @@ class Spindle:
         /,
         **named: Any,
     ) -> Outcome:
-        """Run a flow: one built in Python, the name or file of a saved one, or a pipe of tools such as
+        """Runs a flow: one built in Python, the name or file of a saved one, or a pipe of tools such as
         `"search --query TODO >> summarize"`. Inputs are given by name, or as one mapping."""
         return await self.flows.run(flow, {**(inputs or {}), **named}, options)
 
@@ -134,9 +134,9 @@ class Spindle:
         principal: Principal = LOCAL,
         limits: Limits | Mapping[str, Any] | None = None,
     ) -> Draft:
-        """A flow that does what words say: a saved one that fits them, or where there is none, or not with
-        `reuse=False`, one that the model writes out of the catalog's tools. Nothing is run: `run_flow` takes
-        its `definition` and `inputs`. What is not said here is as in `[agent]` of the settings."""
+        """Returns a flow that does what `words` ask for: a saved one that fits, or one that the model
+        writes with the tools of the catalog (always a new one with `reuse=False`). Nothing is run: give
+        its `definition` and `inputs` to `run_flow`. Defaults come from `[agent]` in the settings."""
         drafting = self.drafting(model=model, principal=principal, limits=limits)
         return await drafting.fill(await drafting.draft(words, reuse=reuse), inputs or {})
 
@@ -147,7 +147,7 @@ class Spindle:
         principal: Principal = LOCAL,
         limits: Limits | Mapping[str, Any] | None = None,
     ) -> Drafting:
-        """What `draft_flow` does in two steps: the flow, and then values for its inputs."""
+        """`draft_flow` in two steps: first the flow, then the values of its inputs."""
         from spindle.drafting.workspace import Drafting
 
         config = self.settings.agent(self._environ)
@@ -163,14 +163,14 @@ class Spindle:
         principal: Principal | None = None,
         on_progress: Progress | None = None,
     ) -> Outcome:
-        """Answer a pause by its token, or refuse it with a reason, and go on with its run. With the id of a
-        run, go on where its process died. `principal`: only if the pause is theirs."""
+        """Answers a pause by its token, or refuses it with a reason, and resumes the run. Given the id of
+        a run, resumes it where its process died. With `principal`, only a pause of theirs."""
         return await self.runner.resume(
             token, answer, refused=refused, principal=principal, on_progress=on_progress
         )
 
     async def pauses(self, *, principal: Principal | None = None, run: str | None = None) -> list[OpenPause]:
-        """What people are waited for, the oldest first."""
+        """The pauses that wait for a person, the oldest first."""
         return await self.runner.pauses(principal=principal, run=run)
 
     async def tools(
@@ -181,28 +181,34 @@ class Spindle:
         tag: str | None = None,
         pattern: str | None = None,
     ) -> list[ToolSummary]:
+        """The tools of the stored catalog, all or those that pass the filters. `pattern` is a glob over
+        names."""
         return await self.catalog.tools(ToolFilter(source, kind, tag, pattern))
 
     async def search(self, query: str, *, limit: int = 10) -> list[ToolSummary]:
+        """The tools that match the query, the best first."""
         return await self.catalog.search(query, limit)
 
     async def show(self, tool: str) -> Tool:
+        """One tool with its schemas."""
         return await self.catalog.find(tool)
 
     async def sync(
         self, *sources: str, accept: Sequence[str] | bool = (), principal: Principal = LOCAL
     ) -> list[SyncReport]:
+        """Asks all sources, or those named, for their tools, and stores what changed. `accept` names the
+        tools of pinned sources whose new definitions are accepted (True: all)."""
         return await self.catalog.sync(sources or None, accept, principal)
 
     def events(self, pattern: str = "*") -> Subscription:
-        """Events of this process from now on, whose channel or type fits the pattern:
-        `async for event in app.events("orders/*")`."""
+        """The events of this process from now on whose channel or type matches the pattern: `async for
+        event in app.events("orders/*")`."""
         subscription = self._bus.subscribe(pattern)
         self._subscriptions.add(subscription)
         return subscription
 
     async def emit(self, channel: str, data: Any = None, **attributes: Any) -> Event:
-        """Put an event on the bus of this process. `attributes` are those of `Event`: `type`, `subject`,
+        """Puts an event on the bus of this process. `attributes` are fields of `Event`: `type`, `subject`,
         `extensions`…"""
         from spindle.domain.event import Event
 
@@ -214,12 +220,13 @@ class Spindle:
     async def history(
         self, *, limit: int = 50, tool: str | None = None, outcome: str | None = None
     ) -> list[CallRecord]:
+        """The latest calls, the newest first, all or those of one tool or outcome."""
         return await self.store.calls(limit=limit, tool=tool, outcome=outcome)
 
     async def reload(self, check: Callable[[Settings], None] | None = None) -> None:
-        """Read the settings again and put them in force. Raises ConfigurationError, and keeps those in force,
-        when they are wrong or `check` refuses them. Sources that are new or changed are asked for their
-        tools in the background; listeners of the catalog hear of it."""
+        """Reads the settings again and applies them. Raises ConfigurationError, and keeps the old ones, if
+        they are wrong or `check` refuses them. New and changed sources are asked for their tools in the
+        background, and the catalog's listeners are told."""
         loaded = self.settings.reread(self._environ)
         sources = self.catalog.sources.replaced(loaded)
         if check is not None:
@@ -229,6 +236,7 @@ class Spindle:
         await self.catalog.replace_sources(sources)
 
     async def close(self) -> None:
+        """Cancels what is running, closes all sources and the store."""
         for subscription in list(self._subscriptions):
             subscription.close()
         await self.runner.close()
@@ -256,7 +264,7 @@ async def build(
     environ: Mapping[str, str] | None = None,
     clock: Clock = Clock(),  # noqa: B008 - frozen
 ) -> Spindle:
-    """Put the parts together. The arguments are explained at `spindle.open`."""
+    """Builds the workspace's parts. The arguments are explained at `spindle.open`."""
     loaded = settings or settings_module.load(path, environ)
     opened = store or await open_store(loaded.store_address(os.environ if environ is None else environ))
     private = SqliteStore(":memory:")

@@ -1,5 +1,5 @@
-"""Blocking use: the same app on a loop of its own in a thread, so that it also works in a notebook
-or any other place where an event loop is already running."""
+"""Blocking use of Spindle: the same app on its own event loop in a thread, so that it also works in a
+notebook or wherever a loop is already running."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class BlockingSpindle:
-    """`Spindle` with methods that block. Safe to use from several threads."""
+    """An open workspace with the methods of `Spindle`, but blocking. Safe to use from several threads."""
 
     def __init__(self, app: Spindle, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
         self._app = app
@@ -41,6 +41,7 @@ class BlockingSpindle:
 
     @classmethod
     def start(cls, build: Callable[[], Awaitable[Spindle]]) -> BlockingSpindle:
+        """Starts the thread and builds the app on its event loop."""
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=_serve, args=(loop,), name="spindle", daemon=True)
         thread.start()
@@ -63,6 +64,7 @@ class BlockingSpindle:
         /,
         **named: Any,
     ) -> Result:
+        """Calls a tool and returns its result; see `Spindle.call`."""
         return self._run(self._app.call(tool, arguments, options, **named))
 
     def run(
@@ -73,6 +75,7 @@ class BlockingSpindle:
         /,
         **named: Any,
     ) -> Outcome:
+        """Calls a tool that may pause for a person; see `Spindle.run`."""
         return self._run(self._app.run(tool, arguments, options, **named))
 
     def run_flow(
@@ -83,6 +86,7 @@ class BlockingSpindle:
         /,
         **named: Any,
     ) -> Outcome:
+        """Runs a flow; see `Spindle.run_flow`."""
         return self._run(self._app.run_flow(flow, inputs, options, **named))
 
     def draft_flow(
@@ -95,6 +99,7 @@ class BlockingSpindle:
         principal: Principal = LOCAL,
         limits: Limits | Mapping[str, Any] | None = None,
     ) -> Draft:
+        """Finds or writes a flow that does what `words` ask for; see `Spindle.draft_flow`."""
         return self._run(
             self._app.draft_flow(
                 words, model=model, inputs=inputs, reuse=reuse, principal=principal, limits=limits
@@ -110,30 +115,37 @@ class BlockingSpindle:
         principal: Principal | None = None,
         on_progress: Progress | None = None,
     ) -> Outcome:
+        """Answers a pause and resumes its run; see `Spindle.resume`."""
         return self._run(
             self._app.resume(token, answer, refused=refused, principal=principal, on_progress=on_progress)
         )
 
     def pauses(self, *, principal: Principal | None = None, run: str | None = None) -> list[OpenPause]:
+        """Returns the pauses that wait for a person, the oldest first."""
         return self._run(self._app.pauses(principal=principal, run=run))
 
     def tools(self, **filters: str | None) -> list[ToolSummary]:
+        """Returns the tools of the stored catalog, filtered as in `Spindle.tools`."""
         return self._run(self._app.tools(**filters))
 
     def search(self, query: str, *, limit: int = 10) -> list[ToolSummary]:
+        """Returns the tools that match the query, the best first."""
         return self._run(self._app.search(query, limit=limit))
 
     def show(self, tool: str) -> Tool:
+        """Returns one tool with its schemas."""
         return self._run(self._app.show(tool))
 
     def sync(self, *sources: str, accept: Sequence[str] | bool = ()) -> list[SyncReport]:
+        """Asks sources for their tools and stores them; see `Spindle.sync`."""
         return self._run(self._app.sync(*sources, accept=accept))
 
     def reload(self) -> None:
+        """Reads the settings again and applies them; see `Spindle.reload`."""
         self._run(self._app.reload())
 
     def events(self, pattern: str = "*", *, timeout: float | None = None) -> Iterator[Event]:
-        """Events of this process from now on; ends when none came for `timeout` seconds."""
+        """Yields the events of this process from now on; ends when none came for `timeout` seconds."""
 
         async def subscribed() -> Subscription:
             return self._app.events(pattern)
@@ -151,18 +163,21 @@ class BlockingSpindle:
             yield event
 
     def emit(self, channel: str, data: Any = None, **attributes: Any) -> Event:
+        """Puts an event on the bus of this process; see `Spindle.emit`."""
         return self._run(self._app.emit(channel, data, **attributes))
 
     def history(
         self, *, limit: int = 50, tool: str | None = None, outcome: str | None = None
     ) -> list[CallRecord]:
+        """Returns the latest calls, the newest first."""
         return self._run(self._app.history(limit=limit, tool=tool, outcome=outcome))
 
     def wait(self, work: Callable[[Spindle], Coroutine[Any, Any, T]]) -> T:
-        """Do async work with the app on its own loop, and wait for it: `s.wait(lambda app: tools(app))`."""
+        """Runs async work with the app on its own loop and waits for it: `s.wait(lambda app: tools(app))`."""
         return self._run(work(self._app))
 
     def close(self) -> None:
+        """Closes the workspace and ends its thread."""
         if self._thread.is_alive():
             try:
                 self._run(self._app.close())
@@ -173,7 +188,7 @@ class BlockingSpindle:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(
-                "this blocks, and an async tool must not: call it from a function without async"
+                "this call blocks, which an async tool must not do: make the tool a plain `def` function"
             )
         if not self._thread.is_alive():
             work.close()
@@ -192,7 +207,7 @@ def _wait(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until it is stopped, then end whatever is still on it."""
+    """Runs the loop until it is stopped, then cancels the tasks that are left on it."""
     try:
         loop.run_forever()
         loop.run_until_complete(_end_what_is_left())

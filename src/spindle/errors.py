@@ -1,4 +1,4 @@
-"""Everything that can go wrong, as one tree.
+"""Every error that Spindle raises, as one tree.
 
     SpindleError
     ├── ConfigurationError      a setting is wrong or missing                  configuration
@@ -15,9 +15,9 @@
     ├── ServerError             the source failed, or broke its protocol       server
     │   └── ResultTooLargeError the answer is over the size limit
     ├── ToolError               the tool ran and reported an error             tool
-    ├── FlowError               a flow cannot be read, or cannot go on         flow
-    ├── ModelError              a language model gave nothing of use           model
-    ├── CancelledCallError      the call was given up by its caller            cancelled
+    ├── FlowError               a flow cannot be read, or cannot continue      flow
+    ├── ModelError              a language model gave no usable answer         model
+    ├── CancelledCallError      the caller cancelled the call                  cancelled
     ├── StoreError              the workspace's own state cannot be used       store
     └── TableError              a table does not hold tools that can be read   table
 
@@ -37,7 +37,8 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 
 class SpindleError(Exception):
-    """Base of every error that Spindle raises. The message says what was wrong; `hint` what to do."""
+    """The base of every error that Spindle raises. `message` says what was wrong, `hint` what to do about
+    it."""
 
     category: ClassVar[str] = "error"
     retryable: bool = False
@@ -65,16 +66,17 @@ class SpindleError(Exception):
         self.sent = sent
         """False when the request certainly never reached the source, so that sending again is safe."""
         self.challenge = challenge
-        """What the source wants to be shown, as its WWW-Authenticate header says."""
+        """The WWW-Authenticate header of the source's refusal: the credential that it wants."""
         self.details = details
 
     def about(self, *, source: str | None = None, tool: str | None = None) -> Self:
-        """Fill in where the error happened, unless whoever raised it knew better."""
+        """Adds the source and tool of the error, unless they are already known, and returns it."""
         self.source = self.source or source
         self.tool = self.tool or tool
         return self
 
     def to_dict(self) -> dict[str, Any]:
+        """Describes the error as JSON, without empty fields."""
         fields = {
             "category": self.category,
             "message": self.message,
@@ -90,6 +92,8 @@ class SpindleError(Exception):
 
 
 class ConfigurationError(SpindleError):
+    """A setting is wrong or missing."""
+
     category = "configuration"
 
 
@@ -98,47 +102,64 @@ class NameConflictError(ConfigurationError):
 
 
 class NotFoundError(SpindleError):
+    """There is no tool, source or record of that name."""
+
     category = "not_found"
 
 
 class InvalidArgumentsError(SpindleError):
-    """`details` lists every problem as {"path": ..., "problem": ...}."""
+    """The arguments do not fit the tool's schema. `details` lists every problem as {"path": ...,
+    "problem": ...}."""
 
     category = "invalid_arguments"
 
 
 class PermissionDeniedError(SpindleError):
+    """The principal may not do that."""
+
     category = "permission"
 
 
 class AuthError(SpindleError):
+    """The source refused the credential, or there is none."""
+
     category = "auth"
 
 
 class CallTimeoutError(SpindleError):
+    """The source did not answer in time."""
+
     category = "timeout"
     retryable = True
 
 
 class ConnectionFailedError(SpindleError):
+    """The source cannot be reached, or the connection to it was lost."""
+
     category = "connection"
     retryable = True
 
 
 class BreakerOpenError(ConnectionFailedError):
-    """The source failed repeatedly and is left alone for `retry_after` seconds."""
+    """The source failed repeatedly, so it is not called for `retry_after` seconds."""
 
 
 class RateLimitedError(SpindleError):
+    """The source asks us to wait before calling again."""
+
     category = "rate_limited"
     retryable = True
 
 
 class ClientError(SpindleError):
+    """The source says that the request is wrong."""
+
     category = "client"
 
 
 class ServerError(SpindleError):
+    """The source failed, or broke its protocol."""
+
     category = "server"
 
     def __init__(self, message: str, *, retryable: bool = False, **fields: Any) -> None:
@@ -147,7 +168,7 @@ class ServerError(SpindleError):
 
 
 class ResultTooLargeError(ServerError):
-    """The answer was over the size limit and was not kept."""
+    """The result was over the size limit and was dropped."""
 
 
 class ToolError(SpindleError):
@@ -157,34 +178,40 @@ class ToolError(SpindleError):
 
 
 class FlowError(SpindleError):
-    """A flow cannot be read, or cannot go on: an unknown action, a missing value, an endless loop."""
+    """A flow cannot be read or cannot continue: an unknown action, a missing value, an endless loop."""
 
     category = "flow"
 
 
 class ModelError(SpindleError):
-    """A language model refused, was cut off, or answered with nothing that can be used, also after it was
-    told so. `details` holds what was achieved until then."""
+    """A language model refused, was cut off, or gave no usable answer even when corrected. `details` holds
+    what was achieved until then."""
 
     category = "model"
 
 
 class CancelledCallError(SpindleError):
+    """The caller cancelled the call."""
+
     category = "cancelled"
 
 
 class StoreError(SpindleError):
+    """The store of the workspace cannot be used."""
+
     category = "store"
 
 
 class TableError(SpindleError):
+    """A table does not hold tools that can be read."""
+
     category = "table"
 
 
 class Interruption(BaseException):
-    """Work that stops to wait for a person. Not an error: `except Exception` does not catch it.
+    """Work stops until a person has acted. Not an error: `except Exception` does not catch it.
 
-    `details` is what a person needs to see to act, as JSON.
+    `details` holds what the person needs to see, as JSON.
     """
 
     kind: ClassVar[Literal["consent", "approval", "input"]]
@@ -204,14 +231,15 @@ class Interruption(BaseException):
         self.source = source
         self.tool = tool
         self.expires_at = expires_at
-        """When it can no longer be answered; None: whenever the person comes back."""
+        """When the answer comes too late; None for never."""
         self.details = details or {}
         self.state = state
-        """What whoever asks needs in order to go on, as JSON. No person sees it."""
+        """The state that the asker needs to continue, as JSON. No person sees it."""
 
 
 class AuthorizationRequired(Interruption):
-    """`details` holds `url`, `provider` (its display name) and `scopes`."""
+    """A user must give consent at a provider. `details` holds `url`, `provider` (its display name) and
+    `scopes`."""
 
     kind = "consent"
 
@@ -221,13 +249,13 @@ class AuthorizationRequired(Interruption):
 
 
 class ApprovalRequired(Interruption):
-    """`details` holds the `tool` and its exact `arguments`."""
+    """A person must approve this very call. `details` holds the `tool` and its exact `arguments`."""
 
     kind = "approval"
 
 
 class InputRequired(Interruption):
-    """`details` holds the `schema` of the answer."""
+    """A person must answer a question. `details` holds the `schema` of the answer."""
 
     kind = "input"
 
@@ -235,13 +263,15 @@ class InputRequired(Interruption):
 def from_status(
     status: int, message: str, *, retry_after: float | None = None, **fields: Any
 ) -> SpindleError:
-    """The error that an HTTP status means. Every source that speaks HTTP maps statuses here."""
+    """The error for an HTTP status. Every source that speaks HTTP uses this mapping."""
     fields |= {"status": status, "retry_after": retry_after}
     if status in (401, 407):
         hint = "check the source's `auth` setting and that its credential is still valid"
         return AuthError(message, hint=hint, **fields)
     if status == 403:
-        return PermissionDeniedError(message, hint="the credential lacks a right the source wants", **fields)
+        return PermissionDeniedError(
+            message, hint="the credential lacks a permission that the source requires", **fields
+        )
     if status in (404, 410):
         return NotFoundError(message, **fields)
     if status in (408, 504):
@@ -254,9 +284,9 @@ def from_status(
 
 
 def from_description(described: Mapping[str, Any]) -> SpindleError:
-    """The error that `to_dict` described: where it was reported, it can be raised again."""
+    """Rebuilds an error from the description that `to_dict` made."""
     classes = {cls.category: cls for cls in SpindleError.__subclasses__()}
-    # Consent that is missing was reported, and what was reported is an error.
+    # A pause for consent becomes an error once it has been reported.
     category = "auth" if described["category"] == "consent" else described["category"]
     keys = ("hint", "source", "tool", "status", "retry_after", "details")
     fields = {key: described[key] for key in keys if key in described}
@@ -264,7 +294,7 @@ def from_description(described: Mapping[str, Any]) -> SpindleError:
 
 
 def innermost(error: BaseException) -> BaseException:
-    """The first error inside the groups that task groups wrap errors in."""
+    """The first error inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         error = group.exceptions[0]
@@ -272,7 +302,7 @@ def innermost(error: BaseException) -> BaseException:
 
 
 def interruption_in(error: BaseException) -> Interruption | None:
-    """The pause that an exception is, or that a group of exceptions holds."""
+    """The interruption that an exception is, or that a group of exceptions holds."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return next(filter(None, map(interruption_in, group.exceptions)), None)

@@ -1,9 +1,9 @@
-"""The MCP SDK without what nobody here uses.
+"""Imports the MCP SDK without the parts that Spindle never uses.
 
 Importing any part of `mcp` runs the packages' own `__init__`, which load all of it: a server framework, a
 cipher library, an HTTP client; 11 MB, and a good part of the time that a command takes. `spare` puts the
-packages in place without running those files. Whoever asks one for a name that it does not have yet, such as
-`mcp.Client`, has the file run then, and notices nothing.
+packages in place without running those files. A file is run when a name that the package does not have yet,
+such as `mcp.Client`, is first asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _running = threading.local()
 
 class _Spared(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        # Only names that are not there come here.
+        # Called only for names that the module does not have.
         mine: set[str] = _running.__dict__.setdefault("names", set())
         if type(self) is _Spared and self.__name__ not in mine:
             mine.add(self.__name__)
@@ -45,13 +45,14 @@ def _run(module: ModuleType) -> None:
 
 
 def spare() -> None:
-    """To be called before the first import of a part of the SDK. What is there already stays as it is."""
+    """Prepares light imports of the SDK; call it before the first one. Packages already imported stay as
+    they are."""
     for name in PACKAGES:
         if name in sys.modules:
             continue
         spec = importlib.util.find_spec(name)
         if spec is None:
-            return  # whoever imports it says what is missing
+            return  # the import itself will say what is missing
         module = importlib.util.module_from_spec(spec)
         module.__class__ = _Spared
         sys.modules[name] = module

@@ -1,4 +1,4 @@
-"""`spindle.open`: the way in, for async code and for code that blocks."""
+"""`spindle.open`: opens a workspace, for async or blocking code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Opening:
-    """Enter it with `async with`, or with `with` for calls that block."""
+    """A workspace to be opened: enter it with `async with`, or with `with` for blocking calls."""
 
     def __init__(self, make: Callable[[], Awaitable[Spindle]]) -> None:
         self._make = make
@@ -64,12 +64,12 @@ def open(
     environ: Mapping[str, str] | None = None,
     clock: Clock = Clock(),  # noqa: B008 - frozen
 ) -> Opening:
-    """Open the workspace at `path`, or the nearest one. Contacts no source.
+    """Opens the workspace at `path`, or the nearest one. Contacts no source.
 
-    `tools` are Python functions to add under their plain names, `flows` flows with nodes of their own that
-    runs may be of. `credentials` gives each principal's
-    own credential for a source, `permission` decides who may call what, `visible` for whom a tool is there
-    at all, `run_store` keeps runs elsewhere, and `note` takes sentences about what went oddly but not wrong.
+    `tools` are Python functions to add under their plain names, and `flows` are flows built in Python that
+    may be run. `credentials` gives each principal their own credential for a source, `permission` decides who
+    may call which tool, and `visible` decides who may see it at all. `run_store` keeps runs in another place
+    than the store, and `note` receives messages about things that are odd but no error.
     """
     return Opening(
         lambda: build(

@@ -1,4 +1,4 @@
-"""Which class serves which kind of source: our own by a table, others through entry points."""
+"""The classes that serve each kind of source: built-in ones from a table, others from entry points."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GROUP = "spindle.sources"
 
 @cache
 def source_class(kind: str) -> type[Source] | None:
-    """The class for a kind, or None when nobody offers it."""
+    """The class that serves a kind of source, or None if there is none."""
     if kind in BUILT_IN:
         module, _, name = BUILT_IN[kind].partition(":")
         return cast("type[Source]", getattr(import_module(module), name))
@@ -49,13 +49,15 @@ def source_class(kind: str) -> type[Source] | None:
 
 
 def kinds() -> list[str]:
+    """The names of all kinds of source, built in or from plugins."""
     from importlib.metadata import entry_points
 
     return sorted({*BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
 
 
 def config_models(wanted: set[str]) -> dict[str, Any]:
-    """Models of the kinds that are wanted; where one is unknown, of all, so that it can be corrected."""
+    """The settings models of the given kinds; if one is unknown, of all kinds, so that an error can
+    suggest one."""
     classes = {kind: source_class(kind) for kind in wanted}
     if None in classes.values():
         classes |= {kind: source_class(kind) for kind in kinds()}

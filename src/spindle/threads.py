@@ -1,4 +1,4 @@
-"""Running a user's code beside the event loop."""
+"""Runs a user's code in threads beside the event loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _idling = threading.Lock()
 
 
 async def in_thread(work: Callable[[], T], name: str) -> T:
-    """What `work` returns or raises, from a thread that does nothing else meanwhile.
+    """Runs `work` in a thread of its own and returns its result, or raises its error.
 
     Not an executor: Python waits for an executor's threads before it exits, and a function that never
     ends would hold up a program whose call has long timed out.
@@ -40,7 +40,7 @@ async def in_thread(work: Callable[[], T], name: str) -> T:
             value = context.run(work)
         except BaseException as error:  # noqa: BLE001 - a thread's top: handed to the one who waits
             problem = error
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed: no caller waits any more
             loop.call_soon_threadsafe(_settle, ended, (value, problem))
 
     _start(job)
@@ -52,7 +52,7 @@ async def in_thread(work: Callable[[], T], name: str) -> T:
 
 
 def _start(job: Callable[[], None]) -> None:
-    """Give the job to a thread that is idle, or to a new one."""
+    """Gives the job to an idle thread, or to a new one."""
     try:
         jobs = _idle.pop()
     except IndexError:
@@ -69,7 +69,7 @@ def _serve(jobs: _Jobs) -> None:
             try:
                 _idle.remove(jobs)
             except ValueError:
-                continue  # somebody has just taken this thread, and its job is on the way
+                continue  # this thread was just taken, and its job is on the way
             return
         job()
         del job  # an idle thread must not keep a call's objects alive
@@ -92,7 +92,7 @@ _stdout: TextIO | None = None
 
 @contextlib.contextmanager
 def stdout_to_stderr() -> Generator[None]:
-    """What is printed meanwhile must not mix with results on stdout. Several may ask for it at once."""
+    """Redirects stdout to stderr, so that printing does not mix with results. May be nested and shared."""
     global _quiet_users, _stdout  # noqa: PLW0603 - there is one stdout
     with _quiet:
         _quiet_users += 1

@@ -157,7 +157,7 @@ async def test_an_async_tool_is_told_not_to_block(opened: Open, workspace: Works
     async with opened() as app:
         done = await app.run("blocks")
         assert isinstance(done, Finished)
-        assert "this blocks, and an async tool must not" in done.result.text
+        assert "this call blocks, which an async tool must not do" in done.result.text
 
 
 LATE = """

@@ -1,1 +1,1 @@
-"""Tools of a catalog in the forms that other libraries take, and theirs in ours."""
+"""Adapters that offer a catalog's tools to other libraries, and bring tools of theirs into a catalog."""

@@ -13,6 +13,8 @@ from spindle.domain.json_schema import JsonObject, for_models, is_object
 
 
 class AnthropicDispatched(Dispatched):
+    """The answers to the calls of one turn, in the form of Anthropic's Messages API."""
+
     def answered(self, asked: RequestedCall, parts: list[Part], is_error: bool) -> JsonObject:
         content = [
             {"type": "text", "text": part.text}
@@ -22,7 +24,7 @@ class AnthropicDispatched(Dispatched):
                 "source": {"type": "base64", "media_type": part.mime_type, "data": part.data},
             }
             for part in parts
-            # An empty text is refused.
+            # The API refuses an empty text.
             if not isinstance(part, TextPart) or part.text
         ]
         block: JsonObject = {"type": "tool_result", "tool_use_id": asked.id, "content": content}
@@ -34,7 +36,7 @@ class AnthropicDispatched(Dispatched):
 
 
 class AnthropicTools(Dispatching[AnthropicDispatched]):
-    """Made by `tools`."""
+    """The tools of a catalog for Anthropic's Messages API, made by `tools`."""
 
     @property
     def definitions(self) -> list[Any]:
@@ -63,6 +65,6 @@ async def tools(
     tag: str | None = None,
     options: CallOptions = DEFAULT_OPTIONS,
 ) -> AnthropicTools:
-    """Tools of the catalog for Anthropic's API: all, or those whose full names fit one of `names` (globs),
-    that are of a source, or have a tag. `options` are those of every call, such as its principal."""
+    """Chooses tools of the catalog for Anthropic's API: all, or those that match one of `names` (globs
+    over full names), a source or a tag. `options` apply to every call, such as its principal."""
     return AnthropicTools(await Offer.of(app, ToolChoice(names, source, tag), options))

@@ -1,4 +1,4 @@
-"""Calls that a model asked for in one turn: made side by side, answered in its API's words."""
+"""Makes the calls that a model asked for in one turn, all at once, and answers in the form of its API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ D = TypeVar("D", bound="Dispatched")
 
 @dataclass(frozen=True, slots=True)
 class RequestedCall:
-    """A call that a model asks for. `form` is the API in whose words it is answered."""
+    """A call that a model asks for. `form` names the API in whose form it is answered."""
 
     id: str
     name: str
@@ -33,7 +33,7 @@ class RequestedCall:
 
 @dataclass(frozen=True, slots=True)
 class PausedCall:
-    """A call that waits for a person. Restored ones come without `pauses`: `app.pauses(run=…)` has them."""
+    """A call that waits for a person. When restored it has no `pauses`: get them with `app.pauses(run=…)`."""
 
     id: str
     name: str
@@ -43,8 +43,8 @@ class PausedCall:
 
 
 class CallPaused(Interruption):
-    """A call waits for a person, and whoever asked for it cannot go on without its answer. The runs are kept:
-    each pause in `calls` is answered by its token, with `app.resume`."""
+    """Calls wait for a person, and the model cannot go on without their results. Their runs are stored:
+    answer each pause in `calls` by its token, with `app.resume`."""
 
     def __init__(self, calls: Sequence[PausedCall]) -> None:
         first = next((pause for call in calls for pause in call.pauses), None)
@@ -62,24 +62,25 @@ class CallPaused(Interruption):
 
 @dataclass
 class Dispatched(ABC):
-    """What became of the calls of one turn."""
+    """The outcome of the calls of one turn."""
 
     order: list[str]
     answers: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
-    """By the id of the call, what the API takes as its answer."""
+    """The answers in the API's form, by the id of the call."""
     paused: dict[str, PausedCall] = field(default_factory=dict[str, PausedCall])
-    """By the id of the call, those that wait for a person."""
+    """The calls that wait for a person, by their id."""
 
     @property
     def messages(self) -> list[JsonObject]:
-        """What is to be sent back to the model, in the order of the calls. Raises CallPaused while one of
-        them waits: the API takes all answers or none."""
+        """The messages to send back to the model, in the order of the calls. Raises CallPaused while one
+        of them waits: the API takes all answers or none."""
         if self.paused:
             raise CallPaused(list(self.paused.values()))
         return self.enveloped([self.answers[call_id] for call_id in self.order])
 
     async def finish(self, call_id: str, outcome: Outcome | SpindleError) -> None:
-        """Take in what `app.resume` returned or raised for a call that waited."""
+        """Completes a paused call with the outcome that `app.resume` returned, or the error that it
+        raised."""
         waiting = self.paused.get(call_id)
         if waiting is None:
             known = ", ".join(self.paused) or "none"
@@ -90,6 +91,7 @@ class Dispatched(ABC):
         await self.take(RequestedCall(call_id, waiting.name, None, waiting.form), made)
 
     async def take(self, asked: RequestedCall, made: Result | Paused | SpindleError) -> None:
+        """Stores the result of a call, or its pause."""
         if isinstance(made, Paused):
             self.paused[asked.id] = PausedCall(asked.id, asked.name, made.run_id, asked.form, made.pauses)
             return
@@ -98,13 +100,15 @@ class Dispatched(ABC):
         self.paused.pop(asked.id, None)
 
     @abstractmethod
-    def answered(self, asked: RequestedCall, parts: list[Part], is_error: bool) -> JsonObject: ...
+    def answered(self, asked: RequestedCall, parts: list[Part], is_error: bool) -> JsonObject:
+        """Returns the answer to one call in the API's form."""
 
     @abstractmethod
-    def enveloped(self, answers: list[JsonObject]) -> list[JsonObject]: ...
+    def enveloped(self, answers: list[JsonObject]) -> list[JsonObject]:
+        """Returns the messages that carry all answers."""
 
     def to_dict(self) -> JsonObject:
-        """All of it as JSON, so that another process can take over what waits."""
+        """Returns the state as JSON, so that another process can continue with the paused calls."""
         waiting = {
             call.id: {"name": call.name, "run_id": call.run_id, "form": call.form}
             for call in self.paused.values()
@@ -113,19 +117,20 @@ class Dispatched(ABC):
 
     @classmethod
     def from_dict(cls: type[D], data: JsonObject) -> D:
+        """Restores the state that `to_dict` returned."""
         paused = {call_id: PausedCall(call_id, **call) for call_id, call in data["paused"].items()}
         return cls(list(data["order"]), dict(data["answers"]), paused)
 
 
 class Dispatching(ABC, Generic[D]):
-    """Tools of a catalog for one API."""
+    """The tools of a catalog for one API."""
 
     def __init__(self, offer: Offer) -> None:
         self._offer = offer
 
     @property
     def names(self) -> dict[str, str]:
-        """By the name that the model knows, the tool's name in the catalog."""
+        """The tools' names in the catalog, by the names that the model knows."""
         return {name: tool.name for name, tool in self._offer.tools.items()}
 
     def __contains__(self, name: object) -> bool:
@@ -138,8 +143,8 @@ class Dispatching(ABC, Generic[D]):
         return len(self._offer.tools)
 
     async def dispatch(self, asked: Any) -> D:
-        """Make the calls that a model asks for, all at the same time within the sources' limits. `asked` is
-        what the API returned, or a list of the calls alone. What goes wrong is an answer to the model; a
+        """Makes the calls that a model asks for, all at the same time within the sources' limits. `asked`
+        is the API's response, or a list of the calls alone. An error becomes an answer to the model; a
         call that waits for a person is in `paused`."""
         calls = list(self.calls_in(asked))
         done = self.begin([call.id for call in calls])
@@ -153,18 +158,20 @@ class Dispatching(ABC, Generic[D]):
         return done
 
     def dispatch_blocking(self, asked: Any) -> D:
-        """The same for code that blocks, in another thread than the app's."""
+        """Does the same and blocks, for use in another thread than the app's."""
         return self._offer.home.wait(self.dispatch(asked), "`await dispatch(…)`")
 
     @abstractmethod
-    def calls_in(self, asked: Any) -> Iterator[RequestedCall]: ...
+    def calls_in(self, asked: Any) -> Iterator[RequestedCall]:
+        """Yields the calls in a response of the API."""
 
     @abstractmethod
-    def begin(self, order: list[str]) -> D: ...
+    def begin(self, order: list[str]) -> D:
+        """Returns the empty outcome of a turn with these calls."""
 
 
 def plain(value: Any) -> Any:
-    """What a client library returned, as the JSON that it was made of."""
+    """Returns an object of a client library as the JSON that it was made from."""
     if is_object(value) or value is None:
         return value
     if isinstance(value, list | tuple):
@@ -176,4 +183,5 @@ def plain(value: Any) -> Any:
 
 
 def objects_in(value: Any) -> list[JsonObject]:
+    """The objects in a list; none if the value is not a list."""
     return [item for item in value if is_object(item)] if is_array(value) else []

@@ -1,5 +1,5 @@
-"""The event loop on which an open workspace lives. Other libraries call from wherever they are: from another
-loop, or from a thread that blocks."""
+"""The event loop of an open workspace, for libraries that call from another loop or from a blocking
+thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Home:
-    """The loop that runs when this is made."""
+    """Runs work on the loop that was running when this was made."""
 
     def __init__(self) -> None:
         running = _running()
@@ -26,16 +26,17 @@ class Home:
         self._loop = running
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work at home, and wait for it without blocking."""
+        """Runs the work on the workspace's loop and awaits it."""
         if asyncio.get_running_loop() is self._loop:
             return await work
         return await asyncio.wrap_future(self._start(work))
 
     def wait(self, work: Coroutine[Any, Any, T], instead: str) -> T:
-        """Do the work at home, and block until it is done. At home itself that would never end."""
+        """Runs the work on the workspace's loop and blocks until it is done. Raises RuntimeError on that
+        loop itself, where it would wait forever."""
         if _running() is self._loop:
             work.close()
-            raise RuntimeError(f"this blocks the event loop that has to do the work: use {instead}")
+            raise RuntimeError(f"this would block the event loop that has to do the work: use {instead}")
         future = self._start(work)
         try:
             return future.result()

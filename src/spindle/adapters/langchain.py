@@ -1,4 +1,4 @@
-"""Tools of a catalog as LangChain's, and LangChain's in a catalog."""
+"""Tools of a catalog as LangChain tools, and LangChain tools in a catalog."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Content = str | list[str | dict[Any, Any]]
 
 
 class CatalogTool(StructuredTool):
-    """A tool of a catalog. Its arguments are passed on whatever their names: LangChain itself would take one
-    that is called `config` or `run_manager` for its own."""
+    """A tool of a catalog for LangChain. Arguments called `config` or `run_manager` reach the tool too:
+    LangChain itself would take them for its own."""
 
     def _to_args_and_kwargs(
         self, tool_input: str | dict[str, Any], tool_call_id: str | None
@@ -52,11 +52,11 @@ async def tools(
     tag: str | None = None,
     options: CallOptions = DEFAULT_OPTIONS,
 ) -> list[StructuredTool]:
-    """Tools of the catalog for LangChain: all, or those whose full names fit one of `names` (globs), that are
-    of a source, or have a tag. `options` are those of every call, such as its principal.
+    """Returns tools of the catalog for LangChain: all, or those that match one of `names` (globs over full
+    names), a source or a tag. `options` apply to every call, such as its principal.
 
-    Both `ainvoke` and `invoke` work, from any loop and thread but that `invoke` blocks. An error is a message
-    with the status `error`; a call that waits for a person raises CallPaused.
+    Both `ainvoke` and `invoke` work from any loop and thread, except that `invoke` blocks. An error becomes a
+    message with the status `error`; a call that waits for a person raises CallPaused.
     """
     offer = await Offer.of(app, ToolChoice(names, source, tag), options)
     return [_tool(offer, name) for name in offer.tools]
@@ -91,7 +91,8 @@ def _tool(offer: Offer, name: str) -> StructuredTool:
 
 
 async def tool_message(call_id: str, outcome: Finished | SpindleError) -> ToolMessage:
-    """The answer to a call that had paused, of what `app.resume` returned or raised."""
+    """The answer to a paused call, from the outcome that `app.resume` returned or the error that it
+    raised."""
     result = failed(outcome) if isinstance(outcome, SpindleError) else outcome.result
     content = _content(await parts_of(result))
     status = "error" if result.is_error else "success"
@@ -110,8 +111,7 @@ def _content(parts: list[Part]) -> Content:
 
 
 def from_langchain(tool: BaseTool) -> Callable[..., Awaitable[Result]]:
-    """A tool of LangChain as a function that `spindle.open(tools=[…])` takes, under its own name and with its
-    own schema."""
+    """Turns a LangChain tool into a function for `spindle.open(tools=[…])`, with its own name and schema."""
     from spindle.sources.python.decorator import tool as offered
 
     if not isinstance(tool, BaseTool):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not check types

@@ -1,4 +1,4 @@
-"""Tools for OpenAI's APIs, Chat Completions and Responses, and all that speak as they do."""
+"""Tools for OpenAI's APIs, Chat Completions and Responses, and for all APIs compatible with them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 class OpenAIDispatched(Dispatched):
+    """The answers to the calls of one turn, in the form of OpenAI's APIs."""
+
     def answered(self, asked: RequestedCall, parts: list[Part], is_error: bool) -> JsonObject:
-        # Neither API has a place to say that it is one.
+        # Neither API has a field that marks an error.
         marked: list[Part] = [TextPart("Error:"), *parts] if is_error else parts
         if asked.form == "chat":
             return {"role": "tool", "tool_call_id": asked.id, "content": text_of(marked)}
@@ -36,7 +38,7 @@ class OpenAIDispatched(Dispatched):
 
 
 class OpenAITools(Dispatching[OpenAIDispatched]):
-    """Made by `tools`."""
+    """The tools of a catalog for OpenAI's APIs, made by `tools`."""
 
     @property
     def chat(self) -> list[Any]:
@@ -49,7 +51,7 @@ class OpenAITools(Dispatching[OpenAIDispatched]):
     @property
     def responses(self) -> list[Any]:
         """The tools for `client.responses.create(tools=…)`."""
-        # Strict is what that API takes for granted, and most schemas are not.
+        # This API assumes strict schemas, and most are not.
         return [
             {"type": "function", **_definition(name, tool), "strict": False}
             for name, tool in self._offer.tools.items()
@@ -82,8 +84,8 @@ async def tools(
     tag: str | None = None,
     options: CallOptions = DEFAULT_OPTIONS,
 ) -> OpenAITools:
-    """Tools of the catalog for OpenAI's APIs: all, or those whose full names fit one of `names` (globs), that
-    are of a source, or have a tag. `options` are those of every call, such as its principal."""
+    """Chooses tools of the catalog for OpenAI's APIs: all, or those that match one of `names` (globs over
+    full names), a source or a tag. `options` apply to every call, such as its principal."""
     return OpenAITools(await Offer.of(app, ToolChoice(names, source, tag), options))
 
 

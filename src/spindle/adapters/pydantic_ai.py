@@ -1,4 +1,4 @@
-"""Tools of a catalog as a toolset of pydantic-ai, and its tools in a catalog."""
+"""Tools of a catalog as a pydantic-ai toolset, and pydantic-ai tools in a catalog."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ ChoosePrincipal = Callable[[RunContext[AgentDepsT]], Principal]
 
 
 class SpindleToolset(AbstractToolset[AgentDepsT]):
-    """Tools of a catalog for `Agent(toolsets=[…])`: all, or those whose full names fit one of `names`
-    (globs), that are of a source, or have a tag. `options` are those of every call; `principal` chooses on
-    whose behalf it is made by the run's context, such as its `deps`.
+    """Tools of a catalog for `Agent(toolsets=[…])`: all, or those that match one of `names` (globs over full
+    names), a source or a tag. `options` apply to every call; `principal` takes the run's context, such as its
+    `deps`, and returns the principal of its calls.
 
-    The tools are those that the catalog has at each step. Bad arguments go back to the model to be mended,
+    The tools are read from the catalog at each step. Bad arguments go back to the model for correction, up to
     `max_retries` times; other errors go to it as failures. A call that waits for a person is deferred: the
-    run ends with DeferredToolRequests, whose `metadata` has the pauses.
+    run ends with DeferredToolRequests, whose `metadata` holds the pauses.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class SpindleToolset(AbstractToolset[AgentDepsT]):
         return self._id
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> SpindleToolset[AgentDepsT]:
-        """One of its own for every run, which acts for that run's principal."""
+        """A toolset of its own for every run, acting for that run's principal."""
         own = copy(self)
         own._offered = None
         if self._principal is not None:
@@ -126,7 +126,7 @@ class SpindleToolset(AbstractToolset[AgentDepsT]):
 
 
 async def returned(result: Result) -> Any:
-    """What a tool of pydantic-ai would have returned: the structured data, or text and pictures."""
+    """The value that a pydantic-ai tool would return: the structured data, or text and images."""
     parts = await parts_of(result)
     if all(isinstance(part, TextPart) for part in parts):
         return result.structured if result.has_structured else text_of(parts)
@@ -140,8 +140,8 @@ def _shown(part: Part) -> str | BinaryContent:
 
 
 async def deferred_result(outcome: Finished | SpindleError) -> Any:
-    """What goes into `DeferredToolResults.calls` for a call that had paused, of what `app.resume` returned or
-    raised."""
+    """The entry of `DeferredToolResults.calls` for a paused call, from the outcome that `app.resume`
+    returned or the error that it raised."""
     if isinstance(outcome, SpindleError):
         return ToolFailed(outcome.message)
     if outcome.result.is_error:
@@ -150,8 +150,8 @@ async def deferred_result(outcome: Finished | SpindleError) -> Any:
 
 
 def from_pydantic_ai(tool: Tool[Any]) -> Callable[..., Awaitable[Any]]:
-    """A tool of pydantic-ai as a function that `spindle.open(tools=[…])` takes, under its own name and with
-    its own schema. One that wants the context of a run cannot be: there is none outside of it."""
+    """Turns a pydantic-ai tool into a function for `spindle.open(tools=[…])`, with its own name and
+    schema. A tool that takes the context of a run cannot be used: there is no run."""
     from spindle.sources.python.decorator import tool as offered
 
     if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not check types

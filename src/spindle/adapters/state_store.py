@@ -1,4 +1,4 @@
-"""The protocol by which other frameworks keep their state, both ways.
+"""The state store protocol of other frameworks, in both directions.
 
 Five methods, known by their names alone: `save_event`, `load_history`, `save_remote_binding`,
 `save_planner_state` and `load_planner_state`. `StateStoreOf` offers them on our store, `RunsIn` keeps our
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class StoredEvent:
-    """One event as the protocol has it."""
+    """One event of the protocol."""
 
     trace_id: str | None
     ts: float
@@ -39,6 +39,8 @@ class StoredEvent:
 
 
 class StateStore(Protocol):
+    """The five methods of the protocol."""
+
     def save_event(self, event: Any) -> Awaitable[None]: ...
     def load_history(self, trace_id: str) -> Awaitable[Sequence[Any]]: ...
     def save_remote_binding(self, binding: Any) -> Awaitable[None]: ...
@@ -47,7 +49,8 @@ class StateStore(Protocol):
 
 
 class StateStoreOf:
-    """Our store, offered to others. What they save is sealed, and a planner's state is handed out once."""
+    """Our store as a state store for other frameworks. Their data is encrypted, and a planner's state can
+    be loaded once."""
 
     def __init__(self, store: Store, sealer: Sealer) -> None:
         self._runs: RunStore = store
@@ -55,7 +58,7 @@ class StateStoreOf:
         self._sealer = sealer
 
     async def save_event(self, event: Any) -> None:
-        """Saving the same event again changes nothing: those who save may try again."""
+        """Saves an event. Saving the same one again changes nothing, so a failed save may be repeated."""
         run = f"trace:{event.trace_id or ''}"
         content = {name: getattr(event, name) for name in ("trace_id", "ts", "kind", "node_name", "node_id")}
         content = from_json(to_json({**content, "payload": dict(event.payload)}, default=str))
@@ -74,7 +77,7 @@ class StateStoreOf:
         return any(event.id == id for event in await self._runs.history(run))
 
     async def load_history(self, trace_id: str) -> list[StoredEvent]:
-        """Events that were saved under this trace; also what a run of ours of this id noted."""
+        """The events saved under this trace; for the id of a run of ours, the notes of that run."""
         own = await self._runs.run(trace_id) if trace_id else None
         if own is not None and own.id == trace_id:
             return [self._noted(event) for event in await self._runs.history(own.id) if event.kind == "note"]
@@ -97,7 +100,7 @@ class StateStoreOf:
         await self._save("planner", token, payload)
 
     async def load_planner_state(self, token: str) -> dict[str, Any] | None:
-        """Once: whoever comes second, in whatever process, gets None."""
+        """Returns the state once: a second caller, in any process, gets None."""
         key = f"planner:{token}"
         secret = await self._secrets.secret("state", key)
         if secret is None or not await self._secrets.delete_secret("state", key):
@@ -113,11 +116,11 @@ _LOG = "spindle-runs"
 
 
 class RunsIn:
-    """Our runs, kept in somebody else's store: a log of all that changes, under one trace.
+    """Keeps our runs in another framework's store, as a log of all changes under one trace.
 
-    The protocol has no way to change something only if nobody else has: that a token works once is certain
-    within a process, not between two that share the store. The log is read whole each time, so this is
-    for hundreds of runs, not for many thousands.
+    The protocol has no conditional update: that a token works only once is certain within a process, but not
+    between two that share the store. The whole log is read each time, so this is for hundreds of runs, not
+    for many thousands.
     """
 
     def __init__(self, foreign: StateStore) -> None:
@@ -226,7 +229,7 @@ class RunsIn:
     async def _log(self, change: JsonObject) -> None:
         import time
 
-        # Others may sort by time alone, so no two changes of ours have the same.
+        # Other stores may sort by time alone, so no two changes of ours have the same time.
         self._last = max(time.time(), self._last + 1e-6)
         payload = {**change, "id": new_id()}
         await self._foreign.save_event(StoredEvent(_LOG, self._last, "spindle.change", payload=payload))
@@ -262,7 +265,7 @@ def _taken(run: Run, owner: str, lease_until: float, now: float) -> Run:
 
 
 def _plain(value: Any) -> JsonObject:
-    """A record of ours as JSON: bytes as base64, the principal as a pair."""
+    """A record as JSON: bytes as base64, the principal as a pair."""
     fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
     for name, part in fields.items():
         if isinstance(part, bytes):

@@ -1,4 +1,4 @@
-"""Tools of a catalog under names that every model API takes, and their calls by those names."""
+"""Gives the tools of a catalog names that every model API accepts, and calls them by those names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_NAMED = 20
 
 
 class App(Protocol):
-    """What adapters need of an open workspace."""
+    """The parts of an open workspace that adapters need."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -43,16 +43,16 @@ class App(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """Which tools are offered: all, or those that fit every filter."""
+    """A choice of tools: all, or those that pass every filter."""
 
     names: Sequence[str] = ()
-    """Full names, or globs over them; one that fits is enough."""
+    """Full names or globs; a tool that matches one of them is chosen."""
     source: str | None = None
     tag: str | None = None
 
 
 class Offer:
-    """The tools that were chosen, as they were when this was made, and their calls for one principal."""
+    """The chosen tools, as they were when this was made, and their calls for one principal."""
 
     def __init__(self, app: App, tools: Mapping[str, Tool], options: CallOptions, home: Home) -> None:
         self.tools = tools
@@ -63,9 +63,9 @@ class Offer:
 
     @classmethod
     async def of(cls, app: App, choice: ToolChoice, options: CallOptions = DEFAULT_OPTIONS) -> Offer:
-        """Raises NotFoundError for a source that there is not, and for a name that fits no tool. Sources that
-        were never asked for their tools are asked first. One that fails is left out, with a warning; if it
-        is the one that was chosen, its error is raised."""
+        """Chooses the tools. Raises NotFoundError for an unknown source and for a name that matches no
+        tool. Sources that were never synced are synced first. One that fails is left out with a warning;
+        if it is the chosen one, its error is raised."""
         catalog = app.catalog
         _check_source(choice, catalog.sources.names)
         unsynced = [name for name in catalog.unsynced() if choice.source in (None, name)]
@@ -80,7 +80,7 @@ class Offer:
                         source=choice.source,
                     )
                 logger.warning("%s: its tools are not offered: %s", report.source, failures[report.source])
-        # Named among all tools, so that a name does not depend on which others are offered.
+        # Names are made among all tools, so that they do not depend on the choice.
         served = served_names(summary.name for summary in await catalog.tools(ToolFilter()))
         found = await catalog.whole_tools(ToolFilter(source=choice.source, tag=choice.tag))
         shown = [tool for tool in found if app.visible(options.principal, tool.name)]
@@ -94,17 +94,17 @@ class Offer:
         return cls(app, tools, options, Home())
 
     async def outcome(self, name: str, arguments: object) -> Result | Paused:
-        """Make a call the way a model asks for it: by the name it knows, with arguments that may be JSON.
+        """Makes a call as a model asks for it: by the name it knows, with arguments that may be JSON text.
         Raises a SpindleError."""
         tool = self._find(name)
         made = await self.home.run(self._app.run(tool.name, read_arguments(arguments), self._options))
         if isinstance(made, Finished):
             return made.result
-        assert isinstance(made, Paused)  # only a run that is resumed can be executed elsewhere
+        assert isinstance(made, Paused)  # only a resumed run can be continued by another process
         return made
 
     async def answer(self, name: str, arguments: object) -> Result | Paused:
-        """The same, where what goes wrong is a result that the model can read."""
+        """Does the same, but turns an error into a result that the model can read."""
         try:
             return await self.outcome(name, arguments)
         except SpindleError as error:
@@ -121,13 +121,13 @@ class Offer:
 
 
 def read_arguments(arguments: object) -> JsonObject:
-    """Arguments as a model gave them: an object, or JSON of one, which models sometimes break. Nothing at
-    all stands for no arguments."""
+    """Reads arguments as a model gave them: an object, or the JSON text of one, which models sometimes
+    break. None or an empty text means no arguments."""
     if isinstance(arguments, str | bytes):
         if not arguments.strip():
             return {}
         try:
-            # Not orjson: this one says where, and takes what models write, such as a line break in a string.
+            # Not orjson: this one names the place, and accepts what models write, such as raw line breaks.
             arguments = json.loads(arguments, strict=False)
         except (ValueError, RecursionError) as error:
             raise InvalidArgumentsError(
@@ -144,6 +144,7 @@ def read_arguments(arguments: object) -> JsonObject:
 
 
 def failed(error: SpindleError) -> Result:
+    """The result that tells a model about an error."""
     text = error.message if error.hint is None else f"{error.message}\nhint: {error.hint}"
     return Result((Block("text", text=text),), is_error=True)
 

@@ -43,26 +43,26 @@ _PLACES = frozenset({"kind", "command", "url", "path", "module"})
 
 @dataclass(frozen=True)
 class Settings:
-    """What is configured, as written. `origins` says which file a source comes from."""
+    """The configuration as written in the files and the environment, not yet validated."""
 
     root: Path
     raw: RawTable
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     is_workspace: bool = True
     files: tuple[Path, ...] = ()
-    """Those that were read, and those that would be if they were there."""
+    """The files that were read, and those that would be read if they existed."""
     mark: str = ""
-    """What `current_mark` was when they were read."""
+    """The value of `current_mark` when the files were read."""
     read_at: float = field(default_factory=time.time)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
     @cached_property
     def sources(self) -> dict[str, RawTable]:
-        """Every enabled source's table, the workspace's own folders included."""
+        """The table of every enabled source, including the workspace's own folders."""
         tables: dict[str, RawTable] = {}
         written = cast("dict[str, RawTable]", self.raw.get("sources", {}))
         for folder, kind in FOLDERS.items():
-            # Settings of a folder that is not there yet are no mistake.
+            # Settings for a folder that does not exist yet are no mistake.
             meant = folder in written and not written[folder].keys() & _PLACES
             if self.is_workspace and (meant or (self.root / folder).is_dir()):
                 tables[folder] = {"kind": kind, "path": folder, "prefix": False}
@@ -83,7 +83,7 @@ class Settings:
 
     @property
     def store(self) -> str:
-        """A path, `:memory:` or the address of a database, as written: `${VAR}` is not replaced yet."""
+        """The `store` setting as written, `${VAR}` included: a path, `:memory:` or a database address."""
         configured = self.raw.get("store")
         if isinstance(configured, str):
             is_path = configured != ":memory:" and "://" not in configured and not has_reference(configured)
@@ -91,7 +91,7 @@ class Settings:
         return str(self.state_folder / "state.db")
 
     def store_address(self, environ: Mapping[str, str]) -> str:
-        """The same with every `${VAR}` replaced. It may hold a password."""
+        """The `store` setting with every `${VAR}` replaced. It may hold a password."""
         expanded = expand_address(self.store, environ, "store")
         return expanded if expanded == ":memory:" or "://" in expanded else str(self.root / expanded)
 
@@ -110,34 +110,35 @@ class Settings:
         return read(table, self.root, str(self.root / FILE_NAME))
 
     def current_mark(self) -> str:
-        """Another text whenever the files changed. Cheap: they are looked at, not read."""
+        """Returns a text that changes whenever a settings file does. Cheap: the files are not read."""
         return _mark_of(self.files, self.root) if self.files else self.mark
 
     def reread(self, environ: Mapping[str, str] | None = None) -> Settings:
-        """The settings as the same files give them now."""
+        """Reads the same files again and returns the new settings."""
         if not self.files:
             raise ConfigurationError("these settings were made in Python, so there is no file to read again")
         return _load(self.root if self.is_workspace else None, environ)
 
     def origin(self, source: str) -> str:
+        """The file that configures a source."""
         return self.origins.get(source, FILE_NAME)
 
     def validate(
         self, models: Mapping[str, type[SourceConfig]], environ: Mapping[str, str] | None = None
     ) -> dict[str, SourceConfig]:
-        """All sources as typed settings, or one error that names every mistake."""
+        """Returns all sources as typed settings, or raises one error that names every mistake."""
         from spindle.settings.validate import validate_sources
 
         return validate_sources(self.sources, self.origin, models, os.environ if environ is None else environ)
 
     def serve(self, environ: Mapping[str, str] | None = None) -> ServeConfig:
-        """How the catalog is served to others, with every `${VAR}` replaced."""
+        """The `[serve]` table, with every `${VAR}` replaced."""
         from spindle.domain.serve import ServeConfig
 
         return self._table(ServeConfig, "serve", environ)
 
     def agent(self, environ: Mapping[str, str] | None = None) -> AgentConfig:
-        """What an agent is given where nobody says otherwise, with every `${VAR}` replaced."""
+        """The `[agent]` table: the defaults of every agent, with every `${VAR}` replaced."""
         from spindle.domain.agent import AgentConfig
 
         return self._table(AgentConfig, "agent", environ)
@@ -150,8 +151,8 @@ class Settings:
 
 
 def load(path: Path | str | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the settings of the workspace at `path` (a folder or its spindle.toml), or of the
-    nearest one at or above the current folder; the user's own settings alone where there is none."""
+    """Reads the settings of the workspace at `path` (a folder or its spindle.toml), or of the nearest one
+    at or above the current folder. Without a workspace only the user's own settings apply."""
     return _load(workspace_root(path), environ)
 
 
@@ -159,7 +160,7 @@ def _load(root: Path | None, environ: Mapping[str, str] | None) -> Settings:
     environ = os.environ if environ is None else environ
     files = [user_folder() / FILE_NAME] + ([root / FILE_NAME] if root else [])
     folder = root or Path.cwd()
-    # Before reading: what changes meanwhile is then seen as a change.
+    # Taken before reading, so that a change made meanwhile is noticed.
     mark = _mark_of(files, folder)
     raw: RawTable = {}
     sources: dict[str, RawTable] = {}
@@ -180,7 +181,7 @@ def _load(root: Path | None, environ: Mapping[str, str] | None) -> Settings:
     _apply_environment(raw, environ)
     settings = Settings(folder, raw, origins, root is not None, tuple(files), mark, environ=environ)
     if "auth" in raw:
-        _ = settings.auth  # a mistake in it is told at once
+        _ = settings.auth  # reports a mistake in the table at once
     return settings
 
 
@@ -198,7 +199,8 @@ def _mark_of(files: Sequence[Path], root: Path) -> str:
 
 
 def workspace_root(path: Path | str | None) -> Path | None:
-    """The folder of the workspace. A path that is given must be one; without it, look upwards."""
+    """The folder of the workspace at `path`, which must exist, or of the nearest one at or above the
+    current folder."""
     if path is not None:
         given = Path(path).expanduser().resolve()
         if given.name == FILE_NAME and given.is_file():
@@ -216,7 +218,7 @@ def workspace_root(path: Path | str | None) -> Path | None:
 
 
 def user_folder() -> Path:
-    """Where the user's own settings and state live, apart from any workspace."""
+    """The folder of the user's own settings and state, apart from any workspace."""
     home = os.environ.get("SPINDLE_HOME")
     if home:
         return Path(home).expanduser()
@@ -226,7 +228,7 @@ def user_folder() -> Path:
 
 
 def data_folder() -> Path:
-    """Where the user's own data lives that is no setting, such as the key for stored secrets."""
+    """The folder of the user's own data other than settings, such as the key for stored secrets."""
     if os.environ.get("SPINDLE_HOME"):
         return user_folder()
     from platformdirs import user_data_path
@@ -253,7 +255,7 @@ _VARIABLE = re.compile(r"SPINDLE_([A-Z0-9]+(?:_[A-Z0-9]+)*(?:__[A-Z0-9]+(?:_[A-Z
 
 
 def _apply_environment(raw: RawTable, environ: Mapping[str, str]) -> None:
-    """SPINDLE_SECTION__KEY=value sets section.key."""
+    """Applies the environment: SPINDLE_SECTION__KEY=value sets section.key."""
     for variable, text in sorted(environ.items()):
         match = _VARIABLE.fullmatch(variable)
         if not match:
@@ -276,7 +278,7 @@ def _apply_environment(raw: RawTable, environ: Mapping[str, str]) -> None:
 
 
 def _existing_key(node: RawTable, step: str, inside: str) -> str:
-    """Variables are upper case; a source called `my-Server` is still found."""
+    """Finds the key that an upper-case variable means, so that a source called `my-Server` can be set."""
     for key in node:
         if key.upper().replace("-", "_") == step:
             return key
@@ -284,8 +286,8 @@ def _existing_key(node: RawTable, step: str, inside: str) -> str:
 
 
 def _value_of(text: str) -> Any:
-    """Lists, tables and quoted text are TOML. Anything else stays text, which fields that want
-    a number or a truth value read by themselves: a token of digits must not become a number."""
+    """Parses lists, tables and quoted text as TOML. Anything else stays text, which fields that want a
+    number or a boolean convert themselves: a token made of digits must not become a number."""
     if text[:1] not in ("[", "{", '"', "'") or "\n" in text:
         return text
     try:

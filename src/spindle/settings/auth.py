@@ -1,4 +1,4 @@
-"""The `[auth]` table: where the key for stored secrets is, and how users come back from a provider."""
+"""The `[auth]` table: the key for stored secrets, and the address that providers send users back to."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from spindle.errors import ConfigurationError, suggest
 
 @dataclass(frozen=True)
 class AuthSettings:
+    """The `[auth]` table after validation."""
+
     key: str | None = None
-    """`keyring`: the system's; otherwise a file."""
+    """`keyring` for the system's keyring; otherwise the key is in a file."""
     key_file: Path | None = None
     redirect_uri: str | None = None
-    """Where a provider sends users back to."""
+    """The address that a provider sends users back to."""
     client_metadata_url: str | None = None
-    """Where our client metadata document is published, for providers that read such."""
+    """The address of our client metadata document, for providers that read one."""
     client_name: str | None = None
-    """What providers are told that we are called."""
+    """The name under which we introduce ourselves to providers."""
 
 
 KNOWN = tuple(field.name for field in fields(AuthSettings))
 
 
 def read(table: Any, root: Path, where: str) -> AuthSettings:
+    """Validates the `[auth]` table. `where` names the file in error messages."""
     if not isinstance(table, dict):
         raise ConfigurationError(f"{where}: `auth` must be a table: [auth]")
     given = cast("dict[str, Any]", table)
@@ -38,10 +41,10 @@ def read(table: Any, root: Path, where: str) -> AuthSettings:
         if not isinstance(value, str) or not value:
             raise ConfigurationError(f"{where}: auth.{key} must be text")
     if given.get("key") not in (None, "keyring", "file"):
-        # It is not repeated: somebody may have put the key itself here.
+        # The value is not shown: somebody may have put the key itself here.
         raise ConfigurationError(
             f'{where}: auth.key must be "keyring" or "file"',
-            hint="a key itself does not belong into a file that is shared: set SPINDLE_KEY or auth.key_file",
+            hint="a key does not belong in a file that is shared: set SPINDLE_KEY or auth.key_file",
         )
     if given.get("key") == "keyring" and "key_file" in given:
         raise ConfigurationError(f"{where}: give either auth.key_file or the keyring, not both")

@@ -1,4 +1,4 @@
-"""Changing `spindle.toml` by program: comments and order stay, two processes lose nothing."""
+"""Edits `spindle.toml` by program. Comments and order stay, and two processes at once lose nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOCK_TIMEOUT = 15.0
 
 
 def add_source(file: Path, name: str, table: Mapping[str, Any], *, replace: bool = False) -> None:
-    """Put `[sources.NAME]` at the end of the file, or in place of the one it replaces."""
+    """Adds `[sources.NAME]` at the end of the file, or in place of the table that it replaces."""
     with _locked(file):
         before, data = _read(file)
         known = _sources_in(data, file)
@@ -32,7 +32,7 @@ def add_source(file: Path, name: str, table: Mapping[str, Any], *, replace: bool
 
 
 def set_in_source(file: Path, name: str, key: str, value: Mapping[str, Any]) -> None:
-    """Put `key = { … }` into [sources.NAME]; everything else stays as it is."""
+    """Sets `key = { … }` in [sources.NAME] and leaves everything else as it is."""
     with _locked(file):
         before, data = _read(file)
         known = _sources_in(data, file)
@@ -43,7 +43,7 @@ def set_in_source(file: Path, name: str, key: str, value: Mapping[str, Any]) -> 
 
 
 def remove_source(file: Path, name: str) -> bool:
-    """True when the file had it."""
+    """Removes a source from the file. Returns False if the file has no such source."""
     with _locked(file):
         before, data = _read(file)
         if name not in _sources_in(data, file):
@@ -58,8 +58,8 @@ Edit = Callable[..., str]
 
 
 def _first_that_means(wanted: dict[str, Any], file: Path, edits: Sequence[Edit], *given: Any) -> str:
-    """The outcome of the first edit after which the file says what is wanted. The first only adds or
-    cuts lines, so that nothing else in the file can change; TOML has forms for which that is not enough."""
+    """Returns the result of the first edit that gives the file the wanted meaning. The first edits only
+    add or cut whole lines, so nothing else in the file can change; some forms of TOML need more than that."""
     import tomlkit.exceptions
 
     for edit in edits:
@@ -74,7 +74,7 @@ def _first_that_means(wanted: dict[str, Any], file: Path, edits: Sequence[Edit],
 
 
 def _meaning(data: dict[str, Any]) -> dict[str, Any]:
-    """A file without sources says the same as one with an empty table of them."""
+    """The content of a file, without an empty table of sources, which means the same as none."""
     return {key: value for key, value in data.items() if key != "sources" or value}
 
 
@@ -102,8 +102,8 @@ def _newline(text: str) -> str:
 
 
 def _cut(text: str, name: str, instead: str = "") -> str:
-    """Without the lines of [sources.NAME] and its sub-tables. Comments that stand above the next
-    table, or apart at the end, are not about this one and stay."""
+    """Cuts the lines of [sources.NAME] and its sub-tables. Comments above the next table, or apart at the
+    end, belong to something else and stay."""
     kept: list[str] = []
     tail: list[str] = []
     cutting = False
@@ -201,7 +201,7 @@ def _plain(value: Any) -> Any:
 
 
 def replace_file(file: Path, text: str) -> None:
-    """Write the file whole and at once; one that others may not read stays so at every moment."""
+    """Replaces the file in one step. The file's permissions hold at every moment."""
     target = file.resolve()
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -222,8 +222,8 @@ def replace_file(file: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _locked(file: Path) -> Generator[None]:
-    """Hold the file against other Spindle processes. The lock is a file beside it that stays: removing
-    it would let a third process lock another one of the same name."""
+    """Locks the file against other Spindle processes. The lock is a file beside it that is never removed:
+    otherwise a third process could lock a new one of the same name."""
     import fcntl
 
     lock = file.parent / ".spindle" / "edit.lock"

@@ -1,4 +1,4 @@
-"""`${VAR}` and `${VAR:-default}` in settings, replaced when a source is about to be used."""
+"""Replaces `${VAR}` and `${VAR:-default}` in settings when a source is about to be used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 def expand(source: str, config: ConfigT, environ: Mapping[str, str]) -> ConfigT:
-    """The same settings with every reference replaced. A missing variable is an error that names
+    """Returns the settings with every reference replaced. A missing variable raises an error that names
     the variable, the source and the key."""
     data = config.model_dump(by_alias=True)
     expanded = _expand(data, environ, f"sources.{source}", source)
@@ -29,12 +29,12 @@ def expand(source: str, config: ConfigT, environ: Mapping[str, str]) -> ConfigT:
 
 
 def expand_table(table: dict[str, Any], environ: Mapping[str, str], key: str) -> dict[str, Any]:
-    """The same for a table that belongs to no source."""
+    """Does the same for a table that belongs to no source."""
     return _expand(table, environ, key, None)
 
 
 def missing_variables(table: Any, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(variable, key) for each reference that has no value and no default."""
+    """Yields (variable, key) for each reference that has neither a value nor a default."""
     for key, text in _texts(table, ""):
         for match in _REFERENCE.finditer(text):
             if match[1] not in environ and match[2] is None:
@@ -42,8 +42,8 @@ def missing_variables(table: Any, environ: Mapping[str, str]) -> Iterator[tuple[
 
 
 def secret_values(table: Any, environ: Mapping[str, str]) -> set[str]:
-    """Values that came from the environment, and those written under a name such as API_KEY: they
-    are masked wherever they would be shown."""
+    """The values to mask wherever they would be shown: those from the environment, and those written under
+    a name such as API_KEY."""
     found: set[str] = set()
     for key, text in _texts(table, ""):
         references = {match[1] for match in _REFERENCE.finditer(text)}
@@ -54,16 +54,18 @@ def secret_values(table: Any, environ: Mapping[str, str]) -> set[str]:
 
 
 def has_reference(text: str) -> bool:
+    """True if the text holds a `${VAR}`."""
     return _REFERENCE.search(text) is not None
 
 
 def expand_text(text: str, environ: Mapping[str, str], key: str, source: str | None) -> str:
+    """Replaces the references in one text."""
     return _REFERENCE.sub(lambda match: _value(match, environ, key, source), text)
 
 
 def expand_address(text: str, environ: Mapping[str, str], key: str) -> str:
-    """For a setting that may be an address. A variable in its user or password stands for exactly that,
-    whatever characters are in it."""
+    """Replaces the references in an address. A variable in the user or password part is quoted, so it may
+    hold any character."""
     begin, end = text.find("://"), text.rfind("@")
 
     def value(match: re.Match[str]) -> str:

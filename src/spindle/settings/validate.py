@@ -1,4 +1,4 @@
-"""From tables as written to typed settings, with every mistake named by its path in the file."""
+"""Turns tables as written into typed settings, and names every mistake by its path in the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Step = int | str
 M = TypeVar("M", bound=BaseModel)
 
-# Below these, what was given may be a secret and is not repeated in a message.
+# Values below these keys may be secrets, so messages do not show them.
 _SECRET_TABLES = frozenset({"auth", "auth_token", "env", "headers", "tokens"})
 
 
@@ -28,6 +28,7 @@ def validate_sources(
     models: Mapping[str, type[SourceConfig]],
     environ: Mapping[str, str],
 ) -> dict[str, SourceConfig]:
+    """Validates the tables of all sources, or raises one error that lists every mistake."""
     problems: list[str] = []
     valid: dict[str, SourceConfig] = {}
     for name, table in tables.items():
@@ -55,7 +56,7 @@ def validate_sources(
 def validate_table(
     model: type[M], name: str, table: dict[str, Any], file: str, environ: Mapping[str, str]
 ) -> M:
-    """A table at the top of the file, with every `${VAR}` replaced."""
+    """Validates a table at the top of the file, with every `${VAR}` replaced."""
     expanded = expand_table(table, environ, name)
     try:
         return model.model_validate(expanded)
@@ -66,7 +67,7 @@ def validate_table(
 
 
 def _refuse(problems: Sequence[str]) -> None:
-    """One error that lists every mistake, if there is any."""
+    """Raises one error that lists every problem, if there are any."""
     if problems:
         listed = "\n".join(f"  {problem}" for problem in problems)
         raise ConfigurationError(
@@ -80,8 +81,8 @@ def _refuse(problems: Sequence[str]) -> None:
 def _validate(
     name: str, table: dict[str, Any], model: type[SourceConfig], environ: Mapping[str, str]
 ) -> SourceConfig:
-    """Text keeps its `${VAR}`s until the source is used. Where something else than text is wanted,
-    such as a number, they are replaced now."""
+    """Validates one source. Text keeps its `${VAR}` until the source is used; where another type is
+    wanted, such as a number, it is replaced now."""
     try:
         return model.model_validate(table)
     except ValidationError as error:
@@ -120,7 +121,7 @@ def _describe(where: str, problem: ErrorDetails, table: dict[str, Any], model: t
 
 
 def _path(location: Sequence[Step], table: Any) -> list[Step]:
-    """Where in the file that is. Pydantic also names the branch of a union that it tried."""
+    """Returns the location in the file, without the branches of unions that Pydantic adds to it."""
     path: list[Step] = []
     node = table
     for position, step in enumerate(location):

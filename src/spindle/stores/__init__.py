@@ -1,1 +1,1 @@
-"""Where state lives: implementations of the store port."""
+"""Implementations of the store port."""

@@ -1,4 +1,4 @@
-"""Binary content that is too large to carry inline, kept as files named by what they hold."""
+"""Keeps binary content that is too large to carry inline, in files named by their hash."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 
 class FolderFileStore:
+    """Keeps binary content as files in one folder."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
@@ -51,7 +53,8 @@ class FolderFileStore:
                 partial.unlink(missing_ok=True)
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Waits for the thread also when cancelled: what it writes must be there to be removed."""
+        """Runs `work` in a thread and waits for it even when cancelled: a file must be complete to be
+        removed."""
         running = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
         try:
             return await asyncio.shield(running)

@@ -1,4 +1,4 @@
-"""Tools of this process over the tools of the workspace.
+"""The tools of this process on top of the tools of the workspace.
 
 Functions that a program hands over exist in that process alone: in the store that all processes of
 a workspace share, another program would find tools it cannot call, or in place of its own.
@@ -15,7 +15,7 @@ from spindle.ports.store import SourceState, StoredTool, ToolFilter, ToolStore
 
 
 class LayeredToolStore:
-    """Keeps the tools of the sources named in `own` in one store, all others in another."""
+    """Keeps the tools of the sources in `own` in a private store, and all others in the shared one."""
 
     def __init__(self, shared: ToolStore, private: ToolStore, own: Collection[str]) -> None:
         self._shared = shared
@@ -44,7 +44,7 @@ class LayeredToolStore:
     async def search(self, query: str, limit: int) -> list[ToolSummary]:
         mine = await self._private.search(query, limit)
         others = await self._shared.search(query, limit)
-        # Ranks of two indexes do not compare: take turns, the program's own tool first.
+        # Ranks of two indexes cannot be compared: take turns, the program's own tools first.
         turns = [pick for pair in zip(mine, others, strict=False) for pick in pair]
         both = min(len(mine), len(others))
         return [*turns, *mine[both:], *others[both:]][:limit]
@@ -58,7 +58,7 @@ class LayeredToolStore:
         return {**kept, **await self._private.sources()}
 
     async def replace_tools(self, state: SourceState, tools: Sequence[StoredTool]) -> None:
-        # One at a time: two that sync together must not each miss the other's names.
+        # One at a time: two concurrent syncs would each miss the other's names.
         async with self._replacing:
             await self._refuse_conflicts(state.name, tools)
             await self._store_of(state.name).replace_tools(state, tools)

@@ -1,4 +1,4 @@
-"""Bringing a SQLite file to the version that this Spindle knows."""
+"""Brings a SQLite file to the schema version of this Spindle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _INDEXED_ANEW = {4}
 
 
 def use_write_ahead_log(connection: sqlite3.Connection, patience: float) -> None:
-    """Switching the mode ignores the busy timeout, so processes that start together try again."""
+    """Switches to write-ahead logging. That ignores the busy timeout, so processes that start together try
+    again."""
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -28,15 +29,17 @@ def use_write_ahead_log(connection: sqlite3.Connection, patience: float) -> None
 
 
 def migrations() -> list[Path]:
+    """The numbered SQL files, in order."""
     return sorted((Path(__file__).parent / "migrations").glob("*.sql"))
 
 
 def schema_version(db: sqlite3.Connection) -> int:
+    """The version of the schema in the file."""
     return db.execute("PRAGMA user_version").fetchone()[0]
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """Apply what is missing. Runs inside a transaction, so several processes may try at once."""
+    """Applies the missing migrations in one transaction, so several processes may try at once."""
     known = migrations()
     current = schema_version(db)
     if current > len(known):

@@ -1,4 +1,4 @@
-"""Which store an address means: the path of a SQLite file, `:memory:`, or `postgresql://…`."""
+"""Opens the store that an address names: the path of a SQLite file, `:memory:`, or `postgresql://…`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SCHEMES = ("postgresql", "postgres")
 
 
 async def open_store(address: str) -> Store:
-    """Open the store. No message of a mistake repeats the address: it may hold a password."""
+    """Opens the store. No error message shows the address: it may hold a password."""
     scheme, is_address, _ = address.partition("://")
     if not is_address:
         return await SqliteStore(address).open()
@@ -36,7 +36,7 @@ async def open_store(address: str) -> Store:
 
 
 def shown(address: str) -> str:
-    """The address without user, password and parameters; of those only the schema is told."""
+    """The address without user, password and parameters, except the schema."""
     scheme, is_address, rest = address.partition("://")
     if not is_address:
         return address

@@ -1,4 +1,4 @@
-"""Which tools a query finds, and in which order: from postings, that any store can look up."""
+"""Finds and ranks the tools for a query, from postings that any store can look up."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ _TYPO_LENGTHS = range(5, 20)
 
 @dataclass(slots=True)
 class Matches:
-    """What a store has of the words that were looked up."""
+    """The postings of the words that were looked up."""
 
     postings: dict[str, list[Segment]] = field(default_factory=dict[str, list[Segment]])
     guessed: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
-    """For a term that no tool has: words that may be meant, and how likely."""
+    """For a term that no tool has: the words that may be meant, and how likely each is."""
 
     def add(self, rows: Iterable[Posting]) -> set[str]:
-        """Take in all postings of some words, and say which words have any."""
+        """Adds postings, and returns the words that have any."""
         added: dict[str, list[Segment]] = {}
         for word, numbers, weights in rows:
             added.setdefault(word, []).append((numbers, weights))
@@ -70,21 +70,21 @@ class Matches:
         return set(added)
 
     def may_begin(self, term: str, rows: Iterable[Posting]) -> bool:
-        """Whether there are words that a term which no tool has is the beginning of."""
+        """Adds words that an unknown term is the beginning of. False if there are none."""
         self.guessed[term] = dict.fromkeys(self.add(rows), _BEGINNING) if len(term) > 1 else {}
         return bool(self.guessed[term])
 
     def may_be_meant(self, term: str, rows: Iterable[Posting]) -> None:
-        """Words that a term, mistyped, may have been meant to be."""
+        """Adds words that an unknown, perhaps mistyped term may mean."""
         self.guessed[term] = dict.fromkeys(self.add(rows), _TYPO)
 
     def missing_synonyms(self, term: str) -> list[str]:
-        """Of what may have been meant: words still to be looked up."""
+        """The synonyms of guessed words that are still to be looked up."""
         others = dict.fromkeys(other for word in self.guessed[term] for other in synonyms(word))
         return [word for word in others if word not in self.postings]
 
     def meanings(self, term: str, joined: Sequence[str]) -> list[tuple[float, list[Segment]]]:
-        """How likely each of the words is that a term may stand for, and the tools that have it."""
+        """The words that a term may stand for: how likely each is, and its postings."""
         own = {stem(term): 1.0} | self.guessed.get(term, {})
         whole = [word for word in joined if word in self.postings]
         if whole:
@@ -100,17 +100,18 @@ class Matches:
 
 @dataclass(slots=True)
 class Query:
-    """What was typed, as the words to look up."""
+    """A search text, as the words to look up."""
 
     typed: list[str]
-    """All words, as they were typed."""
+    """All words as typed."""
     terms: list[str]
-    """Those that say something, or all if none does."""
+    """The words without stop words, or all if there are no others."""
     joined: dict[str, list[str]]
-    """Words that a term may be the first part of, such as `rollback` of `roll back`."""
+    """Compounds that a term may be the first part of, such as `rollback` for `roll back`."""
 
     @classmethod
     def of(cls, text: str) -> Query:
+        """Splits a search text into terms."""
         typed = words(text[:_QUERY_LIMIT])
         telling = dict.fromkeys(word for word in typed if word not in _STOP) or dict.fromkeys(typed)
         terms = list(telling)[:_TERM_LIMIT]
@@ -123,7 +124,7 @@ class Query:
         return cls(typed, terms, joined)
 
     def words(self) -> list[str]:
-        """What to look up first: the words and their synonyms."""
+        """The words to look up first: the terms and their synonyms."""
         found = [word for term in self.terms for word in (stem(term), *self.joined.get(term, ()))]
         return list(dict.fromkeys(other for word in found for other in (word, *synonyms(word))))
 
@@ -132,7 +133,7 @@ class Query:
         return [term for term in self.terms if stem(term) not in found.postings][:_UNKNOWN_LIMIT]
 
     def ranked(self, found: Matches, total: int, limit: int) -> list[int]:
-        """The ids of the best tools of all, the best first; some more than are asked for."""
+        """The ids of the best tools, the best first; a few more than `limit`."""
         scores: dict[int, float] = {}
         for term in self.terms:
             meanings = found.meanings(term, self.joined.get(term, ()))
@@ -147,7 +148,7 @@ class Query:
 
 
 def slips(term: str) -> list[str]:
-    """The stems of all words that are one slip away: a letter left out, added, mistaken or swapped."""
+    """The stems of all words that are one typing mistake away: a letter missing, added, wrong or swapped."""
     if len(term) not in _TYPO_LENGTHS or not term.isascii() or not term.isalpha():
         return []
     halves = [(term[:place], term[place:]) for place in range(len(term) + 1)]
@@ -159,8 +160,8 @@ def slips(term: str) -> list[str]:
 
 
 def _worth(meanings: Sequence[tuple[float, list[Segment]]], total: int) -> float:
-    """How much a term tells: the more, the fewer tools have it. One that is rare, but has a synonym which is
-    not, tells no more than that."""
+    """The weight of a term: the fewer tools have it, the higher. A rare term with a common synonym weighs
+    no more than that synonym."""
     having = sum(trust * _count(segments) for trust, segments in meanings)
     return math.log(1 + (max(total - having, 0) + 0.5) / (having + 0.5))
 
@@ -181,8 +182,7 @@ def _count(segments: list[Segment]) -> int:
 
 
 def first(found: list[ToolSummary], query: Query, limit: int) -> list[ToolSummary]:
-    """As many as are asked for. A tool whose own name is exactly what was typed comes first, whatever its
-    words are worth."""
+    """The first `limit` tools. A tool whose own name is exactly the query comes first, whatever its score."""
     wanted = "".join(query.typed)
     return sorted(
         found, key=lambda summary: "".join(words(summary.name.removeprefix(f"{summary.source}."))) != wanted

@@ -1,4 +1,4 @@
-"""Between rows and the nouns they hold."""
+"""Conversions between rows and the objects they hold."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ MAX_CACHED_RESULT = 1024 * 1024
 
 
 def storable(text: str) -> str:
-    """The text, with escapes for what is not Unicode (bytes of a file name, half a surrogate pair)
-    and which no database takes."""
+    """The text with escapes for what is not valid Unicode (bytes of a file name, half a surrogate pair),
+    which no database accepts."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def row_from_stored(stored: StoredTool, state: SourceState) -> dict[str, Any]:
+    """The columns of a stored tool."""
     shown = stored.current or stored.held
     assert shown is not None, "a stored tool has a current definition, a held one, or both"
     return {
@@ -45,8 +46,8 @@ def _key(tool: Tool | None) -> str | None:
 
 
 def definition_rows(source: str, tools: Sequence[StoredTool]) -> list[tuple[str, str, str, bytes]]:
-    """The sets of definitions that these tools share. More than one while some tools of a pinned
-    source are still what they were."""
+    """The rows of the definition sets that these tools share. There is more than one set while some tools
+    of a pinned source still have their old definition."""
     found: dict[str, Definitions] = {}
     seen: set[int] = set()
     for stored in tools:
@@ -63,14 +64,17 @@ def definition_rows(source: str, tools: Sequence[StoredTool]) -> list[tuple[str,
 
 
 class SharedDefinitions(Protocol):
-    """The definitions of a source that tools refer to by the key of their set."""
+    """Reads the definitions of a source that its tools refer to by the key of their set."""
 
-    def whole(self, source: str, key: str | None) -> Definitions | None: ...
-    def reached(self, source: str, key: str | None, definition: bytes) -> Definitions | None: ...
+    def whole(self, source: str, key: str | None) -> Definitions | None:
+        """The whole set."""
+
+    def reached(self, source: str, key: str | None, definition: bytes) -> Definitions | None:
+        """The part of the set that one tool's definition uses."""
 
 
 class SharedRows:
-    """Reads shared definitions, each set once."""
+    """Reads shared definitions from SQLite, each set once."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -87,7 +91,7 @@ class SharedRows:
         return found
 
     def reached(self, source: str, key: str | None, definition: bytes) -> Definitions | None:
-        """Only those that one tool reaches: of a large set that is little."""
+        """Reads only the definitions that one tool uses, which are few of a large set."""
         if key is None:
             return None
         query = "SELECT schema FROM definitions WHERE source = ? AND shared = ? AND name = ?"
@@ -103,6 +107,7 @@ class SharedRows:
 
 
 def tool_from_row(row: tuple[Any, ...], shared: SharedDefinitions) -> Tool:
+    """The tool in a row."""
     name, source, kind, place, fingerprint, definition, _, key, _ = row
     definitions = shared.reached(source, key, definition)
     spec = ToolSpec.from_definition(from_json(definition), place, definitions)
@@ -110,6 +115,7 @@ def tool_from_row(row: tuple[Any, ...], shared: SharedDefinitions) -> Tool:
 
 
 def stored_from_row(row: tuple[Any, ...], shared: SharedDefinitions) -> StoredTool:
+    """The tool in a row with its current and its held definition."""
     name, source, kind, place, fingerprint, definition, held, key, held_key = row
 
     def tool(blob: bytes, mark: str | None, key: str | None) -> Tool:
@@ -124,11 +130,13 @@ def stored_from_row(row: tuple[Any, ...], shared: SharedDefinitions) -> StoredTo
 
 
 def summary_from_row(row: tuple[str, str, str, str, str, int]) -> ToolSummary:
+    """The tool in a row as it is shown in lists."""
     name, source, kind, description, tags, held = row
     return ToolSummary(name, source, kind, description, tuple(tags.splitlines()), bool(held))
 
 
 def row_from_record(record: CallRecord) -> tuple[Any, ...]:
+    """The columns of a call record."""
     return (
         record.key, storable(record.tool), record.source, storable(record.principal),
         to_json(record.arguments, default=str), record.outcome, record.started_at, record.duration,
@@ -137,6 +145,7 @@ def row_from_record(record: CallRecord) -> tuple[Any, ...]:
 
 
 def record_from_row(row: tuple[Any, ...]) -> CallRecord:
+    """The call record in a row."""
     key, tool, source, principal, arguments, outcome, started_at, duration, attempts, error, parent = row
     return CallRecord(
         key, tool, source, principal, from_json(arguments), outcome, started_at, duration, attempts,
@@ -145,6 +154,6 @@ def record_from_row(row: tuple[Any, ...]) -> CallRecord:
 
 
 def cache_blob(result: Result) -> bytes | None:
-    """None for a result that is too large to be kept."""
+    """The bytes of a result for the cache, or None if it is too large."""
     blob = to_json({**result.to_dict(), "has_structured": result.has_structured})
     return blob if len(blob) <= MAX_CACHED_RESULT else None

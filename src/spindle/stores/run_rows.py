@@ -1,4 +1,4 @@
-"""Between rows and the nouns that outlive a process: runs, their events and pauses, secrets."""
+"""Conversions between rows and the objects that outlive a process: runs, their events and pauses, secrets."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from spindle.stores.rows import storable
 
 
 def run_row(run: Run) -> tuple[Any, ...]:
+    """The columns of a run."""
     return (
         run.id, run.kind, storable(run.name), storable(run.principal.id), _groups(run.principal), run.status,
         run.created_at, run.updated_at, to_json(run.error, default=str) if run.error else None,
@@ -19,6 +20,7 @@ def run_row(run: Run) -> tuple[Any, ...]:
 
 
 def run_from_row(row: tuple[Any, ...]) -> Run:
+    """The run in a row."""
     id, kind, name, principal, groups, status, created_at, updated_at, error, owner, lease_until = row
     return Run(
         name, kind, Principal(principal, frozenset(from_json(groups))), status, created_at, updated_at,
@@ -27,10 +29,12 @@ def run_from_row(row: tuple[Any, ...]) -> Run:
 
 
 def event_row(event: RunEvent) -> tuple[Any, ...]:
+    """The columns of a run's event."""
     return (event.run, event.kind, event.at, storable(event.path), event.sealed, event.id)
 
 
 def pause_row(pause: Pause) -> tuple[Any, ...]:
+    """The columns of a pause."""
     return (
         pause.token, pause.run, storable(pause.path), pause.kind, storable(pause.message),
         storable(pause.principal.id), _groups(pause.principal), pause.created_at, pause.source,
@@ -39,6 +43,7 @@ def pause_row(pause: Pause) -> tuple[Any, ...]:
 
 
 def pause_from_row(row: tuple[Any, ...]) -> Pause:
+    """The pause in a row."""
     token, run, path, kind, message, principal, groups, *rest = row
     return Pause(token, run, path, kind, message, Principal(principal, frozenset(from_json(groups))), *rest)
 
@@ -48,6 +53,7 @@ def _groups(principal: Principal) -> bytes:
 
 
 def secret_row(secret: Secret) -> tuple[Any, ...]:
+    """The columns of a secret."""
     return (
         secret.kind, storable(secret.key), secret.sealed, secret.source, storable(secret.principal),
         secret.expires_at, secret.used, secret.updated_at,
@@ -55,5 +61,6 @@ def secret_row(secret: Secret) -> tuple[Any, ...]:
 
 
 def secret_from_row(row: tuple[Any, ...]) -> Secret:
+    """The secret in a row."""
     kind, key, sealed, source, principal, expires_at, used, updated_at = row
     return Secret(kind, key, sealed, source, principal, expires_at, bool(used), updated_at)

@@ -1,4 +1,4 @@
-"""The words by which tools are found, in SQLite."""
+"""The search index, in SQLite."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from spindle.stores.search_index import posting_rows, weighed_words
 
 
 def search(connection: sqlite3.Connection, text: str, limit: int) -> list[ToolSummary]:
+    """Returns the tools that match the text, the best first."""
     query = Query.of(text)
     if not query.terms or limit <= 0:
         return []
@@ -22,7 +23,7 @@ def search(connection: sqlite3.Connection, text: str, limit: int) -> list[ToolSu
 
 
 def _first(connection: sqlite3.Connection, query: Query, limit: int) -> tuple[list[ToolSummary], bool]:
-    """The best tools, and whether all that were ranked are still there."""
+    """The best tools, and True if all that were ranked still exist."""
     numbers = _ranked(connection, query, limit)
     rows = {row[0]: row[1:] for row in connection.execute(_SUMMARIES, (json.dumps(numbers),))}
     found = [summary_from_row(rows[number]) for number in numbers if number in rows]
@@ -47,7 +48,7 @@ def _having(connection: sqlite3.Connection, words: Sequence[str]) -> list[Postin
 
 
 def index(connection: sqlite3.Connection, source: str, tools: Iterable[tuple[str, dict[str, int]]]) -> None:
-    """Make tools, which are already stored, findable by their words."""
+    """Adds tools, which are already stored, to the search index."""
     ids = dict(connection.execute("SELECT name, id FROM tools WHERE source = ?", (source,)))
     rows = posting_rows((ids[name], weighed) for name, weighed in tools)
     connection.executemany(
@@ -57,7 +58,7 @@ def index(connection: sqlite3.Connection, source: str, tools: Iterable[tuple[str
 
 
 def index_all(connection: sqlite3.Connection) -> None:
-    """The whole index anew, from the tools as they are stored."""
+    """Rebuilds the whole index from the stored tools."""
     connection.execute("DELETE FROM search_words")
     for (source,) in connection.execute("SELECT name FROM sources").fetchall():
         shared = SharedRows(connection)

@@ -1,4 +1,4 @@
-"""Text as words, the same for every store: which words a tool is found by, and how much each tells of it."""
+"""Splits the text of tools into weighted words, the same way for every store."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _HEADLINE_LIMIT = 300
 _DESCRIPTION_LIMIT = 4000
 _PARAMETER_TEXT_LIMIT = 4000
 
-# Where a word can be: how much it tells there, and how many words there usually are. The more there are, the
-# less each of them tells.
+# The places of a word: its weight there, and how many words there usually are. The more there are, the
+# less each of them weighs.
 _NAME = (6.0, 4)
 _SOURCE = (3.0, 1)
 _TAGS = (1.5, 2)
@@ -40,7 +40,7 @@ _HALFWAY = 4.0
 
 
 def words(text: str) -> list[str]:
-    """In small letters without accents, `snake_case` and `camelCase` taken apart."""
+    """The words of a text, in lower case and without accents; `snake_case` and `camelCase` are split."""
     return [word[:WORD_LIMIT] for word in _WORD.findall(_folded(_HUMPS.sub(" ", _E_WORD.sub("e", text))))]
 
 
@@ -52,14 +52,14 @@ def _folded(text: str) -> str:
 
 
 def weighed_words(tool: Tool) -> dict[str, int]:
-    """The stems that a tool is found by, each with how much it tells of the tool: from 1 to 255."""
+    """The stems that find a tool, each with its weight from 1 to 255."""
     local = tool.name.removeprefix(f"{tool.source}.")
     head, rest = _sentences(tool.description)
     found: dict[str, float] = {}
     parts = words(local)
     _count(found, parts, _NAME)
     if len(parts) > 1:
-        # As it may be typed: `copyfile`.
+        # Also in one word, as it may be typed: `copyfile`.
         found.setdefault("".join(parts)[:WORD_LIMIT], _NAME[0])
     _count(found, words(tool.source), _SOURCE)
     _count(found, words(" ".join(tool.spec.tags)), _TAGS)
@@ -73,12 +73,12 @@ def _count(found: dict[str, float], texts: list[str], place: tuple[float, int]) 
     weight, usual = place
     each = weight / (1 - _BY_LENGTH + _BY_LENGTH * len(texts) / usual)
     for word, times in Counter(map(stem, texts)).items():
-        # A second time in one place says little more.
+        # A second occurrence in one place adds little.
         found[word] = found.get(word, 0.0) + (each if times == 1 else 1.3 * each)
 
 
 def _sentences(description: str) -> tuple[str, str]:
-    """The first sentence, and what follows."""
+    """The first sentence, and the rest."""
     text = _MARKUP.sub(" ", description[: 2 * _DESCRIPTION_LIMIT]).strip()
     end = _SENTENCE.search(text)
     cut = min(end.start() if end and end.start() > 0 else len(text), _HEADLINE_LIMIT)
@@ -98,8 +98,8 @@ def _parameters(tool: Tool) -> list[str]:
 
 
 def posting_rows(tools: Iterable[tuple[int, dict[str, int]]]) -> Iterable[tuple[str, bytes, bytes]]:
-    """The index of a source: each word with the ids of the tools that have it, those it tells most of first,
-    and with how much it tells."""
+    """The search index of a source: each word with the ids of its tools, those with the highest weight
+    first, and these weights."""
     found: dict[str, list[tuple[int, int]]] = {}
     for number, weighed in tools:
         for word, weight in weighed.items():
@@ -110,6 +110,7 @@ def posting_rows(tools: Iterable[tuple[int, dict[str, int]]]) -> Iterable[tuple[
 
 
 def packed(numbers: Iterable[int]) -> bytes:
+    """Ids as bytes, the same on every machine."""
     made = array("q", numbers)
     if sys.byteorder == "big":
         made.byteswap()
@@ -117,6 +118,7 @@ def packed(numbers: Iterable[int]) -> bytes:
 
 
 def unpacked(data: bytes) -> array[int]:
+    """The ids in bytes that `packed` made."""
     made = array("q", data)
     if sys.byteorder == "big":
         made.byteswap()

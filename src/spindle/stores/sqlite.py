@@ -62,7 +62,7 @@ class SqliteStore(SqliteRuns, SqliteSecrets):
         self._saved = 0
 
     async def open(self) -> SqliteStore:
-        """Create the file if need be and bring it to the newest version."""
+        """Creates the file if needed and brings it to the newest version."""
         try:
             if self._memory or not self._is_current():
                 await self._writer.run(migrate)
@@ -75,7 +75,7 @@ class SqliteStore(SqliteRuns, SqliteSecrets):
 
     def _is_current(self) -> bool:
         try:
-            # Records say who did what with which arguments: they are the user's own.
+            # Records show who called what with which arguments: only the user may read them.
             Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"cannot create the folder of {self._path}: {error}") from None
@@ -117,7 +117,7 @@ class SqliteStore(SqliteRuns, SqliteSecrets):
     # --- tools
 
     async def catalog_version(self) -> int:
-        # Read on the event loop: a point read in WAL mode waits for nobody and takes microseconds.
+        # Read on the event loop: a point read in WAL mode never waits and takes microseconds.
         if self._loop_connection is not None:
             with contextlib.suppress(sqlite3.Error):
                 return _catalog_version(self._loop_connection)
@@ -232,11 +232,11 @@ class SqliteStore(SqliteRuns, SqliteSecrets):
             await self._writer.run(lambda db: db.execute(_INSERT_CALL, row) and None)
 
     def _saved_at_once(self, row: tuple[Any, ...]) -> bool:
-        """Commit on the event loop where that is possible without waiting for anybody: it takes a fifth of
-        what the way through the thread does, and every call makes it. Whatever is in the way, a lock or
-        a fault, is the thread's to wait for or to report."""
+        """Commits on the event loop if that needs no waiting: it takes a fifth of the time of the way
+        through the thread, and every call does it. On a lock or an error it returns False, and the thread
+        waits or reports."""
         self._saved += 1
-        # Now and then the thread commits, because that is what moves the log into the file.
+        # Now and then the thread commits, because that moves the log into the file.
         if self._loop_connection is None or self._saved % TIDY_EVERY == 0:
             return False
         try:
@@ -258,7 +258,7 @@ class SqliteStore(SqliteRuns, SqliteSecrets):
         return await self._reader.run(lambda db: [record_from_row(row) for row in db.execute(query, values)])
 
     async def call(self, key: str) -> CallRecord | None:
-        # A range over the index of keys instead of a look at every record.
+        # A range over the index of keys, instead of reading every record.
         query = f"{_SELECT_CALL} WHERE key >= ? AND key < ? ORDER BY key LIMIT 2"
         beginning = storable(key)
         values = (beginning, beginning + "\U0010ffff")
@@ -304,7 +304,7 @@ _INSERT_CALL = """
 
 
 def _never_wait(connection: sqlite3.Connection) -> None:
-    """For use on the event loop: neither for another's lock nor for the disk."""
+    """Prepares a connection for the event loop: it waits neither for locks nor for the disk."""
     connection.execute("PRAGMA busy_timeout = 0")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
 

@@ -1,4 +1,4 @@
-"""What others have encrypted, and locks between processes, in SQLite."""
+"""Secrets, stored as others have encrypted them, and locks between processes, in SQLite."""
 
 from __future__ import annotations
 

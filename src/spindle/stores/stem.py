@@ -1,7 +1,7 @@
-"""What is left of an English word without its endings, so that `deploys` finds `deployed`.
+"""Strips the endings of English words, so that `deploys` finds `deployed`.
 
 The first and the last of Porter's rules: the plural, the participles, and the final `e` and `y`. Those
-between take more away than is good for short texts: `directions` would be what is `direct`.
+between strip too much for short texts: `directions` would become `direct`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLAIN = re.compile("[a-z]+")
 
 @lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
-    """Of a word in small letters; what is not English letters is left as it is."""
+    """The stem of a word in lower case; a word with other than English letters is returned as it is."""
     if len(word) <= 2 or not _PLAIN.fullmatch(word):
         return word
     word = _without_participle(_without_plural(word))
@@ -34,7 +34,7 @@ def stem(word: str) -> str:
 
 
 def _measure(part: str) -> int:
-    """How often vowels are followed by consonants."""
+    """The number of times that vowels are followed by consonants."""
     return len(_MEASURE.findall(part))
 
 

@@ -1,4 +1,4 @@
-"""Words that people use for one another when they ask for a tool."""
+"""Words that people use for each other when they search for a tool."""
 
 from __future__ import annotations
 
@@ -193,5 +193,5 @@ _NONE: dict[str, float] = {}
 
 
 def synonyms(stemmed: str) -> dict[str, float]:
-    """Other words for one, and how far each can be trusted to mean the same: both as stems."""
+    """The synonyms of a word, and how far each can be trusted to mean the same, all as stems."""
     return _SYNONYMS.get(stemmed, _NONE)

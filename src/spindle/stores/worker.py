@@ -42,6 +42,7 @@ class Worker:
         self._closed = False
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs a function with the connection in the thread and returns its result."""
         if self._closed:
             raise StoreError("the store was closed", hint="open Spindle again")
         if self._thread is None:
@@ -52,7 +53,7 @@ class Worker:
         return await future
 
     async def close(self) -> None:
-        """Finish what was asked for, then end."""
+        """Finishes the waiting work, then ends the thread."""
         self._closed = True
         if self._thread is not None:
             self._jobs.put(None)
@@ -120,7 +121,7 @@ def _answer(batch: list[_Job]) -> None:
     loops = {job.future.get_loop() for job in batch}
     for loop in loops:
         jobs = [job for job in batch if job.future.get_loop() is loop]
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed: no caller waits any more
             loop.call_soon_threadsafe(_resolve, jobs)
 
 
@@ -146,6 +147,7 @@ _HINTS = {
 
 
 def as_store_error(error: BaseException) -> BaseException:
+    """The error of SQLite as a StoreError with a hint; any other error as it is."""
     if not isinstance(error, sqlite3.Error):
         return error
     code: str = getattr(error, "sqlite_errorname", "")

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class PostgresStore(PostgresCalls, PostgresTools, PostgresCache, PostgresRuns, PostgresSecrets):
-    """Implements the whole store port. Each concern is a class of its own over one `Database`."""
+    """Implements the whole store port. Each part is a class of its own that uses one `Database`."""
 
     def __init__(self, address: str) -> None:
         super().__init__(Database(parse(address)))
 
     async def open(self) -> PostgresStore:
-        """Create the schema if need be and bring it to the newest version."""
+        """Creates the schema if needed and brings it to the newest version."""
         try:
             await bring_up_to_date(self._db, self.index_all)
         except BaseException:

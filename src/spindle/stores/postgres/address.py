@@ -26,22 +26,25 @@ _ENCODE = "write `@ : / ? # %` in a user or password as %40 %3A %2F %3F %23 %25,
 
 @dataclass(frozen=True, slots=True)
 class Address:
+    """The parsed address of a PostgreSQL store."""
+
     conninfo: str = field(repr=False)
-    """What libpq wants to know, the password included."""
+    """The connection string for libpq, including the password."""
     schema: str
     pool_size: int
     shown: str
-    """The address as people may see it."""
+    """The address without secrets."""
     secrets: tuple[str, ...] = field(repr=False)
 
     def clean(self, text: str) -> str:
+        """The text with all secrets masked."""
         for secret in self.secrets:
             text = text.replace(secret, _MASK)
         return text
 
 
 def parse(text: str) -> Address:
-    """Every mistake is told without repeating what was given: any part of it may be the password."""
+    """Parses the address. No error message shows it: any part may be the password."""
     rest = text.partition("://")[2]
     before_query = rest.partition("?")[0]
     authority, _, database = before_query.partition("/")
@@ -81,7 +84,7 @@ def _libpq_names() -> set[str]:
 
 def _read_by_libpq(url: str) -> dict[str, Any]:
     try:
-        # What urlsplit refuses too, such as a port that is no number, libpq reports by quoting it.
+        # libpq would quote in its message what urlsplit refuses too, such as a port that is not a number.
         _ = urlsplit(url).port if "," not in url else None
         return {name: value for name, value in conninfo_to_dict(url).items() if value is not None}
     except (psycopg.Error, ValueError):

@@ -1,4 +1,4 @@
-"""Results that may be used again."""
+"""Cached results, in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from spindle.stores.rows import cache_blob
 
 
 class PostgresCache:
+    """The part of the store that `CacheStore` describes."""
+
     _db: Database
 
     async def cached(self, key: str, now: float) -> Result | None:
@@ -21,7 +23,7 @@ class PostgresCache:
             return
 
         async def work(connection: Connection) -> None:
-            # Not in one transaction: two processes that each renew what the other drops would block
+            # Not in one transaction: two processes that each renew what the other deletes would block
             # each other.
             await connection.execute(self._db.sql(_DELETE_EXPIRED), (now,))
             await connection.execute(self._db.sql(_UPSERT), (key, blob, expires_at))
@@ -33,7 +35,7 @@ class PostgresCache:
 
 
 _SELECT = "SELECT result FROM {schema}.cache WHERE key = %s AND expires_at > %s"
-# Rows that another process is deleting or renewing at this moment are left to it.
+# Rows that another process is deleting or renewing right now are skipped.
 _DELETE_EXPIRED = """
     DELETE FROM {schema}.cache WHERE key IN
         (SELECT key FROM {schema}.cache WHERE expires_at <= %s FOR UPDATE SKIP LOCKED)

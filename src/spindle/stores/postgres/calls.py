@@ -1,4 +1,4 @@
-"""Records of calls."""
+"""Records of calls, in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class _Waiting:
 
 
 class PostgresCalls:
-    """All records that wait at one moment are written by one statement, in a task of their own: whoever
-    saves one may be cancelled and it is kept all the same."""
+    """Writes all waiting records with one statement, in a task of its own: a record is kept even when its
+    caller is cancelled."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -43,7 +43,7 @@ class PostgresCalls:
         await waiting.future
 
     async def finish_records(self) -> None:
-        """Write what was asked for, and take no more."""
+        """Writes the waiting records and accepts no more."""
         self._finished = True
         if self._writing is not None:
             await asyncio.shield(self._writing)
@@ -54,7 +54,7 @@ class PostgresCalls:
             try:
                 await self._write(batch)
             except BaseException as error:
-                # Nobody may be left waiting: not by a mistake of ours, nor by the end of the event loop.
+                # No caller may be left waiting: neither by a bug nor by the end of the event loop.
                 for waiting in [*batch, *self._waiting]:
                     if not waiting.future.done():
                         waiting.future.set_exception(error)
@@ -66,7 +66,7 @@ class PostgresCalls:
             await self._insert([waiting.row for waiting in batch])
         except SpindleError as error:
             if len(batch) > 1 and not _is_unreachable(error):
-                # One of them does not fit: each for itself, so that the others do not suffer.
+                # One of them is bad: write each alone, so that the others are kept.
                 for waiting in batch:
                     await self._write([waiting])
                 return
@@ -85,12 +85,12 @@ class PostgresCalls:
             nonlocal tries
             tries += 1
             if tries > 1:
-                # The first time it may have been written although the answer was lost.
+                # The first attempt may have been committed although the answer was lost.
                 await connection.execute(self._db.sql(_INSERT_MISSING), _columns(rows))
             elif len(rows) > 1:
                 await connection.execute(self._db.sql(_INSERT), _columns(rows))
             else:
-                # Arrays of one would cost the driver as much again as all the rest.
+                # Arrays of one element would double the driver's work.
                 await connection.execute(self._db.sql(_INSERT_ONE), rows[0])
 
         await self._db.run(work)
@@ -118,8 +118,8 @@ def _columns(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
 
 
 def _is_unreachable(error: SpindleError) -> bool:
-    """Whether it is the server that fails, so that trying each record by itself would only take longer.
-    What it says of data it does not take is of the classes 22 and 23."""
+    """True if the server itself fails, so that trying each record alone would only take longer. Errors
+    about bad data are of the classes 22 and 23."""
     return not str(error.details or "").startswith(("22", "23"))
 
 

@@ -1,4 +1,4 @@
-"""Connections to one PostgreSQL database, shared by all that is stored in it.
+"""Connections to one PostgreSQL database, shared by all parts of the store.
 
 Nothing is kept in a session: names are qualified and timeouts are set inside transactions. So one
 connection is as good as another, and one that is lost can be replaced.
@@ -44,9 +44,9 @@ IDLE_LIMIT = 60.0
 
 
 class Database:
-    """Up to `pool_size` connections, made when needed by whoever needs one, who thereby learns why one
-    cannot be made. A connection that was lost while idle is noticed before it is used; one lost in the
-    middle of its work is replaced and the work done once more."""
+    """A pool of up to `pool_size` connections, opened by the caller that needs one, who thereby sees why
+    one cannot be opened. A connection lost while idle is noticed before it is used; one lost at work is
+    replaced and the work is repeated once."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -58,20 +58,20 @@ class Database:
         self._statements: dict[str, bytes] = {}
 
     def sql(self, text: str) -> bytes:
-        """A statement with the schema in the place of each `{schema}`. The text is a constant of ours."""
+        """The statement with the schema's name in place of each `{schema}`. The text must be a constant of
+        ours."""
         found = self._statements.get(text)
         if found is None:
             found = self._statements[text] = text.replace("{schema}", self._schema).encode()
         return found
 
     async def run(self, work: Work[T]) -> T:
-        """Do `work` on a connection on which each statement stands for itself. It may be done twice, if
-        the connection is lost; whether the first had its effect is then unknown, so doing it twice must
-        come to the same."""
+        """Runs `work` on a connection in autocommit mode. It may run twice if the connection is lost, and
+        the first run may have taken effect, so running twice must have the same effect as once."""
         return await self._with_connection(work, STATEMENT_TIMEOUT)
 
     async def rows(self, query: str, values: Any = None) -> list[tuple[Any, ...]]:
-        """All rows of one query."""
+        """Returns all rows of one query."""
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             return await (await connection.execute(self.sql(query), values, binary=True)).fetchall()
@@ -79,7 +79,7 @@ class Database:
         return await self.run(work)
 
     async def change(self, statement: str, values: Any = None, *, again: bool = True) -> int:
-        """Do one statement, and tell how many rows it touched."""
+        """Runs one statement in a transaction and returns how many rows it touched."""
 
         async def work(connection: Connection) -> int:
             return (await connection.execute(self.sql(statement), values)).rowcount
@@ -87,12 +87,12 @@ class Database:
         return await self.transaction(work, again=again)
 
     async def snapshot(self, work: Work[T]) -> T:
-        """The same, with all statements seeing the same state. For reading only."""
+        """Runs `work` so that all its statements see the same state. For reading only."""
         return await self._with_connection(lambda it: _in_transaction(it, _SNAPSHOT, work), STATEMENT_TIMEOUT)
 
     async def transaction(self, work: Work[T], *, again: bool = True) -> T:
-        """The same in a transaction. Without `again`, it is not done twice: losing the connection is an
-        error, and then nobody knows whether it was committed."""
+        """Runs `work` in a transaction. With `again=False` it is not repeated: a lost connection is an
+        error, and then it is unknown if the transaction was committed."""
         begin = (
             f"BEGIN; SET LOCAL lock_timeout = {int(LOCK_TIMEOUT * 1000)};"
             f" SET LOCAL idle_in_transaction_session_timeout = {int(SILENCE_TIMEOUT * 1000)}"
@@ -161,7 +161,7 @@ class Database:
             raise StoreError("the store was closed", hint="open Spindle again")
 
     async def close(self) -> None:
-        """Connections that are in use close when their work ends."""
+        """Closes idle connections now, and those in use when their work ends."""
         self._closed = True
         while self._idle:
             await self._idle.pop()[0].close()
@@ -184,12 +184,12 @@ async def _in_transaction(connection: Connection, begin: bytes, work: Work[T]) -
 
 
 def _is_lost(connection: Connection, error: psycopg.OperationalError) -> bool:
-    # A backend that is told to end says so first (57P01 to 57P03), and hangs up after that.
+    # A backend that is shut down says so (57P01 to 57P03) before it hangs up.
     return connection.closed or (error.sqlstate or "").startswith("57P0")
 
 
 def _has_news(connection: Connection) -> bool:
-    """Whether the server said something while nobody asked: that it ended the connection, as a rule."""
+    """True if the server sent something unasked: usually that it ended the connection."""
     if connection.closed:
         return True
     watch = select.poll()

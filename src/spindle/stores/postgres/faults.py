@@ -1,4 +1,4 @@
-"""What PostgreSQL's errors mean for a user of Spindle."""
+"""Turns PostgreSQL's errors into errors that a user of Spindle understands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from spindle.stores.postgres.address import Address
 
 _FULL = "close other connections, raise the server's max_connections, or lower `?pool_size=` in `store`"
-# What libpq and the server say, in English; libpq gives no code for it. The first that fits is taken.
+# Messages of libpq and the server, in English, since libpq gives no codes. The first match is taken.
 _CONNECTING = {
     "Connection refused": "start the server, or correct host and port in `store`",
     "No such file or directory": "start the server, or correct `host`, the folder of its socket, in `store`",
@@ -49,29 +49,30 @@ _BY_STATE = {
 
 
 def is_starting(error: psycopg.Error) -> bool:
-    """Starting up, not yet accepting connections, in recovery mode, or shutting down for that."""
+    """True if the server is starting, recovering or shutting down, and does not accept connections yet."""
     return "the database system is " in str(error)
 
 
 def is_recovering(error: psycopg.Error) -> bool:
-    """Whether a server that was there is about to end all sessions, because one of its processes died.
-    Said by one that was never there, it would mean that it is no database server."""
+    """True if a server that worked before is ending all sessions because one of its processes died. From a
+    server that never worked, the same words mean that it is no database server."""
     said = str(error)
     return "crash of another server process" in said or "server closed the connection" in said
 
 
 def connection_failed(error: psycopg.Error, address: Address) -> StoreError:
-    """The server could not be reached, or did not let us in."""
+    """The error for a server that cannot be reached or refuses us."""
     said = _one_line(address.clean(str(error))).removeprefix("connection failed: ")
     hint = next((hint for words, hint in _CONNECTING.items() if words in said), None)
     return StoreError(f"cannot connect to {address.shown}: {said}", hint=hint, details=error.sqlstate)
 
 
 def store_error(error: psycopg.Error, address: Address) -> StoreError:
+    """The error for a statement that failed."""
     said = _one_line(address.clean(error.diag.message_primary or str(error)))
     hint = _BY_STATE.get(error.sqlstate or "")
     if hint is None and isinstance(error, psycopg.OperationalError):
-        hint = "see whether the database server is up and can be reached, and try again"
+        hint = "check that the database server is running and reachable, and try again"
     return StoreError(
         f"the workspace's state could not be used: {said} ({address.shown})",
         hint=hint,
@@ -80,13 +81,14 @@ def store_error(error: psycopg.Error, address: Address) -> StoreError:
 
 
 def no_answer(seconds: float, address: Address) -> StoreError:
+    """The error for a database that did not answer in time."""
     return StoreError(
         f"the database did not answer within {seconds:g} s ({address.shown})",
-        hint="look at the load of the database server and at what holds its locks, and try again",
+        hint="check the load of the database server and who holds its locks, and try again",
     )
 
 
 def _one_line(text: str) -> str:
-    # Where several addresses of a host were tried, libpq says so in as many lines.
+    # libpq writes one line for each address of a host that it tried.
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "; ".join(dict.fromkeys(lines[:4])) or "no reason was given"

@@ -1,4 +1,4 @@
-"""Globs, as SQLite reads them, for PostgreSQL, which has regular expressions."""
+"""Translates SQLite's globs into PostgreSQL's regular expressions."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ _NEVER = "^(?!)"
 
 
 def regular_expression(glob: str) -> str:
-    """`*` is any text, `?` one character, `[abc]`, `[a-z]` and `[^abc]` one of some. A `[` that is never
-    closed matches nothing."""
+    """Translates a glob: `*` is any text, `?` one character, `[abc]`, `[a-z]` and `[^abc]` one of a set. A
+    `[` that is never closed matches nothing."""
     made, at = "", 0
     while at < len(glob):
         character = glob[at]
         at += 1
         if character == "*":
-            # Several in a row are one; a long row of them would be slow.
+            # Several in a row mean the same as one; a long row would be slow.
             made += "" if made.endswith(".*") else ".*"
         elif character == "?":
             made += "."
         elif character == "[":
-            # A `]` that stands first is one of the characters.
+            # A `]` in first place is one of the characters.
             found = re.match(r"(\^?)(\]?[^\]]*)\]", glob[at:], re.DOTALL)
             if found is None or not found[2]:
                 return _NEVER
@@ -32,7 +32,7 @@ def regular_expression(glob: str) -> str:
 
 
 def _bracket(members: str) -> str:
-    # What means something inside brackets in a regular expression but nothing in a glob.
+    # Characters with a meaning inside brackets of a regular expression, but not of a glob.
     return "".join(f"\\{each}" if each in "\\[]^" else each for each in members)
 
 

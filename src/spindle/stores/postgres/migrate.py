@@ -1,4 +1,4 @@
-"""Bringing a schema to the version that this Spindle knows."""
+"""Brings a PostgreSQL schema to the version of this Spindle."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ OLDEST_SERVER = 13
 
 
 def migrations() -> list[Path]:
+    """The numbered SQL files, in order."""
     return sorted((Path(sqlite_migrate.__file__).parent / "migrations" / "postgres").glob("*.sql"))
 
 
@@ -26,7 +27,8 @@ _INDEXED_ANEW = {3}
 
 
 async def bring_up_to_date(database: Database, index_all: Callable[[Connection], Awaitable[None]]) -> None:
-    """Create the schema if need be, and apply what is missing. Several processes may do so at once."""
+    """Creates the schema if needed and applies the missing migrations. Several processes may do so at
+    once."""
     known = migrations()
 
     async def is_current(connection: Connection) -> bool:
@@ -44,7 +46,7 @@ async def bring_up_to_date(database: Database, index_all: Callable[[Connection],
         await connection.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"spindle.migrate.{schema}",)
         )
-        # CREATE SCHEMA IF NOT EXISTS asks for the right to create one even where there is one.
+        # CREATE SCHEMA IF NOT EXISTS needs the right to create one even if it exists.
         found = await connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,))
         if not await found.fetchone():
             await connection.execute(database.sql("CREATE SCHEMA {schema}"))

@@ -1,4 +1,4 @@
-"""Runs, their events and their pauses."""
+"""Runs, their events and their pauses, in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from spindle.stores.run_rows import event_row, pause_from_row, pause_row, run_fr
 
 
 class PostgresRuns:
-    """The part of the store that `RunStore` describes. All of it may be done twice (`Database.run`), so
-    the second time what this very call did counts as done by it."""
+    """The part of the store that `RunStore` describes. Any work may be repeated (`Database.run`), so on
+    the second try the effects of this very call count as its own."""
 
     _db: Database
 
@@ -45,7 +45,7 @@ class PostgresRuns:
 
     async def _insert_events(self, connection: Connection, events: Sequence[RunEvent], tries: int) -> None:
         if events:
-            # An id that is there is a clash, unless it was this very call that put it there.
+            # An existing id is a conflict, unless this very call inserted it.
             statement = _INSERT_EVENT if tries == 1 else f"{_INSERT_EVENT} ON CONFLICT (id) DO NOTHING"
             rows = [storable_row(event_row(event)) for event in events]
             await connection.cursor().executemany(self._db.sql(statement), rows)

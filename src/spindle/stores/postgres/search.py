@@ -1,4 +1,4 @@
-"""The words by which tools are found, in PostgreSQL."""
+"""The search index, in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 async def search(connection: Connection, database: Database, text: str, limit: int) -> list[ToolSummary]:
+    """Returns the tools that match the text, the best first."""
     query = Query.of(text)
     if not query.terms or limit <= 0:
         return []
@@ -45,7 +46,7 @@ async def search(connection: Connection, database: Database, text: str, limit: i
 async def index(
     connection: Connection, database: Database, source: str, tools: Iterable[tuple[str, dict[str, int]]]
 ) -> None:
-    """Make tools, which are already stored, findable by their words."""
+    """Adds tools, which are already stored, to the search index."""
     cursor = await connection.execute(database.sql(_IDS), (source,), binary=True)
     ids = dict(await cursor.fetchall())
     rows = list(posting_rows((ids[name], weighed) for name, weighed in tools))

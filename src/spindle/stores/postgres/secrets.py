@@ -1,4 +1,4 @@
-"""What others have encrypted, and locks between processes."""
+"""Secrets, stored as others have encrypted them, and locks between processes, in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class PostgresSecrets:
                 await connection.execute(self._db.sql(_INSERT), storable_row(secret_row(new)))
             return found.rowcount == 1
 
-        # Once only: done again after a lost answer it would find its own work, and call that another's.
-        # Whoever asks gets an error and knows that it may have happened.
+        # Not repeated: after a lost answer it would take its own change for another's.
+        # The caller gets an error, and knows that the swap may have happened.
         return await self._db.transaction(work, again=False)
 
     async def delete_secret(self, kind: SecretKind, key: str) -> bool:
         query = "DELETE FROM {schema}.secrets WHERE kind = %s AND key = %s"
-        # Once only, as above: whoever deletes a secret may be the only one to use it.
+        # Not repeated either: the caller that deletes a secret is the only one to use it.
         return await self._db.change(query, (kind, storable_text(key)), again=False) == 1
 
     async def forget_secrets(self, now: float) -> int:

@@ -1,4 +1,4 @@
-"""Text as PostgreSQL takes it."""
+"""Text in the form that PostgreSQL accepts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from spindle.stores.rows import storable
 
 
 def storable_text(text: str) -> str:
-    """`storable`, and without NUL, which PostgreSQL has no place for."""
+    """Like `storable`, and without NUL characters, which PostgreSQL cannot store."""
     return storable(text).replace("\0", r"\x00")
 
 
 def storable_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row with all its texts made storable."""
     return tuple(storable_text(value) if isinstance(value, str) else value for value in row)

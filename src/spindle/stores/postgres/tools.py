@@ -1,4 +1,4 @@
-"""The catalog: tools, the definitions that they share, and what is known of their sources."""
+"""The catalog in PostgreSQL: tools, their shared definitions, and the state of their sources."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ from spindle.stores.search_index import weighed_words
 
 
 class PostgresTools:
+    """The part of the store that `ToolStore` describes."""
+
     _db: Database
 
     async def catalog_version(self) -> int:
@@ -40,7 +42,7 @@ class PostgresTools:
             return tool_from_row(rows[0], _Read())
 
         async def work(connection: Connection) -> Tool | None:
-            # Read again, with its definitions: they must be of the same sync.
+            # Read again together with its definitions: both must come from the same sync.
             found = await connection.execute(self._db.sql(_SELECT_TOOL), (storable_text(name),), binary=True)
             row = await found.fetchone()
             return tool_from_row(row, await self._reached(connection, row)) if row else None
@@ -100,8 +102,8 @@ class PostgresTools:
         source = storable_text(state.name)
 
         async def work(connection: Connection) -> None:
-            # First of all, because it is also the lock under which one source after the other is stored:
-            # two that claim one name at the same time would each miss the other's.
+            # First, because it is also the lock that serializes the storing of sources:
+            # two that claim the same name at the same time would each miss the other's.
             await connection.execute(self._db.sql(_BUMP_VERSION))
             values = (source, state.kind, storable_text(state.signature), state.synced_at)
             await connection.execute(self._db.sql(_UPSERT_SOURCE), values)
@@ -134,7 +136,7 @@ class PostgresTools:
             await connection.execute(self._db.sql(query), (source,))
 
     async def index_all(self, connection: Connection) -> None:
-        """The words of all tools anew, from the tools as they are stored."""
+        """Rebuilds the search index from the stored tools."""
         await connection.execute(self._db.sql("DELETE FROM {schema}.search_words"))
         cursor = await connection.execute(self._db.sql("SELECT name FROM {schema}.sources"))
         for (source,) in await cursor.fetchall():
@@ -155,7 +157,7 @@ class PostgresTools:
             raise _conflict(row[0], row[1], places[row[0]])
 
     async def _reached(self, connection: Connection, row: tuple[Any, ...]) -> _Read:
-        """The definitions that one tool reaches: of a large set that is little."""
+        """The definitions that one tool uses, which are few of a large set."""
         source, key, shared = row[_SOURCE], row[_SHARED], _Read()
         if key is None:
             return shared
@@ -174,7 +176,7 @@ class PostgresTools:
 
 
 class _Read:
-    """Definitions of one source that were read from the database."""
+    """Definitions of one source, read from the database."""
 
     def __init__(self) -> None:
         self._schemas: dict[str, dict[str, Any]] = {}

@@ -116,6 +116,10 @@ bench: $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY) ## run the benchmarks, in an
 dist: $(PUBLISH_READY) ## build the wheel and the sdist, check them, and use Spindle from the wheel alone
 	@PATH="$(CURDIR)/.venv-publish/bin:$$PATH" scripts/check_dist.sh
 
+.PHONY: docs
+docs: $(PUBLISH_READY) ## build the pages into site/, strictly: every link and every name of the API must be there
+	@.venv-publish/bin/python scripts/build_site.py
+
 .PHONY: services
 services: ## install what some tests start and PyPI and npm do not have (Debian, as root)
 	@scripts/install_services.sh

@@ -14,7 +14,7 @@ DRAWERS = ("start", "how-to", "reference")
 PAGES = sorted(
     [ROOT / "README.md", *(page for name in DRAWERS for page in (ROOT / "docs" / name).glob("*.md"))]
 )
-WITHOUT_EXAMPLES = {"glossary.md"}
+WITHOUT_EXAMPLES = {"api.md", "glossary.md"}
 FENCE = re.compile(r"^```(?P<language>\w+)(?P<options>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 # Runs a script that may use `await` at its top level, as the shortest examples do.
 RUNNER = """

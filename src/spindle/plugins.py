@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from spindle.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from spindle.ports.source import Source
+from spindle.ports.source import Source
 
 # A table, not entry points of our own: scanning the installed packages takes longer than all else
 # that `spindle tools` does.
@@ -39,12 +37,18 @@ def source_class(kind: str) -> type[Source] | None:
 
     for entry in entry_points(group=GROUP, name=kind):
         try:
-            return cast("type[Source]", entry.load())
+            found = entry.load()
         except Exception as error:
             raise ConfigurationError(
                 f"the plugin for sources of kind {kind!r} ({entry.value}) cannot be loaded: {error!r}",
                 hint="repair or uninstall the package that provides it",
             ) from error
+        if not (isinstance(found, type) and issubclass(found, Source)):
+            raise ConfigurationError(
+                f"the plugin for sources of kind {kind!r} ({entry.value}) is not a kind of source",
+                hint="its class must be a subclass of spindle.ports.source.Source",
+            )
+        return found
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from spindle.domain.call import Block, Call, CallRecord, Result
 from spindle.domain.identity import Credential
 from spindle.domain.source import SourceConfig
 from spindle.domain.tool import Hints, Tool, ToolSpec
+from spindle.ports.source import Session, Source
 
 PATIENCE = 30.0
 
@@ -33,7 +34,7 @@ async def _echo(_tool: Tool, call: Call) -> Result:
     return text("done")
 
 
-class MadeSource:
+class MadeSource(Source, Session):
     """Implements the source port. `answer` is what a call does; `calls` are those that arrived."""
 
     def __init__(self, name: str, config: MadeConfig, root: Path, note: Callable[[str], None]) -> None:
@@ -51,10 +52,6 @@ class MadeSource:
     @staticmethod
     def config_model() -> type[SourceConfig]:
         return MadeConfig
-
-    @staticmethod
-    def signature(settings: Mapping[str, Any], root: Path) -> str | None:
-        return None
 
     @contextlib.asynccontextmanager
     async def open(self, credential: Credential, on_change: Callable[[], None]) -> AsyncIterator[MadeSource]:

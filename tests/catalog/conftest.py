@@ -24,6 +24,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: scripted-kind\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[spindle.sources]\nscripted = scripted_source:ScriptedSource\nbroken = nowhere_at_all:Source\n"
+        "duck = scripted_source:Script\n"
     )
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setenv("SPINDLE_HOME", str(site / "home"))

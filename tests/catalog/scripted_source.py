@@ -13,6 +13,7 @@ from spindle.domain.call import Block, Call, Result
 from spindle.domain.identity import Credential
 from spindle.domain.source import SourceConfig
 from spindle.domain.tool import Tool, ToolSpec
+from spindle.ports.source import Session, Source
 
 
 class ScriptedConfig(SourceConfig):
@@ -40,7 +41,7 @@ class Script:
 SCRIPTS: dict[str, Script] = {}
 
 
-class ScriptedSource:
+class ScriptedSource(Source):
     def __init__(self, name: str, config: ScriptedConfig, root: Path, note: Callable[[str], None]) -> None:
         self.name = name
         self.config = config
@@ -66,7 +67,7 @@ class ScriptedSource:
         yield ScriptedSession(script, self.config)
 
 
-class ScriptedSession:
+class ScriptedSession(Session):
     def __init__(self, script: Script, config: ScriptedConfig) -> None:
         self._script = script
         self._config = config
@@ -81,6 +82,3 @@ class ScriptedSession:
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
         return Result((Block("text", text=f"{self._config.greeting} from {tool.spec.remote_name}"),))
-
-    async def wait_closed(self) -> str:
-        return await asyncio.get_running_loop().create_future()

@@ -51,6 +51,14 @@ async def test_a_plugin_that_cannot_be_loaded_is_named_with_the_reason(workspace
     assert "repair or uninstall" in (caught.value.hint or "")
 
 
+async def test_a_plugin_that_is_no_kind_of_source_is_told_what_to_subclass(workspace: Any) -> None:
+    workspace.sources["bad"] = {"kind": "duck"}
+    with pytest.raises(ConfigurationError, match=r"'duck'.*scripted_source:Script.*is not a kind") as caught:
+        async with workspace.open() as app:
+            await app.sync()
+    assert "spindle.ports.source.Source" in (caught.value.hint or "")
+
+
 def test_a_kind_that_nobody_offers_has_no_class() -> None:
     assert source_class("nothing") is None
     assert source_class("python") is not None

@@ -11,16 +11,25 @@ import pytest
 
 from servers.running import PATIENCE
 from spindle.catalog.connections import Connections
+from spindle.domain.call import Call, Result
 from spindle.domain.identity import Credential
 from spindle.domain.source import SourceConfig
+from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import AuthError, ConnectionFailedError, SpindleError
+from spindle.ports.source import Session
 
 NOBODY = Credential()
 
 
-class PaperSession:
+class PaperSession(Session):
     def __init__(self) -> None:
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def discover(self) -> list[ToolSpec]:
+        raise AssertionError("these tests only open and close")
+
+    async def invoke(self, tool: Tool, call: Call) -> Result:
+        raise AssertionError("these tests only open and close")
 
     async def wait_closed(self) -> str:
         return await self.lost

@@ -107,8 +107,8 @@ class Connection:
         try:
             async with contextlib.AsyncExitStack() as stack:
                 session = await self._open(stack)
-                self._ready.set_result(session)
                 self._on_ready(self, session)
+                self._ready.set_result(session)
                 await self._until_stopped_or_lost(session)
         except asyncio.CancelledError:
             # A session's own task group cancels its owner when the link breaks under it.
@@ -216,7 +216,7 @@ class Connections:
         return connection
 
     def _became_ready(self, connection: Connection, session: Session) -> None:
-        if getattr(session, "per_call_credentials", False):
+        if session.per_call_credentials:
             self._shared[connection.name] = connection
 
     def _ended(self, key: tuple[str, str], connection: Connection) -> None:

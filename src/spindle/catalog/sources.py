@@ -6,16 +6,17 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import canonical
 from spindle.errors import ConfigurationError, NotFoundError, suggest
 from spindle.plugins import config_models, source_class
+from spindle.ports.source import RelaySource
 from spindle.settings.expand import expand, missing_variables, secret_values
 
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
-    from spindle.ports.source import Note, Notice, RelaySource, Source
+    from spindle.ports.source import Note, Notice, Source
     from spindle.settings import Settings
 
 
@@ -113,13 +114,14 @@ class SourceSet:
             cls = self._class(name)
             assert cls is not None, "an unknown kind does not pass validation"
             made = self._made[name] = cls(name, config, self._settings.root, self._note)
-            if self.relays(name):
-                cast("RelaySource", made).notices = self.notices
+            if isinstance(made, RelaySource):
+                made.notices = self.notices
         return made
 
     def relays(self, name: str) -> bool:
-        """Whether its sessions pass on what is not a tool."""
-        return bool(getattr(self._class(name), "relays", False))
+        """True where its sessions also pass on resources and prompts."""
+        kind = self._class(name)
+        return kind is not None and issubclass(kind, RelaySource)
 
     def secrets(self, name: str) -> set[str]:
         """Values taken from the environment for this source."""

@@ -26,7 +26,7 @@ from mcp_types import (
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import NotFoundError, ResultTooLargeError, ServerError, SpindleError, suggest
-from spindle.ports.source import Relay
+from spindle.ports.source import RelaySession
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -256,7 +256,7 @@ class Passing:
         for _ in range(MAX_PAGES):
             params: JsonObject = {"cursor": cursor} if cursor else {}
 
-            async def ask(session: Relay, credential: Any, params: JsonObject = params) -> JsonObject:
+            async def ask(session: RelaySession, credential: Any, params: JsonObject = params) -> JsonObject:
                 if offer not in session.offers:
                     return {}
                 return await session.relay(method, params, credential)
@@ -270,7 +270,7 @@ class Passing:
         raise ServerError(f"{source!r} has more than {MAX_PAGES} pages of {key}")
 
     async def _relay(self, source: str, principal: Principal, method: str, params: JsonObject) -> JsonObject:
-        async def ask(session: Relay, credential: Any) -> JsonObject:
+        async def ask(session: RelaySession, credential: Any) -> JsonObject:
             return await session.relay(method, without_ours(params), credential)
 
         result = await self._within(source, principal, method, ask)
@@ -281,7 +281,7 @@ class Passing:
         return result
 
     async def _within(
-        self, source: str, principal: Principal, method: str, ask: Callable[[Relay, Any], Awaitable[T]]
+        self, source: str, principal: Principal, method: str, ask: Callable[[RelaySession, Any], Awaitable[T]]
     ) -> T:
         limit = self._app.catalog.sources.config(source).timeout
         try:

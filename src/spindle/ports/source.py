@@ -1,11 +1,16 @@
-"""Where tools come from. A new kind of source implements these two protocols and nothing else."""
+"""The extension point for tools: a new kind of source subclasses `Source` and `Session`.
+
+What only some kinds have is a member with a default here, so that the rest need not mention it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from spindle.domain.call import Call, Result
 from spindle.domain.identity import Credential
@@ -18,79 +23,85 @@ if TYPE_CHECKING:
 Note = Callable[[str], None]
 """Takes a sentence for the user: something was odd, but the work goes on."""
 
-
-class Session(Protocol):
-    """A live link to a source, shared by parallel calls. It was opened under one credential and serves
-    only calls that have the same; unless it has an attribute `per_call_credentials` that is true, by which
-    it says that `invoke` shows each call's own credential (`call.credential`) and nothing of another's."""
-
-    async def discover(self) -> list[ToolSpec]:
-        """All tools of the source, every page."""
-        ...
-
-    async def invoke(self, tool: Tool, call: Call) -> Result:
-        """Make the call once. Raises a SpindleError; `error.sent` is False when it never left.
-
-        Cancelling the awaiting task must reach the source.
-        """
-        ...
-
-    async def wait_closed(self) -> str:
-        """Returns when the link is lost, with the reason. Never returns for what cannot be lost."""
-        ...
-
-
 Notice = Callable[[str, JsonObject], None]
 """Takes a notification that a server sent of its own accord: its method and parameters."""
 
 
-@runtime_checkable
-class Relay(Protocol):
-    """What a session has besides where its source speaks MCP: resources, prompts and completions, which
-    are passed on as they are."""
+class Session(ABC):
+    """A live link to a source, opened under one credential and shared by parallel calls."""
 
-    @property
-    def offers(self) -> frozenset[str]:
-        """Of `resources`, `prompts`, `completions` and `subscribe`, those that the server has."""
-        ...
+    per_call_credentials: bool = False
+    """True: `invoke` shows each call's own credential (`call.credential`) and nothing of another's, so that
+    one session serves everybody. False: it serves only calls with the credential that it was opened with."""
 
-    async def relay(self, method: str, params: JsonObject, credential: Credential) -> JsonObject:
-        """Make a request other than a call of a tool, and return the result as it came."""
-        ...
+    @abstractmethod
+    async def discover(self) -> list[ToolSpec]:
+        """Returns all tools of the source, every page."""
 
-    async def watch(self, uri: str, credential: Credential) -> None:
-        """Until cancelled or the link is lost, have the server tell of changes of a resource."""
-        ...
+    @abstractmethod
+    async def invoke(self, tool: Tool, call: Call) -> Result:
+        """Makes the call once. Raises a SpindleError; `error.sent` is False when it never left.
 
+        Cancelling the awaiting task must reach the source.
+        """
 
-class RelaySource(Protocol):
-    """A source whose sessions are relays says so by `relays = True`. It is given the list of `notices`."""
-
-    relays: ClassVar[bool]
-    notices: list[Notice]
-    """Who hears what its servers tell of: other lists than that of tools, and watched resources."""
+    async def wait_closed(self) -> str:
+        """Returns when the link is lost, with the reason; never, unless overridden by what can be lost."""
+        return await asyncio.get_running_loop().create_future()
 
 
-class Source(Protocol):
+class Source(ABC):
     """One configured source. Making it must be cheap; `open` does the work."""
 
+    @abstractmethod
+    def __init__(self, name: str, config: Any, root: Path, note: Note) -> None:
+        """Takes the source's name, its settings (a `config_model()`), the workspace's folder, and `note`."""
+
     @staticmethod
+    @abstractmethod
     def config_model() -> type[SourceConfig]:
-        """The settings of this kind. A function, because a listing needs no settings and should not
-        pay for loading their models."""
-        ...
+        """Returns the model of this kind's settings. A function, because a listing needs no settings and
+        should not pay for loading their models."""
 
     @staticmethod
     def signature(settings: Mapping[str, Any], root: Path) -> str | None:
-        """A cheap mark that changes when the source's tools may have, without contacting anything;
-        None where only asking the source can tell. `settings` are as written in the file."""
-        ...
+        """Returns a mark that changes when the source's tools may have, without contacting anything; None
+        where only asking the source can tell. `settings` are as written in the file."""
+        return None
 
-    def __init__(self, name: str, config: Any, root: Path, note: Note) -> None: ...
-
+    @abstractmethod
     def open(
         self, credential: Credential, on_change: Callable[[], None]
     ) -> AbstractAsyncContextManager[Session]:
-        """Open a session. Entered and left by one task. `on_change` may be called at any time
+        """Opens a session. Entered and left by one task. `on_change` may be called at any time
         to say that the list of tools is no longer what `discover` returned."""
-        ...
+
+
+class RelaySession(Session):
+    """A session that also passes on, as they are, MCP's resources, prompts and completions."""
+
+    @property
+    @abstractmethod
+    def offers(self) -> frozenset[str]:
+        """Of `resources`, `prompts`, `completions` and `subscribe`, those that the server has."""
+
+    @abstractmethod
+    async def relay(self, method: str, params: JsonObject, credential: Credential) -> JsonObject:
+        """Makes a request other than a call of a tool, and returns the result as it came."""
+
+    @abstractmethod
+    async def watch(self, uri: str, credential: Credential) -> None:
+        """Has the server tell of changes of a resource, until cancelled or the link is lost."""
+
+
+class RelaySource(Source):
+    """A source whose sessions are all `RelaySession`s."""
+
+    notices: list[Notice]
+    """The listeners for news from its servers other than changed tools. Set by the catalog before `open`."""
+
+    @abstractmethod
+    def open(
+        self, credential: Credential, on_change: Callable[[], None]
+    ) -> AbstractAsyncContextManager[RelaySession]:
+        """Opens a session that relays."""

@@ -5,7 +5,6 @@ The rows say what the tools are; their servers are first asked when one is calle
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import tempfile
@@ -28,6 +27,7 @@ from spindle.errors import (
     PermissionDeniedError,
     SpindleError,
 )
+from spindle.ports.source import Session, Source
 from spindle.tables.data import DataTables, is_rows
 from spindle.tables.ports import missing_columns, shaped, shown_parameters, table_parameters, table_results
 
@@ -56,7 +56,7 @@ class RowsConfig(SourceConfig):
     check_results: bool | Literal["note"] = False
 
 
-class RowsSource:
+class RowsSource(Source):
     """`destructive`: whether tools may be called that say that they destroy."""
 
     def __init__(self, name: str, config: RowsConfig, root: Path, note: Note) -> None:
@@ -76,10 +76,6 @@ class RowsSource:
     def config_model() -> type[SourceConfig]:
         return RowsConfig
 
-    @staticmethod
-    def signature(settings: Mapping[str, Any], root: Path) -> str | None:
-        return None
-
     @contextlib.asynccontextmanager
     async def open(
         self, credential: Credential, on_change: Callable[[], None]
@@ -89,7 +85,7 @@ class RowsSource:
             yield self._make(Path(folder))
 
 
-class RowsSession:
+class RowsSession(Session):
     def __init__(
         self,
         rows: Mapping[str, ToolRow],
@@ -104,16 +100,12 @@ class RowsSession:
         self._data = data
         self._folder = folder
         self._destructive = destructive
-        self._lost = asyncio.get_running_loop().create_future()
 
     async def discover(self) -> list[ToolSpec]:
         return [
             ToolSpec(name, row.description, shown_parameters(row), hints=row.hints)
             for name, row in self._rows.items()
         ]
-
-    async def wait_closed(self) -> str:
-        return await self._lost  # each row's server has a link of its own
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
         row = self._rows[tool.spec.remote_name]

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +27,7 @@ from spindle.errors import (
     NotFoundError,
     ServerError,
 )
+from spindle.ports.source import Session, Source
 from spindle.sources.http_api.config import HttpConfig
 from spindle.sources.http_api.places import PLACES
 from spindle.sources.http_api.request_tool import target
@@ -159,7 +160,7 @@ class ManualConfig(SourceConfig):
     document: str
 
 
-class ManualSource:
+class ManualSource(Source, Session):
     """Stands for the kind `utcp`: what it is given and how long it is open."""
 
     opened: list[str]
@@ -170,10 +171,6 @@ class ManualSource:
     @staticmethod
     def config_model() -> type[SourceConfig]:
         return ManualConfig
-
-    @staticmethod
-    def signature(settings: Mapping[str, Any], root: Path) -> str | None:
-        return None
 
     @contextlib.asynccontextmanager
     async def open(

@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spindle.ports.source import Source
+
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.domain.source import SourceConfig
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from spindle.sources.cli.config import CliConfig
 
 
-class CliSource:
+class CliSource(Source):
     def __init__(self, name: str, config: CliConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config

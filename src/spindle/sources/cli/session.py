@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from pathlib import Path
@@ -12,6 +11,7 @@ from spindle.domain.call import Block, Call, Result
 from spindle.domain.json_schema import from_json, to_json
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import NotFoundError, ServerError
+from spindle.ports.source import Session
 from spindle.sources.cli.process import ProcessResult, run
 from spindle.sources.cli.words import stdin_of, words
 from spindle.sources.environment import environment
@@ -25,7 +25,7 @@ STDERR_LINES = 20
 STDERR_LINE_LENGTH = 500
 
 
-class CliSession:
+class CliSession(Session):
     """Nothing is kept open: every call is a process of its own."""
 
     def __init__(self, name: str, config: CliConfig, root: Path, credential: Credential) -> None:
@@ -33,7 +33,6 @@ class CliSession:
         self._config = config
         self._cwd = root / config.cwd if config.cwd else root
         self._declared = {**config.env, **dict(credential.env)}
-        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def discover(self) -> list[ToolSpec]:
         return [
@@ -49,9 +48,6 @@ class CliSession:
             )
             for tool, command in self._config.commands.items()
         ]
-
-    async def wait_closed(self) -> str:
-        return await self._lost  # there is nothing to lose
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
         command = self._config.commands.get(tool.spec.remote_name)

@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spindle.ports.source import Source
+
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.domain.source import SourceConfig
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from spindle.sources.events.session import EventsSession
 
 
-class EventsSource:
+class EventsSource(Source):
     def __init__(self, name: str, config: EventsConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config

@@ -11,6 +11,7 @@ from spindle.domain.call import Block, Call, Result, new_id
 from spindle.domain.event import Event
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.errors import ConfigurationError
+from spindle.ports.source import Session
 from spindle.sources.events.addresses import filled
 from spindle.sources.events.answers import AwaitedReply, asked, at_pointer, is_answer
 from spindle.sources.events.files import documents
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from spindle.sources.events.config import EventsConfig
 
 
-class EventsSession:
+class EventsSession(Session):
     def __init__(
         self, name: str, config: EventsConfig, root: Path, credential: Credential, note: Note
     ) -> None:
@@ -43,11 +44,6 @@ class EventsSession:
 
     async def __aexit__(self, *_: object) -> None:
         await self._links.close()
-
-    async def wait_closed(self) -> str:
-        # A link that is lost is replaced by the next call.
-        await asyncio.get_running_loop().create_future()
-        raise AssertionError
 
     async def discover(self) -> list[ToolSpec]:
         specs: list[ToolSpec] = []
@@ -109,9 +105,8 @@ class EventsSession:
         return Outgoing(event, described.get("envelope", self._config.envelope), metadata.get("bindings", {}))
 
     async def _ask(self, tool: Tool, call: Call, link: EventLink, message: Outgoing) -> Result:
-        exchange = getattr(link, "exchange", None)
-        if exchange is not None:
-            return _received(await exchange(message))
+        if link.has_responses:
+            return _received(await link.exchange(message))
         question: AwaitedReply = asked(tool, message, new_id())
         async with link.subscribe(question.reply_address, message.bindings) as incoming:
             await link.publish(question.message)

@@ -17,6 +17,7 @@ from spindle.flows.node import Node
 from spindle.flows.node_tool import call_node, spec_of
 from spindle.flows.text.files import Loaded
 from spindle.flows.trace import NodeEvent, observer
+from spindle.ports.source import Session
 from spindle.sources.python.files import FolderModules
 from spindle.threads import in_thread, stdout_to_stderr
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 Found = Loaded | Flow | type[Node]
 
 
-class FlowsSession:
+class FlowsSession(Session):
     def __init__(self, name: str, config: FlowsConfig, root: Path, note: Note) -> None:
         self._name = name
         self._root = root
@@ -37,7 +38,6 @@ class FlowsSession:
         self._note = note
         self._found: dict[str, Found] | None = None
         self._loading = asyncio.Lock()
-        self._lost = asyncio.get_running_loop().create_future()
 
     async def discover(self) -> list[ToolSpec]:
         async with self._loading:
@@ -48,9 +48,6 @@ class FlowsSession:
             pairs = await in_thread(lambda: list(self._load()), f"spindle-load-{self._name}")
         self._found = {spec.remote_name: found for spec, found in pairs}
         return [spec for spec, _ in pairs]
-
-    async def wait_closed(self) -> str:
-        return await self._lost  # what is in this process cannot be lost
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
         if self._found is None:

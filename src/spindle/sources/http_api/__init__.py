@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from spindle.ports.source import Source
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from spindle.sources.http_api.session import HttpSession
 
 
-class HttpSource:
+class HttpSource(Source):
     def __init__(self, name: str, config: HttpConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config
@@ -27,10 +29,6 @@ class HttpSource:
         from spindle.sources.http_api.config import HttpConfig
 
         return HttpConfig
-
-    @staticmethod
-    def signature(settings: Mapping[str, Any], root: Path) -> str | None:
-        return None
 
     @contextlib.asynccontextmanager
     async def open(

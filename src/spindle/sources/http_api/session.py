@@ -14,6 +14,7 @@ from spindle import plugins
 from spindle.domain.call import Call, Result
 from spindle.domain.identity import Credential
 from spindle.domain.tool import Tool, ToolSpec
+from spindle.ports.source import Session
 from spindle.sources.http import same_origin
 from spindle.sources.http_api import request_tool
 from spindle.sources.http_api.delegate import Delegate
@@ -36,7 +37,7 @@ MANUAL = "utcp_manual"
 """In a tool's metadata: the address of the UTCP manual that it is from."""
 
 
-class HttpSession:
+class HttpSession(Session):
     def __init__(
         self,
         name: str,
@@ -64,11 +65,6 @@ class HttpSession:
         for delegate in self._delegates.values():
             await delegate.aclose()
         await self._exchange.aclose()
-
-    async def wait_closed(self) -> str:
-        # There is nothing to lose: the pool opens a connection when it needs one.
-        await asyncio.get_running_loop().create_future()
-        raise AssertionError
 
     async def discover(self) -> list[ToolSpec]:
         config = self._config

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spindle import mcp_imports
+from spindle.ports.source import RelaySource
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
-    from spindle.ports.source import Note, Notice, Session
+    from spindle.ports.source import Note, Notice, RelaySession
     from spindle.sources.mcp.config import McpConfig
 
 mcp_imports.spare()
 
 
-class McpSource:
-    relays = True
-
+class McpSource(RelaySource):
     def __init__(self, name: str, config: McpConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config
@@ -37,12 +36,10 @@ class McpSource:
 
         return McpConfig
 
-    @staticmethod
-    def signature(settings: Mapping[str, Any], root: Path) -> str | None:
-        return None
-
     @contextlib.asynccontextmanager
-    async def open(self, credential: Credential, on_change: Callable[[], None]) -> AsyncGenerator[Session]:
+    async def open(
+        self, credential: Credential, on_change: Callable[[], None]
+    ) -> AsyncGenerator[RelaySession]:
         # An older server is not asked again what it could not answer: some take long over it, or end.
         known, self._is_older = self._is_older, False
         config = self.config.model_copy(update={"protocol": "handshake"}) if known else self.config

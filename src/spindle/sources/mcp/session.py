@@ -40,6 +40,7 @@ from spindle.errors import (
     from_status,
     innermost,
 )
+from spindle.ports.source import RelaySession
 from spindle.sources.mcp.changes import follow_changes
 from spindle.sources.mcp.convert import to_error, to_result, to_spec, too_large
 from spindle.sources.mcp.dispatcher import LinkDispatcher, LinkLostError
@@ -72,7 +73,7 @@ CallAnswer = CallToolResult | InputRequiredResult
 _call_answer: TypeAdapter[CallAnswer] = TypeAdapter(CallAnswer)
 
 
-class McpSession:
+class McpSession(RelaySession):
     def __init__(self, name: str, session: ClientSession, place: str, peers: Peers, tell: Notice) -> None:
         self._name = name
         self._session = session
@@ -80,7 +81,6 @@ class McpSession:
         self._peers = peers
         self._tell = tell
         self._log_level: str | None = None
-        self.per_call_credentials = False
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spindle.ports.source import Session
 from spindle.sources.mods.loading import UnusableModError, make, mod_classes
 from spindle.sources.python.functions import call_function
 from spindle.sources.python.schema import FunctionTool, UnusableFunctionError, function_tool, place
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 STOP_TIMEOUT = 10.0
 
 
-class ModsSession:
+class ModsSession(Session):
     def __init__(self, name: str, config: ModsConfig, root: Path, note: Note) -> None:
         self._name = name
         self._config = config
@@ -33,7 +34,6 @@ class ModsSession:
         self._tools: dict[str, FunctionTool] | None = None
         self._specs: list[ToolSpec] = []
         self._loading = asyncio.Lock()
-        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def discover(self) -> list[ToolSpec]:
         """Load, or load again, all mods: the old ones are stopped first."""
@@ -47,9 +47,6 @@ class ModsSession:
                     await self._load()
         assert self._tools is not None
         return await call_function(self._tools.get(tool.spec.remote_name), tool, call, self._name)
-
-    async def wait_closed(self) -> str:
-        return await self._lost  # objects in this process cannot be lost
 
     async def stop(self) -> None:
         while self._running:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from spindle.domain.call import Call, Result
 from spindle.domain.tool import Tool, ToolSpec
+from spindle.ports.source import Session
 from spindle.sources.openapi.documents import file_address, load
 from spindle.sources.openapi.exchange import HttpExchange
 from spindle.sources.openapi.fetch import Fetcher
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from spindle.sources.openapi.config import OpenApiConfig
 
 
-class OpenApiSession:
+class OpenApiSession(Session):
     per_call_credentials = True
 
     def __init__(self, name: str, config: OpenApiConfig, root: Path, note: Note) -> None:
@@ -39,11 +40,6 @@ class OpenApiSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._exchange.aclose()
-
-    async def wait_closed(self) -> str:
-        # There is nothing to lose: the pool opens a connection when it needs one.
-        await asyncio.get_running_loop().create_future()
-        raise AssertionError
 
     async def discover(self) -> list[ToolSpec]:
         config = self._config

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.errors import ServerError
+from spindle.ports.source import Session
 from spindle.sources.python.decorator import MARK, ToolOptions
 from spindle.sources.python.files import FolderModules, load_module
 from spindle.sources.python.functions import call_function
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from spindle.sources.python.config import PythonConfig
 
 
-class PythonSession:
+class PythonSession(Session):
     def __init__(
         self,
         name: str,
@@ -37,7 +38,6 @@ class PythonSession:
         self._note = note
         self._tools: dict[str, FunctionTool] | None = None
         self._loading = asyncio.Lock()
-        self._lost = asyncio.get_running_loop().create_future()
 
     async def discover(self) -> list[ToolSpec]:
         """Load, or load again, all functions."""
@@ -49,9 +49,6 @@ class PythonSession:
             tools = await in_thread(self._load, f"spindle-load-{self._name}")
         self._tools = {tool.spec.remote_name: tool for tool in tools}
         return [tool.spec for tool in tools]
-
-    async def wait_closed(self) -> str:
-        return await self._lost  # functions in this process cannot be lost
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
         if self._tools is None:

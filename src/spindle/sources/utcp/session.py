@@ -17,6 +17,7 @@ from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import ConfigurationError, NotFoundError, PermissionDeniedError, SpindleError
+from spindle.ports.source import Session
 from spindle.sources.http import same_origin
 from spindle.sources.openapi.security import CredentialParts, apply
 from spindle.sources.utcp.auths import Auths
@@ -47,7 +48,7 @@ DISCOVERY = '{"type": "utcp"}'
 """What a WebSocket service is asked for its manual with."""
 
 
-class UtcpSession:
+class UtcpSession(Session):
     def __init__(self, name: str, config: UtcpConfig, root: Path, credential: Credential, note: Note) -> None:
         self._name = name
         self._config = config
@@ -72,11 +73,6 @@ class UtcpSession:
             await self._api.__aexit__(None, None, None)
         await self._sockets.close()
         await self._sender.reach.aclose()
-
-    async def wait_closed(self) -> str:
-        # There is nothing to lose: what is needed is opened again.
-        await asyncio.get_running_loop().create_future()
-        raise AssertionError
 
     # --- discovery
 

@@ -26,6 +26,7 @@ from spindle.errors import (
     ServerError,
     SpindleError,
 )
+from spindle.ports.source import Session
 from spindle.sources.parameters import as_text, filled, input_schema, with_defaults
 from spindle.sources.websocket.config import SUBSCRIPTION
 from spindle.sources.websocket.handshake import open_connection
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 TOO_LARGE = 1009
 
 
-class WebSocketSession:
+class WebSocketSession(Session):
     def __init__(self, name: str, config: WebSocketConfig, credential: Credential, note: Note) -> None:
         self._name = name
         self._config = config

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ import httpx2
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import AuthError, ConfigurationError, ConnectionFailedError, SpindleError
 from spindle.sources.events.cloudevents import decoded, encoded
-from spindle.sources.events.links.port import Inbox, Incoming, Outgoing, Target
+from spindle.sources.events.links.port import EventLink, Inbox, Incoming, Outgoing, Target
 from spindle.sources.http import is_private
 
 CLOSE_TIMEOUT = 3.0
@@ -27,7 +27,7 @@ for _name in ("aio_pika", "aiormq", "nats", "zmqtt", "faststream", "confluent_ka
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
-class BrokerLink(ABC):
+class BrokerLink(EventLink):
     """One FastStream broker. Each kind says how to make it, how to publish and how to subscribe."""
 
     prefix: ClassVar = "ce-"
@@ -36,7 +36,6 @@ class BrokerLink(ABC):
     has_headers: ClassVar = True
 
     def __init__(self, target: Target) -> None:
-        self.broken = False
         self.target = target
         self.broker: Any = None
         self.gone = asyncio.Event()
@@ -55,10 +54,10 @@ class BrokerLink(ABC):
     async def listen(self, address: str, bindings: Mapping[str, Any], decoder: Any) -> Any:
         """A FastStream subscriber, not started. `decoder` is for it."""
 
-    async def confirm(self) -> None:  # noqa: B027 - most need not
+    async def confirm(self) -> None:
         """Wait until the broker has taken note of a subscription."""
 
-    async def started(self) -> None:  # noqa: B027 - most need not
+    async def started(self) -> None:
         """More to do once connected."""
 
     async def leave(self, broker: Any, broken: bool) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 from spindle.domain.json_schema import JsonObject
 from spindle.sources.events.bus import EventBus
-from spindle.sources.events.links.port import Incoming, Outgoing
+from spindle.sources.events.links.port import EventLink, Incoming, Outgoing
 
 
-class MemoryLink:
-    broken = False
+class MemoryLink(EventLink):
+    """The bus of a workspace in this process."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
@@ -32,6 +32,3 @@ class MemoryLink:
                 async for event in subscription
                 if event.channel == address
             )
-
-    async def close(self) -> None:
-        pass

@@ -87,8 +87,7 @@ class LinkPool:
                 hint=f"install it: pip install 'spindle-tools[{protocol}]'",
                 sent=False,
             )
-        made: Any = getattr(import_module(f"spindle.sources.events.links.{module}"), name)(target)
-        connect = getattr(made, "connect", None)
-        if connect is not None:
-            await connect()
-        return cast(EventLink, made)
+        kind = cast("type[Any]", getattr(import_module(f"spindle.sources.events.links.{module}"), name))
+        link: EventLink = kind(target)
+        await link.connect()
+        return link

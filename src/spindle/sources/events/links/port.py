@@ -1,12 +1,13 @@
-"""What a link to a server does, whatever it speaks."""
+"""The port of links to servers of events, whatever they speak."""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from spindle.domain.event import Event
 from spindle.domain.identity import Credential
@@ -49,23 +50,33 @@ class Incoming:
     """Tells a queue whether the event was taken, or is to be given to somebody else."""
 
 
-class EventLink(Protocol):
+class EventLink(ABC):
     """One connection, shared by parallel calls. Errors are SpindleErrors; after one with which the
     connection is lost, `broken` is true and the link is replaced."""
 
-    broken: bool
+    broken: bool = False
+    has_responses: ClassVar[bool] = False
+    """True where the server's response to an event is the answer to it, which `exchange` returns."""
 
+    async def connect(self) -> None:  # noqa: B027 - some connect when they are first used
+        """Connects, before anything else is asked of the link."""
+
+    @abstractmethod
     async def publish(self, message: Outgoing) -> JsonObject:
         """Returns when the server has acknowledged the event, with what it said."""
-        ...
 
+    async def exchange(self, message: Outgoing) -> Incoming:
+        """Sends the event and returns the response to it, where there are such."""
+        raise NotImplementedError
+
+    @abstractmethod
     def subscribe(
         self, address: str, bindings: Mapping[str, Any]
     ) -> AbstractAsyncContextManager[AsyncIterator[Incoming]]:
         """Entered when the server has confirmed the subscription: nothing sent later is missed."""
-        ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:  # noqa: B027 - not all have something to close
+        """Disconnects. Nothing of the link runs on."""
 
 
 @dataclass(frozen=True, slots=True)

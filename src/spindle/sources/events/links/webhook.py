@@ -12,15 +12,17 @@ import httpx2
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError, ResultTooLargeError, SpindleError, from_status
 from spindle.sources.events.cloudevents import decoded, encoded
-from spindle.sources.events.links.port import Incoming, Outgoing, Target
+from spindle.sources.events.links.port import EventLink, Incoming, Outgoing, Target
 from spindle.sources.events.links.signature import signed
 from spindle.sources.http import CONNECT_FAILURES, CredentialAuth, is_private
 from spindle.sources.reach import InsideError, Reach
 from spindle.sources.retry_after import retry_after
 
 
-class WebhookLink:
-    broken = False  # the pool opens a connection when it needs one
+class WebhookLink(EventLink):
+    """Events to one HTTP server. The client opens a connection when it needs one, so none can be lost."""
+
+    has_responses = True
 
     def __init__(self, target: Target) -> None:
         self._target = target

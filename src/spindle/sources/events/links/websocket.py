@@ -14,16 +14,17 @@ from websockets.exceptions import ConnectionClosed
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError, SpindleError
 from spindle.sources.events.cloudevents import decoded, encoded
-from spindle.sources.events.links.port import Inbox, Incoming, Outgoing, Target
+from spindle.sources.events.links.port import EventLink, Inbox, Incoming, Outgoing, Target
 from spindle.sources.http import is_private
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 
-class WebSocketLink:
+class WebSocketLink(EventLink):
+    """Connections to the addresses of one WebSocket server."""
+
     def __init__(self, target: Target) -> None:
-        self.broken = False
         self._target = target
         self._connections: dict[str, _Connection] = {}
         self._opening = asyncio.Lock()

@@ -233,7 +233,7 @@ def test_the_same_for_code_that_blocks() -> None:
 async def test_blocking_where_the_app_lives_is_refused_and_other_loops_are_served(app: Spindle) -> None:
     box = await tools(app)
     calls = chat_calls(ToolCall("add", {"a": 1, "b": 2}))
-    with pytest.raises(RuntimeError, match=r"blocks the event loop .* use `await dispatch"):
+    with pytest.raises(RuntimeError, match=r"would block the event loop .* use `await dispatch"):
         box.dispatch_blocking(calls)
     done = await asyncio.to_thread(lambda: asyncio.run(box.dispatch(calls)))
     assert done.messages[0]["content"] == "3"

@@ -289,7 +289,7 @@ async def test_what_may_destroy_is_refused_unless_it_is_allowed(model: ModelServ
             said = await prompted([row], "Go.", destructive=destructive)
             assert server.calls("echo") == count
             assert said[2]["is_error"] is not destructive
-        assert "may destroy" in str(model.requests[1].tool_answers[0].text)
+        assert "declares itself destructive" in str(model.requests[1].tool_answers[0].text)
 
 
 async def test_credentials_are_given_or_nothing_is_asked(model: ModelServer) -> None:
@@ -393,7 +393,7 @@ async def test_a_call_that_wants_a_person_fails_instead_of_waiting(
     model.feed(Turn(calls=[ToolCall("sure", {})]), "Nobody is there.")
     said = await prompted([ToolRow.workflow("sure")], "Go.", workspace=workspace)
     assert said[2]["is_error"] is True
-    assert "wants a person first (input), and nobody can be asked here" in said[2]["content"]
+    assert "needs a person first (input), and nobody can be asked here" in said[2]["content"]
     assert said[3]["content"] == "Nobody is there."
 
 

@@ -1,4 +1,4 @@
-"""Tools as data: a column of a table holds tools of every kind (extra `table`).
+"""Tools as data: one column of a table holds tools of every kind (extra `table`).
 
 from spindle.tables import tool_provider, write_table
 

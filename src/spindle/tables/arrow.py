@@ -1,6 +1,6 @@
 """The Arrow type of a column of tools: an extension type that is registered when this module is imported.
 
-Its storage is a struct of nine nullable fields "0" to "8". Whoever does not know the type sees that struct.
+Its storage is a struct of nine nullable fields "0" to "8", which other software sees as such.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
 
 class ToolType(pa.ExtensionType):
-    """`ToolType()`, or `ToolType(pa.int32())` for KNIME, which takes no bytes inside a struct. Other
-    software, such as polars, writes its texts as `large_string`; that is read as it is."""
+    """The extension type: `ToolType()`, or `ToolType(pa.int32())` for KNIME, which takes no bytes inside a
+    struct. Other software, such as polars, writes texts as `large_string`; that is read as it is."""
 
     def __init__(self, kind: pa.DataType | None = None, text: pa.DataType | None = None) -> None:
         number, words = kind or _KINDS[0], text or _TEXTS[0]
@@ -61,7 +61,7 @@ class ToolType(pa.ExtensionType):
 
 
 class OtherToolType(pa.ExtensionType):
-    """A type of the same name that older or newer software wrote; `legacy` tells whether it can be read."""
+    """A type of the same name written by older or newer software; `legacy` knows if it can be read."""
 
     def __init__(self, storage: pa.DataType) -> None:
         super().__init__(storage, EXTENSION_NAME)
@@ -75,6 +75,8 @@ class OtherToolType(pa.ExtensionType):
 
 
 class ToolScalar(pa.ExtensionScalar):
+    """One cell of a column of tools."""
+
     def as_py(self, **_options: Any) -> ToolRow | None:
         if self.value is None or not self.is_valid:
             return None
@@ -83,8 +85,10 @@ class ToolScalar(pa.ExtensionScalar):
 
 
 class ToolArray(pa.ExtensionArray):
+    """A column of tools."""
+
     def to_pylist(self, **_options: Any) -> list[ToolRow | None]:
-        """The tools; None where a cell is null. Raises TableError, which names the row and the field."""
+        """The tools, with None for null cells. Raises TableError, which names the row and the field."""
         storage = self.storage
         columns = [child.to_pylist() for child in storage.flatten()]
         cells: Iterable[Cell] = zip(*columns, strict=True)
@@ -98,7 +102,7 @@ class ToolArray(pa.ExtensionArray):
 
 
 def tool_array(rows: Sequence[ToolRow | None], kind: pa.DataType | None = None) -> ToolArray:
-    """The tools as an array; None becomes a null cell."""
+    """Returns the tools as an array; None becomes a null cell."""
     made = ToolType(kind)
     cells = [_NULL if row is None else cell_of(row) for row in rows]
     columns = list(zip(*cells, strict=True)) if cells else [()] * 9
@@ -116,7 +120,7 @@ def tool_array(rows: Sequence[ToolRow | None], kind: pa.DataType | None = None) 
 def tool_table(
     rows: Sequence[ToolRow | None], column: str = COLUMN, kind: pa.DataType | None = None
 ) -> pa.Table:
-    """The tools as a table of one column."""
+    """Returns the tools as a table of one column."""
     starts = range(0, len(rows), CHUNK)
     chunks = [tool_array(rows[start : start + CHUNK], kind) for start in starts]
     return pa.table({column: pa.chunked_array(chunks, ToolType(kind))})

@@ -1,5 +1,5 @@
-"""Calling tools by their rows alone: `open_rows`. Nothing is read but the rows, and for flows the workspace
-that they run in: a flow calls tools of it."""
+"""Calls tools by their rows alone: `open_rows`. Only the rows are read, and for flows the workspace that
+they run in, since a flow calls its tools."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("spindle")
 
-# What a row may say without being trusted: where a server is. Everything else could start a program,
-# read a file or show a variable to a stranger.
+# The settings that need no trust: those that say where a server is. Any other could start a program,
+# read a file or send a variable to a stranger.
 _REMOTE_KINDS = frozenset({"mcp", "openapi", "http", "utcp", "websocket"})
 _HARMLESS = frozenset({
     "url", "document", "base_url", "prefix", "description", "transport", "protocol", "timeout",
@@ -62,7 +62,7 @@ class _RowSource:
 
 
 class OpenRows:
-    """What `open_rows` gives: each row can be called."""
+    """Open rows, made by `open_rows`: each can be called."""
 
     def __init__(self, places: Mapping[bytes, _RowSource], apps: Mapping[Home, Spindle], note: Note) -> None:
         self._places = places
@@ -72,7 +72,7 @@ class OpenRows:
     async def call(
         self, row: ToolRow, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS
     ) -> Result:
-        """Call the row's tool on the server that it names, or run its flow, through the same guards as any
+        """Calls the row's tool on the server that it names, or runs its flow, with the same guards as any
         call."""
         place = self._places.get(_key(row))
         if place is None:
@@ -124,15 +124,15 @@ async def open_rows(
     workspace: Path | str | Spindle | None = None,
     note: Note = logger.warning,
 ) -> AsyncGenerator[OpenRows]:
-    """Make rows callable. No server is contacted before the first call of a tool of its.
+    """Makes rows callable. A server is contacted only when one of its tools is first called.
 
-    A row may name a program to start, files to read and variables to show to a server: whoever wrote the
-    table chooses them. Such rows are refused unless the table is `trusted`. `credentials` are those that rows
-    want to be given, by name.
+    A row may name a program to start, files to read and variables to send to a server, all chosen by the
+    author of the table. Such rows are refused unless the table is `trusted`. `credentials` holds, by name,
+    the ones that rows ask for.
 
-    Flows run in the `workspace`: a folder, or one that is open already. To name it is to allow its flows.
-    Without it they need trust too, and run in the workspace that their row names if that is here, else in
-    the current one.
+    Flows run in the `workspace`: a folder, or one that is already open. Naming it allows its flows. Without
+    it they need trust too, and run in the workspace that their row names if it exists here, otherwise in the
+    current one.
     """
     places: dict[bytes, _RowSource] = {}
     for row in rows:
@@ -206,7 +206,7 @@ def _place(
 
 
 def _home_of_flow(row: ToolRow, workspace: Path | str | Spindle | None, *, trusted: bool) -> Path | None:
-    """The folder of the workspace; None: the current one, or the one that is open already."""
+    """The folder of the workspace, or None for the current one or the one that is already open."""
     if workspace is not None:
         return Path(workspace) if isinstance(workspace, str | Path) else None
     if not trusted:

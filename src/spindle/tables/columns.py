@@ -1,4 +1,4 @@
-"""Columns of tools: finding them, bringing them into today's layout, joining tables end to end."""
+"""Finds columns of tools, converts them to the current layout, and concatenates tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TODAY = ToolType()
 
 
 def layout_of(kind: pa.DataType) -> str | None:
-    """What a column of this type holds, in words; None where it does not hold tools."""
+    """Describes the layout of a column of tools; None if the type does not hold tools."""
     if kind == TODAY:
         return "tools"
     if isinstance(kind, ToolType):
@@ -24,7 +24,7 @@ def layout_of(kind: pa.DataType) -> str | None:
 
 
 def as_tools(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column as today's type, whatever layout it has. Its length and its nulls stay as they are."""
+    """Converts a column of any known layout to the current type. Length and nulls stay as they are."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     if layout_of(column.type) is None:
         raise TableError(f"a column of {column.type} does not hold tools", hint=_LAYOUTS)
@@ -32,11 +32,12 @@ def as_tools(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def tool_column(table: pa.Table, name: str | None = None) -> pa.ChunkedArray:
-    """The column of tools of a table: the named one, or the only one that there is."""
+    """The column of tools in a table: the named one, or the only one there is."""
     return as_tools(table.column(tool_column_name(table, name)))
 
 
 def tool_column_name(table: pa.Table, name: str | None = None) -> str:
+    """The name of the column of tools; raises TableError if none or several could be meant."""
     if name is not None:
         if name not in table.column_names:
             meant = suggest(name, table.column_names)
@@ -53,7 +54,7 @@ def tool_column_name(table: pa.Table, name: str | None = None) -> str:
 
 
 def concat_tables(tables: Iterable[pa.Table]) -> pa.Table:
-    """Tables one below the other. Columns of tools may have different layouts; a table may lack a column."""
+    """Concatenates tables. Their columns of tools may have different layouts, and columns may be missing."""
     converted = [_with_tools(table) for table in tables]
     if not converted:
         raise TableError("there is no table to concatenate")

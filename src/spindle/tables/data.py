@@ -1,4 +1,4 @@
-"""Tables that a model knows by their ids. What it is shown of them is their columns, never their rows."""
+"""Tables that a model refers to by their ids. It sees their columns, never their rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORD = re.compile(r"""'[^']*'|"[^"]*"|[\w.+-]+""")
 
 
 class DataTables:
-    """By id, the tables that were given and those that tools made. `made` are the latter's ids."""
+    """Tables by id: those that were given, and those that tools made, whose ids are in `made`."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._tables: dict[str, pa.Table] = {}
@@ -34,7 +34,7 @@ class DataTables:
             self._tables[name] = _as_table(name, table)
 
     def __getitem__(self, name: str) -> pa.Table:
-        """Raises InvalidArgumentsError, which a model can act on."""
+        """The table of that id. Raises InvalidArgumentsError, which a model can act on."""
         found = self._tables.get(name)
         if found is None:
             meant = suggest(name, self._tables)
@@ -47,14 +47,14 @@ class DataTables:
         return iter(self._tables)
 
     def describe(self, name: str) -> JsonObject:
-        """What the model is shown of it."""
+        """The description that the model sees: the table's id and columns."""
         schema = self._tables[name].schema
         columns = [{"name": field.name, "type": str(field.type)} for field in schema][:MAX_COLUMNS]
         left = len(schema) - len(columns)
         return {"table": name, "columns": columns, **({"further_columns": left} if left else {})}
 
     def instructions(self) -> str:
-        """What the model is told of all of them."""
+        """The part of the model's instructions that lists all tables."""
         if not self._tables:
             return ""
         lines = ["Tables are handed to tools by their ids. Their rows are not shown to you. There are:"]
@@ -66,7 +66,7 @@ class DataTables:
         return "\n".join(lines)
 
     def keep(self, name: str, rows: Any) -> JsonObject:
-        """A table that a tool made; what the model is shown instead of it."""
+        """Stores a table that a tool made, and returns the description that the model sees instead."""
         wanted = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)[:60]
         base = wanted if _ID.fullmatch(wanted) else f"table_{wanted}"
         number, chosen = 1, base
@@ -78,8 +78,8 @@ class DataTables:
         return self.describe(chosen)
 
     def hidden_in(self, text: str, names: Iterable[str]) -> str:
-        """A text without what stands in the cells of these tables: an error may name the value that it is
-        about. Names of columns and tables stay."""
+        """Masks the values of these tables in a text: an error may quote the value that it is about. Names
+        of columns and tables stay."""
         tables = [self._tables[name] for name in names]
         known = {*self._tables, *(column for table in tables for column in table.column_names)}
         cells = {str(cell) for table in tables for cell in _cells(table)} - known - {"None", ""}
@@ -94,12 +94,13 @@ class DataTables:
 
 
 def is_rows(value: Any) -> bool:
-    """Whether it looks like the rows of a table."""
+    """True if the value looks like the rows of a table."""
     return is_array(value) and bool(value) and all(is_object(item) for item in value)
 
 
 def rows_as_table(name: str, value: Any) -> pa.Table:
-    """Rows as objects, or columns as lists. Messages hold no values: a model reads them."""
+    """Builds a table from rows as objects, or from columns as lists. Messages hold no values, since a
+    model reads them."""
     try:
         if is_array(value) and all(is_object(row) for row in value):
             rows = cast("list[JsonObject]", value)

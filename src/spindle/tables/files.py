@@ -1,6 +1,6 @@
 """Tables as files: Parquet, Feather and Arrow IPC.
 
-What a file is, is read from its first bytes; in which format one is written, from the end of its name.
+When reading, the format is recognised by the first bytes; when writing, it is chosen by the file's suffix.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _STREAM_START = b"\xff\xff\xff\xff"
 
 
 def read_table(path: Path | str) -> pa.Table:
-    """The whole table. Raises TableError, which says what is wrong with the file."""
+    """Reads the whole table. Raises TableError, which says what is wrong with the file."""
     file = Path(path)
     return _read(file, _format_of(file))
 
 
 def write_table(table: pa.Table, path: Path | str) -> None:
-    """Write the table. Whoever reads the file meanwhile sees the old one or the new one, whole."""
+    """Writes the table. A concurrent reader sees the whole old file or the whole new one."""
     file = Path(path)
     _write(table, file, format_for(file))
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertedColumn:
-    """A column that had an older layout."""
+    """A column that was converted from an older layout."""
 
     column: str
     layout: str
@@ -59,13 +59,13 @@ class ConvertedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What `migrate` did to a file; nothing where `changes` is empty."""
+    """The changes that `migrate` made to a file; none if `changes` is empty."""
 
     file: Path
     rows: int
     changes: tuple[ConvertedColumn, ...]
     kept: tuple[str, ...]
-    """The other columns, which are as they were."""
+    """The other columns, which are unchanged."""
 
     def to_dict(self) -> JsonObject:
         changes = [change.to_dict() for change in self.changes]
@@ -73,8 +73,8 @@ class Migration:
 
 
 def migrate(path: Path | str) -> Migration:
-    """Bring every column of tools in a file into today's layout. The rest of the file stays as it is, and a
-    file in which nothing is old is not written."""
+    """Converts every column of tools in a file to the current layout. The rest of the file stays as it is,
+    and a file without old columns is not written."""
     file = Path(path)
     form = _format_of(file)
     table = _read(file, form)
@@ -138,7 +138,7 @@ def _read(file: Path, form: Format) -> pa.Table:
     }
     try:
         table = readers[form](file)
-        # Offsets that point nowhere are found here instead of where a value is looked at.
+        # Finds broken offsets here, instead of later when a value is read.
         table.validate(full=True)
     except TableError as error:
         raise TableError(f"{file}: {error.message}", hint=error.hint) from None
@@ -193,7 +193,7 @@ def _neighbour(file: Path) -> str | None:
 
 
 def format_for(file: Path) -> Format:
-    """Raises TableError for a name that does not say."""
+    """The format that a file's suffix means. Raises TableError for an unknown suffix."""
     form = SUFFIXES.get(file.suffix.lower())
     if form is None:
         known = ", ".join(SUFFIXES)
@@ -237,7 +237,7 @@ def _write_to(out: Any, table: pa.Table, form: Format, options: dict[str, Any]) 
 
 
 def _options_of(file: Path, form: Format) -> dict[str, Any]:
-    """How the file was packed, so that it can be packed the same way again."""
+    """The compression of the file, so that it can be written the same way again."""
     if form != "parquet":
         return {}
     import pyarrow.parquet as pq
@@ -252,7 +252,7 @@ def _options_of(file: Path, form: Format) -> dict[str, Any]:
 
 
 def _own_metadata(field: pa.Field) -> dict[bytes, bytes] | None:
-    """What a user wrote beside the column; not the name of the extension type that it no longer has."""
+    """The metadata of a column without the name of the extension type that it no longer has."""
     kept = {
         key: value for key, value in (field.metadata or {}).items() if not key.startswith(b"ARROW:extension:")
     }

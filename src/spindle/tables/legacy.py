@@ -1,4 +1,4 @@
-"""Layouts of columns that were written before, and the names that made them.
+"""Older layouts of columns of tools, and the names that made them.
 
 docs/how-to/tables.md describes each of them field by field. A layout is recognised by its fields alone: names
 of extension types get lost on the way through other software, and fields do not.
@@ -27,7 +27,7 @@ STORED = "with a file store around them"
 
 
 def layout_of(kind: pa.DataType) -> str | None:
-    """Which layout a struct has, in words; None where it is none of tools."""
+    """Describes the older layout that a struct has; None if it does not hold tools."""
     inner = _inside_store(kind)
     if inner is not None:
         found = layout_of(inner)
@@ -42,12 +42,12 @@ def layout_of(kind: pa.DataType) -> str | None:
 
 
 def is_nine(kind: pa.DataType) -> bool:
-    """Whether casting the struct is all that it takes."""
+    """True if the struct only needs a cast."""
     return _fits(kind, [_number, *[_text] * 5, _number, _text, _text])
 
 
 def rows_of(storage: pa.Array) -> list[ToolRow | None]:
-    """The tools of an array whose layout was recognised."""
+    """The tools of an array in one of the known layouts."""
     rows: list[ToolRow | None] = []
     for index, cell in enumerate(cast("list[dict[str, Any] | None]", storage.to_pylist())):
         try:
@@ -58,7 +58,7 @@ def rows_of(storage: pa.Array) -> list[ToolRow | None]:
 
 
 def row_of_dict(cell: Mapping[str, Any]) -> ToolRow:
-    """The tool in one cell, of whatever layout."""
+    """The tool in one cell of any layout."""
     match sorted(cell):
         case ["0", "1"] if isinstance(cell["1"], Mapping):
             return _of_store(cell)
@@ -92,7 +92,8 @@ def _of_workflow(cell: Mapping[str, Any]) -> ToolRow:
 
 
 def _of_mcp(cell: Mapping[str, Any]) -> ToolRow:
-    """Its name is also the server's name for it, which is written down: renaming it must not lose that."""
+    """The tool of an MCP cell. Its name is also stored as the server's name for it, so that renaming does
+    not lose that."""
     given = to_json({"tool": cell["0"]}).decode()
     return row_of((int(ToolKind.MCP), cell["0"], cell["1"], cell["2"], given, None, NO_PORT, None, cell["3"]))
 
@@ -108,13 +109,13 @@ def _of_ten(cell: Mapping[str, Any]) -> ToolRow:
 
 
 def _of_nine(cell: Mapping[str, Any]) -> ToolRow:
-    # From software that has no whole numbers with gaps they come back as 1.0.
+    # Software without nullable integers turns them into 1.0.
     kind, port = (None if cell[number] is None else int(cell[number]) for number in ("0", "6"))
     return row_of((kind, cell["1"], cell["2"], cell["3"], cell["4"], cell["5"], port, cell["7"], cell["8"]))
 
 
 def _spec_of_ports(ports: Any) -> str | None:
-    """A list of structs, or a text that holds one as JSON."""
+    """The spec of ports given as a list of structs, or as JSON text."""
     if isinstance(ports, str) or not ports:
         return ports or None
     listed = [Port.from_dict(port).to_dict() for port in ports if port is not None]
@@ -125,7 +126,8 @@ def _spec_of_ports(ports: Any) -> str | None:
 
 
 def _number(kind: pa.DataType) -> bool:
-    """Also what other software makes of whole numbers, and of a column in which all are missing."""
+    """True for numbers, including the types that other software turns whole numbers and empty columns
+    into."""
     return pt.is_integer(kind) or pt.is_floating(kind) or pt.is_null(kind)
 
 
@@ -155,7 +157,7 @@ def _fits(kind: pa.DataType, fields: Sequence[Callable[[pa.DataType], bool]]) ->
 
 
 def _inside_store(kind: pa.DataType) -> pa.DataType | None:
-    """The type of the cells that KNIME keeps together with keys of its file store."""
+    """The type of the cells that KNIME stores together with keys of its file store."""
     if not pt.is_struct(kind) or kind.num_fields != 2:
         return None
     keys, inner = kind.field(0), kind.field(1)

@@ -1,4 +1,4 @@
-"""A conversation with a model as a table, and back."""
+"""Conversations with a model as tables, in both directions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Messages = str | Sequence[str | Mapping[str, Any]] | pa.Table
 
 @dataclass(frozen=True, slots=True)
 class ConversationRow:
-    """One row. A call that the model asks for is a row of the assistant with `tool_call_id`; its result is
-    the row of the tool with the same one."""
+    """One row of a conversation. A call that the model asks for is a row of the assistant with a
+    `tool_call_id`; its result is the row of the tool with the same id."""
 
     role: str
     content: str | None = None
@@ -42,7 +42,8 @@ class ConversationRow:
 
 
 def read_messages(given: Any) -> list[ConversationRow]:
-    """What a caller gave. Raises TableError, which names the row. The last one is the user's."""
+    """Reads the caller's messages, of which the last must be the user's. Raises TableError, which names
+    the row."""
     rows: list[Any]
     if isinstance(given, str):
         rows = [given]
@@ -105,7 +106,7 @@ def _message(index: int, given: Any) -> ConversationRow:
 
 
 def _check_calls(messages: Sequence[ConversationRow]) -> None:
-    """Providers refuse a call without a result and a result without a call."""
+    """Refuses a call without a result and a result without a call, as providers do."""
     open_calls: dict[str, int] = {}
     for index, message in enumerate(messages):
         call = message.tool_call_id
@@ -119,11 +120,12 @@ def _check_calls(messages: Sequence[ConversationRow]) -> None:
 
 
 def instructions_of(messages: Sequence[ConversationRow]) -> list[str]:
+    """The texts of the system's messages."""
     return [message.content for message in messages if message.role == "system" and message.content]
 
 
 def history_of(messages: Sequence[ConversationRow]) -> list[ModelMessage]:
-    """All but the last, as the agent takes what came before. What the system says is not among it."""
+    """All messages but the last, in the form that an agent takes; without the system's."""
     from pydantic_ai.messages import (
         ModelRequest,
         ModelRequestPart,
@@ -159,7 +161,7 @@ def history_of(messages: Sequence[ConversationRow]) -> list[ModelMessage]:
 
 
 def messages_of(conversation: Sequence[ModelMessage], names: Mapping[str, str]) -> list[ConversationRow]:
-    """The conversation as rows; `names` are those of the tools, by the id of the call."""
+    """The conversation as rows; `names` gives the names of the tools by the id of the call."""
     from pydantic_ai.messages import TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 
     found: list[ConversationRow] = []
@@ -185,6 +187,7 @@ def messages_of(conversation: Sequence[ModelMessage], names: Mapping[str, str]) 
 def message_table(
     messages: Sequence[ConversationRow], metadata: Mapping[bytes, bytes] | None = None
 ) -> pa.Table:
+    """The messages as a table."""
     columns = {
         field.name: pa.array([getattr(message, field.name) for message in messages], field.type)
         for field in SCHEMA
@@ -200,5 +203,5 @@ def _text(content: Any) -> str:
 
 
 def _safe(name: str) -> str:
-    """A name that every provider takes, as tools are shown to models."""
+    """The tool's name with only characters that every provider accepts, as models see it."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64]

@@ -1,4 +1,5 @@
-"""Parameters and results that are tables: `"format": "table"` in their JSON Schema, or ports of a workflow.
+"""Parameters and results that are tables: `"format": "table"` in their JSON Schema, or the ports of a
+workflow.
 
 A table is handed over in the shape that its schema has: `array`, a list of rows; `object`, a list of values
 for each column; `string`, the path of a Parquet file.
@@ -26,12 +27,14 @@ MAX_INLINE = 64 << 20
 
 
 def is_table(schema: Any) -> bool:
+    """True if the schema describes a table."""
     return is_object(schema) and schema.get("format") == TABLE
 
 
 def with_ports(row: ToolRow) -> ToolRow:
-    """The row of a flow: inputs that are tables become input ports and leave the parameters; its outputs
-    are output ports. The message output port is the one output that is no table, where there is one."""
+    """The row of a flow with ports: inputs that are tables become input ports instead of parameters, and
+    outputs become output ports. The message output port is the only output that is not a table, if there
+    is one."""
     properties = _properties(row.parameters)
     tables = {name: schema for name, schema in properties.items() if is_table(schema)}
     changed = row
@@ -56,7 +59,7 @@ def with_ports(row: ToolRow) -> ToolRow:
 
 
 def table_parameters(row: ToolRow) -> dict[str, Port]:
-    """By name, all that the tool takes as tables."""
+    """All parameters that take a table, by name."""
     marked = {
         name: _port(name, schema) for name, schema in _properties(row.parameters).items() if is_table(schema)
     }
@@ -64,13 +67,13 @@ def table_parameters(row: ToolRow) -> dict[str, Port]:
 
 
 def table_results(row: ToolRow) -> frozenset[str]:
-    """The names of what it gives as tables."""
+    """The names of the results that are tables."""
     marked = {name for name, schema in _properties(row.output_schema or {}).items() if is_table(schema)}
     return frozenset(marked | {port.name for port in row.output_ports if port.type == TABLE})
 
 
 def shown_parameters(row: ToolRow) -> JsonObject:
-    """The parameters as a model sees them: instead of a table it gives the id of one."""
+    """The parameters as a model sees them: it gives the id of a table in place of the table."""
     ports = table_parameters(row)
     if not ports:
         return row.parameters
@@ -85,11 +88,12 @@ def shown_parameters(row: ToolRow) -> JsonObject:
 
 
 def missing_columns(port: Port, table: pa.Table) -> list[str]:
+    """The columns that a port expects and the table lacks."""
     return [column.name for column in port.columns if column.name not in table.column_names]
 
 
 def shaped(table: pa.Table, port: Port, folder: Path) -> Any:
-    """The table as the tool takes it. A file is written into the folder."""
+    """The table in the form that the tool takes. A file is written into the folder."""
     types = _schema_of(port).get("type") or "array"
     listed: list[Any] = types if is_array(types) else [types]
     if "string" in listed:
@@ -128,7 +132,7 @@ def _type_of(schema: Any) -> str:
 
 
 def _schema_of(port: Port) -> JsonObject:
-    """Of a port that was made here; other software writes other things into the spec."""
+    """The schema of a port that was made here; other software writes other things into the spec."""
     try:
         found = from_json((port.spec or "{}").encode())
     except ValueError:

@@ -1,4 +1,4 @@
-"""`prompt`: an agent over a column of tools. What is said comes back as a table."""
+"""`prompt`: runs an agent with a column of tools and returns the conversation as a table."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SOURCE = "rows"
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What an agent is to do, with which rows."""
+    """A task for an agent, with the rows of its tools."""
 
     rows: Sequence[ToolRow | None]
     messages: Sequence[ConversationRow]
@@ -69,17 +69,18 @@ class Prompt:
     note: Note = logger.warning
 
     def settings_of_run(self) -> Settings:
-        """Of the workspace that has nothing but the rows, and is gone afterwards."""
+        """The settings of the temporary workspace that holds only the rows."""
         return Settings(Path.cwd(), {"sources": {}, "store": ":memory:"}, is_workspace=False)
 
     async def run(self, app: Spindle) -> pa.Table:
+        """Runs the agent, and returns the conversation as a table."""
         from spindle.agents.agent import Agent
         from spindle.agents.outcomes import AgentResult
 
         if self.key is not None:
             from spindle.agents.models import resolve
 
-            # Made for this run alone, so that its connections are closed with it.
+            # Made for this run, so that its connections are closed with it.
             async with resolve(str(self.model), self.key) as made:
                 return await replace(self, model=made, key=None).run(app)
         told = [self.instructions, *instructions_of(self.messages), self.data.instructions()]
@@ -96,7 +97,7 @@ class Prompt:
                 app,
                 self.model,
                 instructions="\n\n".join(part for part in told if part),
-                approve=(),  # the rows' own source refuses what may destroy: nobody is here to ask
+                approve=(),  # the rows' own source refuses destructive calls: there is no person to ask
                 limits=self.limits,
                 settings=self.settings,
                 ask_user=False,
@@ -117,40 +118,41 @@ class Prompt:
 
 
 class Options(TypedDict, total=False):
-    """What `prompt` takes besides the tools and the messages."""
+    """The options of `prompt`."""
 
     data: Mapping[str, Any] | None
-    """Tables by their ids. Those that tools make are put into it where it can be changed."""
+    """Tables by their ids. Tables that tools make are added, if the mapping is mutable."""
     model: str | Model | None
-    """`provider:name`, or an object of pydantic-ai; by default that of [agent]."""
+    """`provider:name`, or a pydantic-ai model; by default the one of [agent]."""
     key: str | None
-    """Of the model's provider; otherwise it is found in the environment."""
+    """The API key of the model's provider; by default it is read from the environment."""
     column: str | None
-    """Of the tools, where a table has several."""
+    """The column of the tools, if a table has several."""
     workspace: Path | str | Spindle | None
-    """In which flows run, as for `open_rows`. Only `prompt_async` takes one that is open."""
+    """The workspace in which flows run, as for `open_rows`. Only `prompt_async` takes an open one."""
     trusted: bool
     credentials: Mapping[str, Credential] | None
     instructions: str
     limits: Limits | Mapping[str, Any] | None
-    """As of an `Agent`."""
+    """The limits of an `Agent`."""
     settings: Mapping[str, Any] | None
-    """For the model, as of an `Agent`."""
+    """The model's settings, as for an `Agent`."""
     destructive: bool
-    """Whether tools may be called that say that they destroy."""
+    """True to allow calls of tools that declare themselves destructive."""
     on_event: Callable[[AgentEvent], None] | None
     note: Note
 
 
 def prompt(tools: Tools, messages: Messages, **options: Unpack[Options]) -> pa.Table:
-    """Let a model work with the tools of a column: the whole conversation, as a table. Blocks; works in a
-    notebook too.
+    """Lets a model work with the tools of a column, and returns the whole conversation as a table. Blocks;
+    also works in a notebook.
 
-    `messages` are a text, or texts and objects, or a table such as this returns: what was said before, with
-    the user's word last. The model is shown the columns of `data`, tools are handed the rows.
+    `messages` is a text, a list of texts and objects, or a table such as this function returns: the
+    conversation so far, ending with the user's message. The model sees the columns of `data`, while tools
+    receive the rows.
 
-    What goes wrong in a call is told to the model. Raises where the model cannot be asked, and for mistakes
-    in what was given before anything is asked.
+    Errors of calls are told to the model. Raises if the model cannot be asked, and for mistakes in the
+    arguments before anything is asked.
     """
     prepared = _prepared(tools, messages, **options)
     if not isinstance(prepared.workspace, str | Path | None):
@@ -165,7 +167,7 @@ def prompt(tools: Tools, messages: Messages, **options: Unpack[Options]) -> pa.T
 
 
 async def prompt_async(tools: Tools, messages: Messages, **options: Unpack[Options]) -> pa.Table:
-    """The same as `prompt`, to be awaited. The workspace may be one that is open."""
+    """Does the same as `prompt`, awaited. The workspace may be an open one."""
     prepared = _prepared(tools, messages, **options)
     with _returning(prepared.data, options.get("data")):
         async with open_workspace(settings=prepared.settings_of_run(), note=prepared.note) as app:
@@ -184,7 +186,7 @@ def _prepared(
     credentials: Mapping[str, Credential] | None = None,
     **rest: Any,
 ) -> Prompt:
-    """Raises for all mistakes that can be known before anything is asked."""
+    """Checks the arguments, and raises for every mistake that can be known before the model is asked."""
     rows, said, tables = rows_in(tools, column), read(messages), DataTables(data or {})
     chosen = _model(model, workspace)
     if key is not None and not isinstance(chosen, str):
@@ -193,6 +195,7 @@ def _prepared(
 
 
 def rows_in(tools: Tools, column: str | None = None) -> list[ToolRow | None]:
+    """The tools in a table, a column or a list."""
     if isinstance(tools, pa.Table):
         return tool_column(tools, column).to_pylist()
     if isinstance(tools, pa.Array | pa.ChunkedArray):
@@ -223,7 +226,7 @@ def _model(model: str | Model | None, workspace: Path | str | Spindle | None) ->
 
 @contextlib.contextmanager
 def _returning(tables: DataTables, data: Mapping[str, Any] | None) -> Generator[None]:
-    """Put what tools made where the caller finds it, also when the run failed afterwards."""
+    """Adds the tables that tools made to the caller's `data`, even if the run fails afterwards."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Tables from sources: one row for each tool that a server offers."""
+"""Makes tables from sources: one row for each tool of a server."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def tool_provider(
     strict: bool = False,
     note: Note = logger.warning,
 ) -> pa.Table:
-    """The tools of a source as a table, one row for each, in the column `tool`.
+    """Returns the tools of a source as a table, one row each, in the column `tool`.
 
-    `url_or_config` is the URL of an MCP server, or the settings of any source: what a table
-    [sources.NAME] of spindle.toml may hold. With a `name`, tools are called `name.tool`. `strict` keeps only
-    parameters of simple types, and tools that need no others; `note` and the table's metadata say what
-    was left out. A credential that cannot be used is an error: nothing is asked for without it. Of one that
-    is handed over, rows hold only the `credential_name`, or else the source's.
+    `url_or_config` is the URL of an MCP server, or the settings of any source, as in a table [sources.NAME]
+    of spindle.toml. With a `name`, tools are called `name.tool`. `strict` keeps only parameters of simple
+    types, and tools that need no others; `note` and the table's metadata say what was left out. A credential
+    that cannot be used is an error: nothing is sent without it. Rows hold only the name of a given
+    credential: `credential_name`, or else the source's name.
     """
     table = _settings(url_or_config)
     shown, settings = _with_credential(table, credential)
@@ -73,7 +73,7 @@ def tool_provider(
 
 
 def provide(rows: list[ToolRow], *, strict: bool = False, note: Note = logger.warning) -> pa.Table:
-    """The rows as a table; with `strict` only what has simple types."""
+    """Returns the rows as a table; with `strict`, only those with simple types."""
     if not strict:
         return tool_table(rows)
     kept, left_out = simplified(rows)
@@ -91,7 +91,7 @@ async def rows_from(
     given: dict[str, Any] | None = None,
     shown: Credential | None = None,
 ) -> list[ToolRow]:
-    """Ask a source of an open workspace for its tools. `given` replaces the credential of its settings."""
+    """Asks a source of an open workspace for its tools. `given` replaces the credential of its settings."""
     (report,) = await app.sync(source)
     table = app.catalog.sources.table(source)
     hidden = Hidden()
@@ -124,12 +124,12 @@ def _settings(given: str | Mapping[str, Any] | SourceConfig) -> dict[str, Any]:
 
 
 def _with_credential(table: dict[str, Any], given: Given | None) -> tuple[Credential | None, dict[str, Any]]:
-    """What is shown to the source instead of its own settings, and those settings."""
+    """The credential to use in place of the source's own settings, and those settings."""
     if given is None:
         return None, table
     if table.get("auth") is not None:
         raise ConfigurationError(
-            "the settings have `auth` and a credential is given too", hint="leave one of them out"
+            "the settings have `auth`, and a credential is given too", hint="leave one of them out"
         )
     if isinstance(given, Credential):
         if not given.key:
@@ -160,7 +160,7 @@ def _with_token(table: dict[str, Any], token: str) -> tuple[Credential | None, d
 
 
 def _require_values(auth: Mapping[str, Any]) -> None:
-    """A variable that is set to nothing would be shown as an empty token."""
+    """Refuses a variable with an empty value, which would be sent as an empty token."""
     import os
 
     for key, value in auth.items():
@@ -172,7 +172,7 @@ _TAKE_CREDENTIALS = frozenset({"mcp", "openapi", "http", "utcp", "websocket"})
 
 
 def _require_place(table: Mapping[str, Any], *, in_environment: bool) -> None:
-    """A source that has no place for a credential would be asked without it."""
+    """Refuses a credential for a source that has no place for one and would be asked without it."""
     kind = cast(str, table["kind"])
     starts_program = "command" in table
     if starts_program and not in_environment:

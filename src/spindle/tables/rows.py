@@ -1,4 +1,4 @@
-"""From a tool of a catalog to a row that stands alone, without its secrets."""
+"""Turns a tool of a catalog into a row that stands alone and holds no secrets."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ _SECRET_PARTS = frozenset({"token", "password", "value", "client_secret"})
 
 
 class Hidden:
-    """Values that stand in settings in clear and are not handed on, and the variables that stand for them."""
+    """Secret values found in settings, which are not passed on, and the variables that replace them."""
 
     def __init__(self) -> None:
         self.values: set[str] = set()
         self.variables: list[str] = []
 
     def reference(self, name: str, value: str) -> str:
-        """What is written instead of a value. References stay, without defaults: those may be secrets too."""
+        """The text written in place of a value. References stay, without their defaults: those may be
+        secrets too."""
         if _REFERENCE.search(value):
             return _REFERENCE.sub(lambda match: f"${{{match[1]}}}", value)
         variable = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").upper() or "SECRET"
@@ -45,8 +46,8 @@ class Hidden:
 
 
 def source_of(name: str, table: Mapping[str, Any], root: Path, hidden: Hidden) -> JsonObject:
-    """Where a tool comes from, as far as anybody may read it. Values in clear of variables and headers, and
-    of whatever is named like a secret, become references to variables."""
+    """The source of a tool, as far as anybody may read it. Plain values of variables and headers, and of
+    keys named like a secret, become references to variables."""
     settings = {
         key: _without_secrets(key, value, hidden)
         for key, value in table.items()
@@ -56,7 +57,7 @@ def source_of(name: str, table: Mapping[str, Any], root: Path, hidden: Hidden) -
 
 
 def credential_of(name: str, auth: Any, hidden: Hidden) -> JsonObject | None:
-    """The `auth` table if it says where its secrets are, else that one must be given."""
+    """The `auth` table if it only refers to its secrets; otherwise a note that a credential must be given."""
     if not is_object(auth):
         return None
     secret = {key: str(value) for key, value in auth.items() if key in _SECRET_PARTS and value}
@@ -70,8 +71,8 @@ def credential_of(name: str, auth: Any, hidden: Hidden) -> JsonObject | None:
 def row_of_tool(
     tool: Tool, source: JsonObject, credential: JsonObject | None, secrets: Collection[str] = ()
 ) -> ToolRow:
-    """All that is known of the tool, but where its definition is found: the source says that, and a command
-    line may hold secrets. `secrets` are masked wherever they should still turn up."""
+    """The row of a tool with all that is known of it, except the place of its definition: the source has
+    that, and a command line may hold secrets. `secrets` are masked wherever they still occur."""
     spec = tool.spec
     row = ToolRow.remote(
         tool.name,
@@ -97,14 +98,14 @@ def row_of_tool(
     if not any(secret in text for secret in secrets):
         return row
     shown = _masked(described, sorted(secrets, key=len, reverse=True))
-    # What the call is made with is free of secrets already, and has to stay as it is.
+    # The data for making the call has no secrets and must not change.
     kept = {key: value for key, value in (row.input or {}).items() if key in ("tool", "source", "credential")}
     shown |= {"name": row.name, "server_uri": row.server_uri, "input": {**shown["input"], **kept}}
     return ToolRow.from_dict(shown)
 
 
 def address_of(source: JsonObject) -> str | None:
-    """The URI of the server, if it is one that has any."""
+    """The URI of the server, if it has one."""
     settings = cast(JsonObject, source["settings"])
     for key in ("url", "base_url", "document"):
         found = settings.get(key)
@@ -127,7 +128,7 @@ def _without_secrets(key: str, value: Any, hidden: Hidden, *, secret: bool = Fal
 
 
 def _words(key: str, values: list[Any], hidden: Hidden, *, secret: bool) -> list[Any]:
-    """The arguments of a program: what follows `--token`, or stands behind its `=`, is a secret."""
+    """The arguments of a program, with secrets hidden: the one after `--token`, or after its `=`."""
     found: list[Any] = []
     before = ""
     for value in values:
@@ -149,7 +150,7 @@ _QUERY = re.compile(r"([?&]([^=&#\s]+)=)([^&#\s]+)")
 
 
 def _without_password(key: str, text: str, hidden: Hidden) -> str:
-    """An address without what is secret in it."""
+    """An address without its secrets."""
     shown = _PASSWORD.sub(
         lambda found: found[1] + hidden.reference(f"{key}_password", found[2]) + found[3], text
     )

@@ -1,6 +1,6 @@
 """Rows as the one source of a workspace, so that an agent can use them like any tools.
 
-The rows say what the tools are; their servers are first asked when one is called.
+The rows describe the tools; a server is first contacted when one of its tools is called.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DAY = 86_400.0
 
 
 class RowsConfig(SourceConfig):
-    """The guards are those of the rows' own sources."""
+    """Settings without guards, since those of the rows' own sources apply."""
 
     kind: Literal["rows"] = "rows"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     prefix: bool = False  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
@@ -57,7 +57,7 @@ class RowsConfig(SourceConfig):
 
 
 class RowsSource(Source):
-    """`destructive`: whether tools may be called that say that they destroy."""
+    """Offers rows as tools. `destructive` allows calls of tools that declare themselves destructive."""
 
     def __init__(self, name: str, config: RowsConfig, root: Path, note: Note) -> None:
         self.config = config
@@ -67,6 +67,7 @@ class RowsSource(Source):
     def of_rows(
         cls, rows: Sequence[ToolRow | None], opened: OpenRows, data: DataTables, *, destructive: bool
     ) -> tuple[RowsSource, RowsConfig]:
+        """The source of these rows, with its settings."""
         named, config = by_name(rows), RowsConfig()
         source = cls("rows", config, Path.cwd(), logger.warning)
         source._make = lambda folder: RowsSession(named, opened, data, folder, destructive=destructive)
@@ -86,6 +87,8 @@ class RowsSource(Source):
 
 
 class RowsSession(Session):
+    """Calls the tools of rows, with tables in place of their ids."""
+
     def __init__(
         self,
         rows: Mapping[str, ToolRow],
@@ -111,17 +114,17 @@ class RowsSession(Session):
         row = self._rows[tool.spec.remote_name]
         if row.hints.destructive is True and not self._destructive:
             raise PermissionDeniedError(
-                f"{row.name} says that it may destroy, and such calls were not allowed", tool=row.name
+                f"{row.name} declares itself destructive, and such calls are not allowed", tool=row.name
             )
         arguments, given = self._with_tables(row, call.arguments)
         options = CallOptions(call.principal, on_progress=call.on_progress)
-        # The run that calls is not gone on with, so nothing of what is done elsewhere belongs on its record.
+        # The calling run cannot be resumed, so nothing of this call belongs in its record.
         journal = current_journal.set(None)
         try:
             result = await self._opened.call(row, arguments, options)
         except Interruption as wanted:
             raise PermissionDeniedError(
-                f"{row.name} wants a person first ({wanted.kind}), and nobody can be asked here",
+                f"{row.name} needs a person first ({wanted.kind}), and nobody can be asked here",
                 tool=row.name,
             ) from None
         except SpindleError as error:
@@ -134,7 +137,7 @@ class RowsSession(Session):
         return self._with_references(row, result, given)
 
     def _with_tables(self, row: ToolRow, arguments: JsonObject) -> tuple[JsonObject, list[str]]:
-        """The arguments with tables instead of ids, and those ids."""
+        """The arguments with tables in place of ids, and those ids."""
         ports = table_parameters(row)
         changed, given = dict(arguments), list[str]()
         for name, port in ports.items():
@@ -153,8 +156,8 @@ class RowsSession(Session):
         return changed, given
 
     def _with_references(self, row: ToolRow, result: Result, given: Sequence[str]) -> Result:
-        """The result with ids instead of tables: of what is marked as one, and where tables were given, of
-        all that looks like one."""
+        """The result with ids in place of tables: of marked ones, and if tables were given, of everything
+        that looks like one."""
         if result.is_error:
             shown = self._data.hidden_in(result.text, given) if given else None
             return result if shown is None else Result((Block("text", text=shown),), is_error=True)
@@ -189,7 +192,7 @@ class RowsSession(Session):
 
 
 def by_name(rows: Sequence[ToolRow | None]) -> dict[str, ToolRow]:
-    """Rows by names that are all different: a second of a name gets a number. The same row twice is one."""
+    """Rows by unique names: a second row of a name gets a number. Equal rows are taken once."""
     found: dict[str, ToolRow] = {}
     for row in rows:
         if row is None or row in found.values():

@@ -1,4 +1,4 @@
-"""Tools whose parameters are plain values, for whoever can enter nothing else."""
+"""Tools whose parameters are simple values, for software that can enter nothing else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spindle.tables.tool_row import ToolRow
 
 SIMPLE = frozenset({"string", "integer", "number", "boolean"})
 
-# What a plain value may say of itself besides its type.
+# The keywords that the schema of a simple value may have besides its type.
 _KEPT = (
     "title", "description", "enum", "const", "default", "format", "pattern", "minimum", "maximum",
     "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "examples",
@@ -18,8 +18,8 @@ _KEPT = (
 
 
 def simplified(rows: Sequence[ToolRow]) -> tuple[list[ToolRow], list[str]]:
-    """The tools that simple parameters are enough for, without their others; and sentences that say what
-    was left out."""
+    """The tools that work with simple parameters alone, without their other parameters; and sentences
+    about what was left out."""
     kept: list[ToolRow] = []
     left_out: list[str] = []
     for row in rows:

@@ -1,8 +1,8 @@
-"""A tool as a value that stands alone: a cell of a table, which is enough to call it.
+"""A tool as a value that stands alone: a cell of a table, with all that is needed to call it.
 
-`Tool` is an entry of a catalog and needs that catalog's settings. A `ToolRow` has everything with it: its
-nine fields are those of a column of tools (`spindle.tables`), and the two specs hold what the other seven
-have no place for. It never holds a secret: `credential` says where one is to be found.
+`Tool` is an entry of a catalog and needs that catalog's settings. A `ToolRow` is complete: its nine fields
+are those of a column of tools (`spindle.tables`), and the two specs hold what the other seven have no place
+for. It never holds a secret: `credential` says where to find one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_PORT = 2**31 - 1
 
 
 class ToolKind(IntEnum):
-    """What calls the tool. The numbers are written into files: one is never given a new meaning."""
+    """The kind of a tool's source. The numbers are stored in files, so a number never gets a new meaning."""
 
     WORKFLOW = 0
     MCP = 1
@@ -37,16 +37,17 @@ class ToolKind(IntEnum):
 
     @classmethod
     def of_source(cls, kind: str) -> ToolKind:
-        """The number for the tools of a kind of source. A flow is a workflow."""
+        """The number for a kind of source. A flow is a workflow."""
         return cls.WORKFLOW if kind == "flows" else cls.of_word(kind) or cls.OTHER
 
     @classmethod
     def of_word(cls, word: str) -> ToolKind | None:
+        """The kind of that name in JSON, or None."""
         return _WORDS.get(word)
 
     @property
     def word(self) -> str:
-        """How it is written in JSON."""
+        """The name in JSON."""
         return self.name.lower()
 
 
@@ -55,7 +56,7 @@ _WORDS = {kind.word: kind for kind in ToolKind}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that a port expects or gives. `type` is as its workflow writes it."""
+    """A column that a port expects or returns. `type` is written as in its workflow."""
 
     name: str
     type: str
@@ -63,16 +64,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Where data goes into a workflow or comes out of it."""
+    """An input or output of a workflow."""
 
     name: str
     description: str = ""
     type: str = "table"
     columns: tuple[Column, ...] = ()
     spec: str | None = None
-    """What else the workflow's own software says of it, as it says it."""
+    """Further data of the workflow's own software, unchanged."""
 
     def to_dict(self) -> JsonObject:
+        """The port as JSON."""
         fields: JsonObject = {"name": self.name, "type": self.type}
         if self.description:
             fields["description"] = self.description
@@ -84,7 +86,8 @@ class Port:
 
     @classmethod
     def from_dict(cls, data: JsonObject) -> Self:
-        """Also from the numbered members "0" to "3" (name, description, type, spec) of older layouts."""
+        """Reads a port, also from the numbered members "0" to "3" (name, description, type, spec) of older
+        layouts."""
         listed, spec = data.get("columns"), data.get("spec", data.get("3"))
         columns = [item for item in listed if is_object(item)] if is_array(listed) else []
         return cls(
@@ -98,19 +101,19 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class ToolRow:
-    """One tool. `input` and `output` are the specs; the properties read what is in them."""
+    """One tool as a value. `input` and `output` are the specs, and the properties read their content."""
 
     kind: ToolKind
     name: str
     description: str = ""
     parameters: JsonObject = field(default_factory=lambda: dict(EMPTY_OBJECT_SCHEMA))
-    """The JSON Schema of the arguments, whole."""
+    """The whole JSON Schema of the arguments."""
     input: JsonObject | None = None
     output: JsonObject | None = None
     message_output_port: int | None = None
-    """The output port, counted from 0, whose table is the workflow's answer in words."""
+    """The number, from 0, of the output port whose table is the workflow's answer as text."""
     file_store_keys: tuple[str, ...] = ()
-    """Where the workflow itself is kept by the software that runs it."""
+    """The keys under which the software that runs the workflow stores it."""
     server_uri: str | None = None
 
     def __post_init__(self) -> None:
@@ -135,7 +138,7 @@ class ToolRow:
         file_store_keys: Sequence[str] = (),
         source: JsonObject | None = None,
     ) -> Self:
-        """A workflow with its ports."""
+        """Makes the row of a workflow with its ports."""
         given = _spec(source=source, ports=[port.to_dict() for port in input_ports])
         return cls(
             ToolKind.WORKFLOW,
@@ -164,7 +167,8 @@ class ToolRow:
         credential: JsonObject | None = None,
         **more: Any,
     ) -> Self:
-        """A tool that something else carries out. `more` goes into the input spec as it is."""
+        """Makes the row of a tool that a server or program provides. `more` goes into the input spec as it
+        is."""
         shown = hints.to_dict() if hints is not None else None
         given = _spec(tool=remote_name, source=source, credential=credential, hints=shown, **more)
         return cls(
@@ -181,19 +185,19 @@ class ToolRow:
 
     @property
     def remote_name(self) -> str:
-        """What the server calls it, which is sent back as it came."""
+        """The server's own name for the tool, sent back unchanged."""
         return str(self._given("tool") or self.name)
 
     @property
     def source(self) -> JsonObject | None:
-        """Where it comes from: `name`, `kind`, `root` (a folder) and `settings`, as in spindle.toml."""
+        """The source of the tool: `name`, `kind`, `root` (a folder) and `settings`, as in spindle.toml."""
         found = self._given("source")
         return found if is_object(found) else None
 
     @property
     def credential(self) -> JsonObject | None:
-        """What must be shown to the server, by reference: an `auth` table with `${VARIABLES}`, or
-        `{"type": "given", "name": …}` for what whoever calls must bring."""
+        """The credential for the server, by reference: an `auth` table with `${VARIABLES}`, or `{"type":
+        "given", "name": …}` for one that the caller must supply."""
         found = self._given("credential")
         return found if is_object(found) else None
 
@@ -226,6 +230,7 @@ class ToolRow:
     # --- JSON
 
     def to_dict(self) -> JsonObject:
+        """The row as JSON."""
         return {
             "kind": self.kind.word,
             "name": self.name,
@@ -240,7 +245,7 @@ class ToolRow:
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """What `to_dict` gave. Raises ValueError, which says what does not fit and where."""
+        """Restores the row that `to_dict` returned. Raises ValueError, which names the wrong field."""
         _validate(data)
         return cls(
             ToolKind(_WORDS[data["kind"]]),
@@ -256,7 +261,7 @@ class ToolRow:
 
 
 def _spec(**members: Any) -> JsonObject | None:
-    """What there is to say, or None when there is nothing."""
+    """The members that have a value, or None if none has."""
     return {key: value for key, value in members.items() if value not in (None, [], {})} or None
 
 

@@ -1,4 +1,4 @@
-"""One tool and the nine values of its cell, "0" to "8"."""
+"""Conversions between a tool and the nine values of its cell, "0" to "8"."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ _KINDS = {int(kind): kind for kind in ToolKind}
 
 
 def cell_of(row: ToolRow) -> Cell:
+    """The nine values of a tool."""
     return (
         int(row.kind),
         row.name,
@@ -43,7 +44,7 @@ def cell_of(row: ToolRow) -> Cell:
 
 
 def row_of(cell: Cell) -> ToolRow:
-    """Raises TableError, which names the field."""
+    """The tool in a cell. Raises TableError, which names the field."""
     number, name, description, parameters, given, gives, port, keys, uri = cell
     kind = _KINDS.get(-1 if number is None else number)
     if kind is None:
@@ -87,7 +88,7 @@ def _object(text: str | None, number: int) -> JsonObject | None:
 
 
 def _spec(text: str | None, number: int) -> JsonObject | None:
-    """An object, or an array of ports, which is all that other software writes there."""
+    """The spec: an object, or an array of ports, which is what other software writes there."""
     if not text:
         return None
     value = _json(text, number)
@@ -99,7 +100,7 @@ def _spec(text: str | None, number: int) -> JsonObject | None:
 
 
 def _keys(text: str | None) -> tuple[str, ...]:
-    """A JSON array; a text that is none is one key, as other software writes it."""
+    """The keys in a JSON array; any other text is one key, as other software writes it."""
     if not text:
         return ()
     if text.startswith("["):
@@ -110,15 +111,16 @@ def _keys(text: str | None) -> tuple[str, ...]:
 
 
 class ToolValueFactory:
-    """Cells as dicts, for software that hands cells over one by one, such as KNIME."""
+    """Converts cells to and from dicts, for software that passes cells one by one, such as KNIME."""
 
     def encode(self, value: ToolRow | None) -> dict[str, Any] | None:
+        """The cell of a tool as a dict."""
         if value is None:
             return None
         return {str(number): part for number, part in enumerate(cell_of(value))}
 
     def decode(self, storage: Mapping[str, Any] | None) -> ToolRow | None:
-        """Also from a dict of an older layout."""
+        """The tool in a dict, also of an older layout."""
         from spindle.tables.legacy import row_of_dict
 
         return None if storage is None else row_of_dict(storage)

@@ -1,4 +1,4 @@
-"""For tests: a model that says what a script says, over real HTTP, and workspaces that leave nothing."""
+"""Tools for tests: a model that follows a script, over real HTTP, and temporary workspaces."""
 
 from spindle.testing.requests import ModelRequest, ToolAnswer
 from spindle.testing.server import ModelServer

@@ -1,4 +1,4 @@
-"""Anthropic's Messages API."""
+"""Anthropic's Messages API, as the test server speaks it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ FAILURES = {
 
 
 class Messages:
+    """The dialect of Anthropic's Messages API."""
+
     api: Api = "anthropic"
     end = b""
     longest_name = 128
@@ -76,7 +78,7 @@ def _blocks(answering: Answering) -> list[JsonObject]:
     if turn.text:
         blocks.append({"type": "text", "text": turn.text, "citations": None})
     for call_id, call in answering.calls:
-        # Broken arguments travel as a string, which is as wrong as this API lets a whole answer be.
+        # Broken arguments are sent as a string: this API allows nothing worse in a whole answer.
         blocks.append({"type": "tool_use", "id": call_id, "name": call.name, "input": call.arguments})
     written = dict(answering.calls)
     for block in blocks:
@@ -86,7 +88,7 @@ def _blocks(answering: Answering) -> list[JsonObject]:
 
 
 def _in_pieces(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
-    """How a block begins, and what is then added to it."""
+    """The beginning of a block, and the pieces that are then added to it."""
     match block["type"]:
         case "text":
             deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
@@ -133,7 +135,7 @@ def _message(answering: Answering, blocks: list[JsonObject], *, ended: bool) -> 
         "content": [_plain(block) for block in blocks],
         **(_ending(turn) if ended else {"stop_reason": None, "stop_sequence": None}),
         "usage": {
-            # This API counts what came from the cache apart from the rest.
+            # This API counts cached tokens separately.
             "input_tokens": usage.input_tokens - usage.cached_tokens,
             "cache_read_input_tokens": usage.cached_tokens,
             "cache_creation_input_tokens": 0,

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions API."""
+"""OpenAI's Chat Completions API, as the test server speaks it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ FAILURES = {401: "invalid_request_error", 403: "invalid_request_error", 429: "re
 
 
 class ChatCompletions:
+    """The dialect of OpenAI's Chat Completions API."""
+
     api: Api = "openai-chat"
     end = b"data: [DONE]\n\n"
     longest_name = 64

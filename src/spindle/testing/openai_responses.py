@@ -1,4 +1,4 @@
-"""OpenAI's Responses API."""
+"""OpenAI's Responses API, as the test server speaks it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
 class Responses:
+    """The dialect of OpenAI's Responses API."""
+
     api: Api = "openai-responses"
     end = b""
     longest_name = 64
@@ -154,7 +156,7 @@ def _message_events(content: JsonObject, place: JsonObject) -> Iterator[JsonObje
 
 
 def _emptied(item: JsonObject) -> JsonObject:
-    """An item as it is announced, before anything of it came."""
+    """An item as it is announced, before its content."""
     empty: JsonObject = {"content": [], "summary": [], "arguments": ""}
     return {key: empty.get(key, value) for key, value in item.items()}
 

@@ -1,4 +1,4 @@
-"""What a model was sent, whichever API it came by."""
+"""The requests that a model received, in the same form for every API."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ SECRET_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "cookie", "
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What came back from a call that the model had asked for."""
+    """The answer to a call that the model asked for."""
 
     id: str
     text: str
     content: Any
-    """As it was sent: with the images, where the API takes them."""
+    """The content as sent, with images if the API takes them."""
     is_error: bool | None = None
-    """None where the API has no place to say so."""
+    """None if the API cannot tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One request. `messages` and `tools` are as they were sent; the properties are the same for all APIs."""
+    """One request. `messages` and `tools` are as sent; the properties are the same for all APIs."""
 
     api: Api
     body: JsonObject = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
-    """Without those that hold a key."""
+    """The headers without those that hold a key."""
     messages: list[JsonObject]
-    """With those of the conversation that `previous_response_id` goes on with."""
+    """The messages, including those of the conversation that `previous_response_id` continues."""
 
     @property
     def model(self) -> str:
@@ -54,7 +54,7 @@ class ModelRequest:
 
     @property
     def instructions(self) -> str:
-        """What the system or the developer said."""
+        """The texts of the system and the developer."""
         said = [
             text_of(item.get("content"))
             for item in self.messages
@@ -65,13 +65,13 @@ class ModelRequest:
 
     @property
     def prompt(self) -> str:
-        """What the user said last."""
+        """The last text of the user."""
         said = [text_of(item.get("content")) for item in self.messages if item.get("role") == "user"]
         return next((text for text in reversed(said) if text), "")
 
     @property
     def tool_answers(self) -> list[ToolAnswer]:
-        """Of the whole conversation, the oldest first."""
+        """The answers to calls in the whole conversation, the oldest first."""
         found: list[ToolAnswer] = []
         for item in self.messages:
             if item.get("role") == "tool":
@@ -103,12 +103,13 @@ class ModelRequest:
 
 
 def definition_of(tool: JsonObject) -> JsonObject:
-    """Where a tool's name and schema are: Chat Completions puts them one level deeper."""
+    """The object with a tool's name and schema: Chat Completions puts it one level deeper."""
     inner = tool.get("function")
     return inner if is_object(inner) else tool
 
 
 def objects(value: object) -> list[JsonObject]:
+    """The objects in a list; none if the value is not a list."""
     return [item for item in value if is_object(item)] if is_array(value) else []
 
 

@@ -1,4 +1,4 @@
-"""A model that answers by a script, over real HTTP, in the words of OpenAI's and Anthropic's APIs."""
+"""A model that follows a script, over real HTTP, with the APIs of OpenAI and Anthropic."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ MODELS = ("scripted", "gpt-scripted", "claude-scripted")
 
 
 class _DroppedError(Exception):
-    """Ends a response in its middle, whereupon the connection is closed."""
+    """Ends a response in the middle, which closes the connection."""
 
 
 class ModelServer:
     """A scripted model on loopback, for `with` and `async with`.
 
-    It is given turns, of which each request takes the next, or one function that makes the answer to every
-    request; a function may also stand among the turns. `feed` adds turns. It has a thread of its own, in
-    which functions are called; so clients that block can be used in async tests too.
+    Give it turns, of which each request takes the next, or one function that answers every request; a
+    function may also stand among the turns. `feed` adds turns. It runs in its own thread, where functions are
+    called too, so clients that block can be used in async tests.
     """
 
     def __init__(self, *script: Scripted | Reply, reply: Reply | None = None) -> None:
@@ -63,7 +63,7 @@ class ModelServer:
     # --- what a test does
 
     def feed(self, *script: Scripted | Reply) -> None:
-        """Add turns to the end of the script."""
+        """Adds turns to the end of the script."""
         for turn in script:
             if not callable(turn):
                 as_answer(turn)
@@ -72,7 +72,7 @@ class ModelServer:
 
     @property
     def left(self) -> int:
-        """How many turns nobody asked for yet."""
+        """The number of turns that are left."""
         return len(self._script)
 
     @property
@@ -83,7 +83,7 @@ class ModelServer:
 
     @property
     def openai_url(self) -> str:
-        """The `base_url` for OpenAI's client library, and all that speak to it."""
+        """The `base_url` for OpenAI's client library, and for all compatible ones."""
         return f"{self.url}/v1"
 
     @property
@@ -92,7 +92,7 @@ class ModelServer:
         return self.url
 
     def environment(self) -> dict[str, str]:
-        """Variables by which client libraries find the server, also in another process."""
+        """The variables that make client libraries find the server, also in another process."""
         return {
             "OPENAI_BASE_URL": self.openai_url,
             "OPENAI_API_KEY": KEY,
@@ -195,8 +195,8 @@ class ModelServer:
         return _answered(dialect, answer, asked, number)
 
     async def _next(self, asked: ModelRequest, number: int) -> Answer:
-        """What the script says to this request. Whatever is wrong with the script is told to the client, as
-        an error that it does not try again."""
+        """The script's answer to this request. A mistake in the script is reported to the client as an
+        error that it does not retry."""
         if self._script:
             scripted = self._script.popleft()
         elif self._reply is not None:
@@ -274,7 +274,7 @@ async def _half(whole: bytes) -> AsyncIterator[bytes]:
 
 
 async def _models(request: Request) -> Response:
-    """The models there are. Any other name is taken as well."""
+    """The list of models. Any other name is accepted as well."""
     from starlette.responses import JSONResponse
 
     named = request.path_params.get("model")

@@ -1,4 +1,4 @@
-"""What a scripted model does when it is asked: it answers, fails, or breaks the connection."""
+"""The turns of a scripted model: it answers, fails, or breaks the connection."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Stop = Literal["end", "length", "content_filter", "refusal"]
 
 
 class Gate:
-    """Holds an answer back until the test opens it. Works between threads and event loops.
+    """Holds an answer back until the test opens it. Works across threads and event loops.
 
-    `reached` tells the test that the request has come and is waiting here.
+    `reached` tells the test that the request has arrived and waits here.
     """
 
     def __init__(self) -> None:
@@ -33,20 +33,20 @@ class Gate:
         self._reached: Future[None] = Future()
 
     def open(self) -> None:
-        """Let all through that wait, and all that come."""
+        """Lets all waiting and all later requests through."""
         self._settle(self._open)
 
     def wait_reached(self, timeout: float = PATIENCE) -> None:
-        """Block until a request waits here."""
+        """Blocks until a request waits here."""
         self._reached.result(timeout)
 
     async def reached(self, timeout: float = PATIENCE) -> None:
-        """The same without blocking."""
+        """Waits until a request waits here, without blocking."""
         async with asyncio.timeout(timeout):
             await _settled(self._reached)
 
     async def passed(self) -> None:
-        """Wait until it is open. The server does this."""
+        """Waits until the gate is open. Called by the server."""
         self._settle(self._reached)
         await _settled(self._open)
 
@@ -61,7 +61,7 @@ async def _settled(future: Future[None]) -> None:
     settled = asyncio.Event()
 
     def wake(_: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed: no caller waits any more
             loop.call_soon_threadsafe(settled.set)
 
     future.add_done_callback(wake)
@@ -75,15 +75,15 @@ class Usage:
     input_tokens: int = 10
     output_tokens: int = 5
     cached_tokens: int = 0
-    """Of the input, how many were read from the provider's cache."""
+    """The part of the input that was read from the provider's cache."""
     reasoning_tokens: int = 0
-    """Of the output, how many were thoughts."""
+    """The part of the output that was reasoning."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the model asks for. Arguments that are a string are sent as they are: so JSON can be
-    broken. `id` is made up where it is left out."""
+    """A call that the model asks for. Arguments given as a string are sent unchanged, so they can be
+    broken JSON. Without an `id`, one is made up."""
 
     name: str
     arguments: dict[str, Any] | str = field(default_factory=dict[str, Any])
@@ -99,9 +99,9 @@ class ToolCall:
 class Turn:
     """One answer of the model: text, calls of tools, both, or nothing at all.
 
-    `stop` says why it ended, where that is not the natural reason: `length` for the limit of tokens,
-    `content_filter`, or `refusal`, whose words are the text. It waits at `after` before its first byte
-    and, where the answer is streamed, at `midway` behind its first piece.
+    `stop` is the reason for ending, if not the natural one: `length` for the limit of tokens,
+    `content_filter`, or `refusal`, whose words are the text. The answer waits at `after` before its first
+    byte and, if it is streamed, at `midway` after its first piece.
     """
 
     text: str = ""
@@ -115,7 +115,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An answer with a status that is an error, in the form that the API gives it."""
+    """An answer with an error status, in the API's own form."""
 
     status: int
     message: str = "the script says so"
@@ -125,7 +125,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The connection breaks: after the text where the answer is streamed, else within the answer."""
+    """The connection breaks: after the text if the answer is streamed, otherwise within the answer."""
 
     text: str = ""
     after: Gate | None = None
@@ -140,6 +140,7 @@ Reply = Callable[["ModelRequest"], Scripted | Awaitable[Scripted]]
 
 
 def as_answer(scripted: object) -> Answer:
+    """The answer that an entry of a script means."""
     if isinstance(scripted, str):
         return Turn(scripted)
     if isinstance(scripted, Turn | Failure | Dropped):
@@ -150,11 +151,11 @@ def as_answer(scripted: object) -> Answer:
 
 
 def pieces(text: str) -> list[str]:
-    """Text the way it is streamed, a word at a time."""
+    """The text split as it is streamed, a word at a time."""
     return re.findall(r"\s*\S+\s*$|\s*\S+|\s+$", text)
 
 
 def halves(text: str) -> list[str]:
-    """Arguments the way they are streamed, in parts that are not JSON by themselves."""
+    """Arguments split as they are streamed, into parts that are not JSON by themselves."""
     middle = len(text) // 2
     return [part for part in (text[:middle], text[middle:]) if part]

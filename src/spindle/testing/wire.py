@@ -1,4 +1,4 @@
-"""What the three APIs have in common here: how an answer becomes bytes, and what providers refuse."""
+"""The parts that all dialects share: events as bytes, and the checks that providers make."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spindle.testing.turns import ToolCall, Turn
 
 
 class StreamMark(Enum):
-    """Places in a stream at which the server may stop."""
+    """The places in a stream where the server may stop."""
 
     FIRST_PIECE = "after the first piece of the answer"
     LAST_PIECE = "before the end is told"
@@ -23,7 +23,7 @@ class StreamMark(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """A turn that is about to be sent. `number` is that of its request, from 1."""
+    """A turn that is about to be sent. `number` counts requests from 1."""
 
     turn: Turn
     request: ModelRequest
@@ -32,7 +32,7 @@ class Answering:
 
     @property
     def calls(self) -> list[tuple[str, ToolCall]]:
-        """The calls with their ids. Those made up are of this answer alone."""
+        """The calls with their ids. Made-up ids are unique to this answer."""
         return [
             (call.id or f"call_{self.number}_{index}", call)
             for index, call in enumerate(self.turn.calls, start=1)
@@ -40,30 +40,39 @@ class Answering:
 
 
 class Dialect(Protocol):
-    """One API: how it is spoken."""
+    """One API's form of requests, answers and errors."""
 
     api: Api
 
     def messages(self, body: JsonObject) -> list[JsonObject] | str:
-        """The conversation in a request, or what is wrong with it."""
+        """The conversation in a request, or a text that says what is wrong with it."""
         ...
 
-    def whole(self, answering: Answering) -> JsonObject: ...
-    def events(self, answering: Answering) -> Iterator[JsonObject | StreamMark]: ...
-    def failure(self, status: int, message: str) -> JsonObject: ...
-    def encode(self, event: JsonObject) -> bytes: ...
+    def whole(self, answering: Answering) -> JsonObject:
+        """The whole answer, not streamed."""
+
+    def events(self, answering: Answering) -> Iterator[JsonObject | StreamMark]:
+        """The events of a streamed answer, with the marks where it may stop."""
+
+    def failure(self, status: int, message: str) -> JsonObject:
+        """The body of an error."""
+
+    def encode(self, event: JsonObject) -> bytes:
+        """The bytes of one event."""
 
     end: bytes
-    """What is sent when all events were."""
+    """Sent after all events."""
     longest_name: int
 
 
 def named_event(event: JsonObject) -> bytes:
+    """The bytes of an event with its name."""
     return b"event: " + str(event["type"]).encode() + b"\ndata: " + to_json(event) + b"\n\n"
 
 
 def problem_with(request: ModelRequest, longest_name: int) -> str | None:
-    """What a provider would refuse this request for: found in a test, it is found in time."""
+    """The reason for which a provider would refuse this request, so that a test notices it; None if there
+    is none."""
     names: set[str] = set()
     for tool in request.tools:
         definition = definition_of(tool)

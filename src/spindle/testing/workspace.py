@@ -1,4 +1,4 @@
-"""A workspace for one test, in a folder of its own that is gone afterwards."""
+"""Temporary workspaces for tests."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ def workspace(
     files: Mapping[str, str] | None = None,
     **options: Any,
 ) -> TestWorkspace:
-    """A ready app, by `async with` or, blocking, by `with`.
+    """A ready app for one test, entered with `async with` or, blocking, with `with`.
 
-    `tools` are functions; `sources` are tables as in `spindle.toml`, and `settings` the rest of that file;
-    `files` are written into the folder, such as `{"tools/mail.py": "…"}`. Neither the user's settings nor
-    their keys are looked at, and state is kept in memory. Other options are those of `spindle.open`.
+    `tools` are functions; `sources` are tables as in `spindle.toml`, and `settings` is the rest of that file;
+    `files` are written into the folder, such as `{"tools/mail.py": "…"}`. The user's own settings and keys
+    are not read, and state is kept in memory. Other options are those of `spindle.open`.
     """
     return TestWorkspace(tools, sources or {}, settings or {}, files or {}, options)
 
 
 class TestWorkspace:
-    __test__ = False  # not a class of tests, whatever pytest makes of its name
+    """A workspace in a folder of its own that is removed afterwards, made by `workspace`."""
+
+    __test__ = False  # tells pytest that this is no class of tests
 
     def __init__(
         self,

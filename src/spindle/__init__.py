@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from spindle.agents.limits import Limits as Limits
     from spindle.agents.outcomes import AgentResult as AgentResult
     from spindle.app import Spindle as Spindle
-    from spindle.auth.credentials import bearer as bearer
     from spindle.blocking import BlockingSpindle as BlockingSpindle
     from spindle.calls.caller import CallOptions as CallOptions
     from spindle.calls.context import Context as Context
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from spindle.errors import SpindleError as SpindleError
     from spindle.errors import ToolError as ToolError
     from spindle.flows.node_cache import flow_safe as flow_safe
+    from spindle.http.credentials import bearer as bearer
     from spindle.opening import open as open
     from spindle.runs.outcomes import Continuing as Continuing
     from spindle.runs.outcomes import Finished as Finished
@@ -73,7 +73,7 @@ _HOMES = {
     "Tool": "spindle.domain.tool",
     "ToolError": "spindle.errors",
     "ToolSummary": "spindle.domain.tool",
-    "bearer": "spindle.auth.credentials",
+    "bearer": "spindle.http.credentials",
     "callback_app": "spindle.console.oauth_callback",
     "flow_safe": "spindle.flows.node_cache",
     "open": "spindle.opening",

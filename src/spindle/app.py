@@ -313,9 +313,7 @@ async def build(
 
 
 def _oauth_http() -> OAuthHttp:
-    import httpx2
-
     from spindle.auth.oauth import OAuthHttp
-    from spindle.sources.http import is_private, shared_ssl_context
+    from spindle.sources.http import shared_ssl_context
 
-    return OAuthHttp(lambda url: is_private(httpx2.URL(url)), shared_ssl_context)
+    return OAuthHttp(ssl_context=shared_ssl_context)

@@ -13,9 +13,9 @@ import pytest
 from servers.http_server import HttpServer, Reply
 from servers.running import PATIENCE, OpenSources, Signal, next_change, until
 from spindle import CallOptions, Principal
-from spindle.auth.credentials import bearer
 from spindle.domain.identity import Credential
 from spindle.errors import ClientError, ConnectionFailedError, ResultTooLargeError
+from spindle.http.credentials import bearer
 
 Era = Literal["handshake", "modern", "sse"]
 Answers = Literal["json", "sse"]

@@ -11,7 +11,6 @@ import pytest
 
 from servers.http_server import HttpServer, Reply
 from servers.running import OpenSources
-from spindle.auth.credentials import bearer
 from spindle.calls.caller import Clock
 from spindle.domain.identity import Credential
 from spindle.errors import (
@@ -25,6 +24,7 @@ from spindle.errors import (
     ServerError,
     SpindleError,
 )
+from spindle.http.credentials import bearer
 
 Era = Literal["handshake", "modern", "sse"]
 HTML = Reply(502, {}, b"<html><body>Bad gateway</body></html>", "text/html")

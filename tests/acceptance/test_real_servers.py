@@ -19,9 +19,9 @@ import pytest
 from servers.running import PATIENCE, OpenSources, Signal, StdioServers, next_change, program
 from spindle import CallOptions, Principal
 from spindle.app import Spindle
-from spindle.auth.credentials import bearer
 from spindle.domain.identity import Credential
 from spindle.errors import InvalidArgumentsError, SpindleError
+from spindle.http.credentials import bearer
 
 SDK_SERVER = Path(__file__).parent.parent / "servers" / "sdk_server.py"
 

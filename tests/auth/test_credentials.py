@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from spindle.auth.credentials import Credentials, bearer, configured
+from spindle.auth.credentials import Credentials, configured
 from spindle.domain.identity import LOCAL, NO_CREDENTIAL, Credential, Principal
 from spindle.domain.source import SourceConfig
+from spindle.http.credentials import bearer
 
 
 def a_config(auth: dict[str, Any] | None) -> SourceConfig:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from servers.echo_server import PUBLIC, EchoServer
-from spindle.sources import http
+from spindle.http import addresses
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """The addresses of made-up hosts: the first is the answer to the first question and so on, and the
     last to all that follow. One address of this machine counts as one of somebody else's."""
     answers: dict[str, list[str]] = {}
-    real, inside = socket.getaddrinfo, http.is_inside
+    real, inside = socket.getaddrinfo, addresses.is_inside
 
     def getaddrinfo(host: Any, *args: Any, **named: Any) -> Any:
         name = host.decode() if isinstance(host, bytes) else host
@@ -37,5 +37,5 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
         return real(host, *args, **named)
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(http, "is_inside", lambda address: address != PUBLIC and inside(address))
+    monkeypatch.setattr(addresses, "is_inside", lambda address: address != PUBLIC and inside(address))
     return answers

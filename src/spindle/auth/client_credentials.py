@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote_plus, urlsplit
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object
 from spindle.errors import AuthError, ConnectionFailedError, ServerError, SpindleError, from_status
+from spindle.http.credentials import basic_header
 
 if TYPE_CHECKING:
     import httpx2
@@ -97,8 +97,7 @@ class ClientCredentials:
         fields = {"grant_type": "client_credentials"} | ({"scope": self._scope} if self._scope else {})
         headers = {"accept": "application/json"}
         if self._by_header:
-            pair = f"{quote(self._id, safe='')}:{quote(self._secret, safe='')}"
-            headers["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+            headers["authorization"] = basic_header(quote_plus(self._id), quote_plus(self._secret))
         else:
             fields |= {"client_id": self._id, "client_secret": self._secret}
         body = bytearray()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from spindle.domain.identity import NO_CREDENTIAL, Credential, Principal
 from spindle.errors import ConfigurationError, SpindleError
+from spindle.http.credentials import basic, bearer, key
 
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
@@ -76,19 +76,11 @@ def configured(config: SourceConfig) -> Credential:
         case BearerAuth(token=token):
             return with_token(config, token)
         case BasicAuth(username=username, password=password):
-            pair = b64encode(f"{username}:{password}".encode()).decode()
-            return Credential(headers=(("Authorization", f"Basic {pair}"),))
+            return basic(username, password)
         case ApiKeyAuth(name=name, value=value, location=location):
-            part = ((name, value),)
-            if location == "query":
-                return Credential(query=part)
-            return Credential(cookies=part) if location == "cookie" else Credential(headers=part)
+            return key(name, value, location)
         case _:
             return NO_CREDENTIAL
-
-
-def bearer(token: str) -> Credential:
-    return Credential(headers=(("Authorization", f"Bearer {token}"),), token=token)
 
 
 def with_token(config: SourceConfig, token: str) -> Credential:

@@ -13,7 +13,8 @@ from starlette.responses import Response
 from spindle.auth.clients import KnownClients
 from spindle.domain.identity import Principal
 from spindle.errors import AuthError, ConfigurationError, PermissionDeniedError, SpindleError
-from spindle.serving.addressing import Addressing, is_loopback
+from spindle.http.addresses import is_loopback
+from spindle.serving.addressing import Addressing
 from spindle.serving.exposure import Exposed
 from spindle.serving.problems import of_error, problem, respond
 from spindle.serving.rates import Rates, network

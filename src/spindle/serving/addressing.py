@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from spindle.http.addresses import is_loopback
+
 if TYPE_CHECKING:
     from spindle.domain.serve import ServeConfig
 
@@ -46,15 +48,6 @@ class Addressing:
     def trusts(self, origin: str, host: str) -> bool:
         own = {f"http://{host}".lower(), f"https://{host}".lower()}
         return origin.lower() in own | self.origins
-
-
-def is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _is_address(name: str) -> bool:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import ipaddress
 import logging
-import socket
 import ssl
 from collections.abc import Generator
 from typing import Any
@@ -65,35 +62,3 @@ def show(credential: Credential, request: httpx2.Request) -> Generator[httpx2.Re
         present = request.headers.get("cookie")
         request.headers["cookie"] = f"{present}; {pairs}" if present else pairs
     yield request
-
-
-async def addresses_of(host: str) -> list[str]:
-    """The IP addresses of a host; none when it has no such name."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return []
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-async def is_private(url: httpx2.URL) -> bool:
-    """Whether a URL leads to this machine or a network of its own, by any of its host's addresses."""
-    return any(is_inside(address) for address in await addresses_of(url.host))
-
-
-def is_inside(address: str) -> bool:
-    """Whether an IP address is of this machine or a network that is not the public one."""
-    return not ipaddress.ip_address(address.partition("%")[0]).is_global
-
-
-def is_below(url: httpx2.URL, base: httpx2.URL) -> bool:
-    """Whether a URL is a base's own, or one that continues its path."""
-    path, root = (part.raw_path.partition(b"?")[0].rstrip(b"/") + b"/" for part in (url, base))
-    return same_origin(url, base) and path.startswith(root)
-
-
-def same_origin(one: httpx2.URL, other: httpx2.URL) -> bool:
-    ports = {"http": 80, "https": 443}
-    return (one.scheme, one.host, one.port or ports.get(one.scheme)) == (
-        other.scheme, other.host, other.port or ports.get(other.scheme),
-    )  # fmt: skip

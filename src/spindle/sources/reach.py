@@ -16,6 +16,7 @@ from typing import Any, cast
 import httpcore2
 import httpx2
 
+from spindle.http import addresses
 from spindle.sources import http
 
 PATIENCE_PER_ADDRESS = 3.0
@@ -55,7 +56,7 @@ class Reach:
         timeout: httpx2.Timeout | None = None,
     ) -> httpx2.Response:
         """A response to be read and closed by who asked for it. Redirects are not followed."""
-        if public_only and self._proxied and await http.is_private(url):
+        if public_only and self._proxied and await addresses.leads_inside(str(url)):
             raise InsideError(url.host)
         client = self.client(public_only=public_only)
         # The library takes text for ASCII only; UTF-8 is what servers read today.
@@ -68,14 +69,14 @@ class Reach:
     async def is_from_inside(self, response: httpx2.Response) -> bool:
         """Whether this machine or a network of its own answered."""
         if self._proxied:
-            return await http.is_private(response.url)
+            return await addresses.leads_inside(str(response.url))
         stream = response.extensions.get("network_stream")
         try:
             address: Any = stream.get_extra_info("server_addr") if stream is not None else None
         except OSError:
             # The connection is gone, and with it what it led to.
             address = None
-        return address is not None and http.is_inside(str(address[0]))
+        return address is not None and addresses.is_inside(str(address[0]))
 
     def client(self, *, public_only: bool) -> httpx2.AsyncClient:
         """For requests that are sent by somebody else's code."""
@@ -125,12 +126,12 @@ class _PublicBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        addresses = await http.addresses_of(host)
-        if not addresses:
+        found = await addresses.addresses_of(host)
+        if not found:
             raise httpcore2.ConnectError(f"there is no host {host}")
-        if any(http.is_inside(address) for address in addresses):
+        if any(addresses.is_inside(address) for address in found):
             raise InsideError(host)
-        *others, last = addresses
+        *others, last = found
         for address in others:
             patience = PATIENCE_PER_ADDRESS if timeout is None else min(timeout, PATIENCE_PER_ADDRESS)
             try:

@@ -146,7 +146,7 @@ def _with_credential(table: dict[str, Any], given: Given | None) -> tuple[Creden
 
 
 def _with_token(table: dict[str, Any], token: str) -> tuple[Credential | None, dict[str, Any]]:
-    from spindle.auth.credentials import bearer
+    from spindle.http.credentials import bearer
 
     _require_place(table, in_environment=False)
     if has_reference(token):

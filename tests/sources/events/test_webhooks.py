@@ -29,7 +29,7 @@ from spindle.errors import (
     ServerError,
     SpindleError,
 )
-from spindle.sources import http
+from spindle.http import addresses
 from spindle.sources.events.links.signature import problem, signed
 
 Answer = tuple[int, dict[str, str], bytes] | None
@@ -91,7 +91,7 @@ PUBLIC = "127.0.0.2"
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
     """A server at an address that is taken for a public one."""
-    monkeypatch.setattr(http, "is_inside", lambda address: address == "127.0.0.1")
+    monkeypatch.setattr(addresses, "is_inside", lambda address: address == "127.0.0.1")
     made = Hook(PUBLIC)
     yield made
     made.close()
@@ -359,7 +359,7 @@ async def test_a_name_that_leads_here_when_it_is_connected_gets_no_event(
             found[host] = ["127.0.0.1"]
         return answer
 
-    monkeypatch.setattr(http, "addresses_of", addresses_of)
+    monkeypatch.setattr(addresses, "addresses_of", addresses_of)
     offered(workspace, elsewhere, f"rebind.test:{hook.server.server_port}")
     async with workspace.open() as app:
         with pytest.raises(ConfigurationError, match="on this machine or a private network") as caught:

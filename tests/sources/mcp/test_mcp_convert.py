@@ -16,8 +16,8 @@ from spindle.errors import (
     ServerError,
     SpindleError,
 )
+from spindle.http.retry_after import retry_after
 from spindle.sources.mcp.convert import to_error
-from spindle.sources.retry_after import retry_after
 
 
 @pytest.mark.parametrize(

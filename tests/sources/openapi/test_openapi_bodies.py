@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindle.sources.openapi.bodies import encode_body
+from spindle.http.bodies import encode_body
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 XML_TEXT = st.text(

@@ -9,7 +9,6 @@ import pytest
 
 from servers.echo_server import Answer, EchoServer, OpenApi, a_document
 from servers.running import OpenSources
-from spindle.auth.credentials import bearer
 from spindle.calls.caller import CallOptions
 from spindle.domain.identity import Credential, Principal
 from spindle.errors import (
@@ -25,7 +24,8 @@ from spindle.errors import (
     ServerError,
     SpindleError,
 )
-from spindle.sources.openapi.responses import links_in
+from spindle.http.credentials import bearer
+from spindle.http.responses import links_in
 
 JSON = {"application/json": {"schema": {"type": "object"}}}
 DOCUMENT = a_document(

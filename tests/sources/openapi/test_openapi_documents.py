@@ -7,14 +7,13 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from servers.echo_server import PUBLIC, Answer, EchoServer, OpenApi, a_document
 from spindle.calls.validate import schema_problem
 from spindle.domain.json_schema import resolve_pointer
 from spindle.errors import ConfigurationError, ConnectionFailedError, NotFoundError, SpindleError
-from spindle.sources import http
+from spindle.http import addresses
 from spindle.sources.openapi.documents import parse
 
 NPM = Path(__file__).parents[3] / ".node" / "node_modules"
@@ -346,8 +345,8 @@ async def test_all_addresses_of_a_host_are_checked_and_the_next_is_tried(
     async def addresses_of(host: str) -> list[str]:
         return found if host == "many.test" else [host]
 
-    monkeypatch.setattr(http, "addresses_of", addresses_of)
-    monkeypatch.setattr(http, "is_inside", lambda address: address == "127.0.0.1")
+    monkeypatch.setattr(addresses, "addresses_of", addresses_of)
+    monkeypatch.setattr(addresses, "is_inside", lambda address: address == "127.0.0.1")
     async with open_api(at=f"{echo.public_url}/d") as api:
         await api.call("a")
         assert echo.last.address == PUBLIC
@@ -370,7 +369,7 @@ async def test_all_addresses_of_a_host_are_checked_and_the_next_is_tried(
     ],
 )  # fmt: skip
 async def test_private_addresses_are_known(url: str, private: bool) -> None:
-    assert await http.is_private(httpx2.URL(url)) is private
+    assert await addresses.leads_inside(url) is private
 
 
 async def test_a_utcp_manual_is_recognised(open_api: OpenApi) -> None:

@@ -22,7 +22,7 @@ from spindle.errors import (
     ResultTooLargeError,
     ServerError,
 )
-from spindle.sources.openapi.security import CredentialParts
+from spindle.http.credentials import CredentialParts
 from spindle.sources.utcp.requests import prepare, query_pairs
 from spindle.sources.utcp.templates import HttpTemplate
 

@@ -4,7 +4,6 @@ secret in any message."""
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 
 from spindle.domain.json_schema import from_json, is_object
 from spindle.errors import AuthError, ConnectionFailedError, ServerError, SpindleError
+from spindle.http.addresses import is_loopback, leads_inside
 
 if TYPE_CHECKING:
     import ssl
@@ -57,7 +57,7 @@ class OAuthHttp:
         is_private: IsPrivate | None = None,
         ssl_context: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        self._is_private = is_private or is_private_address
+        self._is_private = is_private or leads_inside
         self._ssl_context = ssl_context
         self._client: httpx2.AsyncClient | None = None
 
@@ -208,25 +208,3 @@ def origin(url: str) -> str:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     except ValueError:
         return "a URL that is none"
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-async def is_private_address(url: str) -> bool:
-    """By any of the addresses of its host; one without an address cannot be reached at all."""
-    import socket
-
-    host = urlsplit(url).hostname or ""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return False
-    addresses = {str(entry[4][0]).partition("%")[0] for entry in found}
-    return any(not ipaddress.ip_address(address).is_global for address in addresses)

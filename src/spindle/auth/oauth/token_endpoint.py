@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote_plus
 
 from spindle.auth.oauth.http import OAuthHttp, OAuthProblem, origin, refused
+from spindle.http.credentials import basic_header
 
 MAX_TOKEN = 64 * 1024
 
@@ -83,8 +83,7 @@ async def _ask(
 def authenticate(client: OAuthClient, form: dict[str, str]) -> dict[str, str]:
     """Adds to the form, or returns as headers, what proves who we are."""
     if client.secret and client.method == "client_secret_basic":
-        pair = f"{quote_plus(client.id)}:{quote_plus(client.secret)}"
-        return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}
+        return {"authorization": basic_header(quote_plus(client.id), quote_plus(client.secret))}
     form["client_id"] = client.id
     if client.secret and client.method == "client_secret_post":
         form["client_secret"] = client.secret

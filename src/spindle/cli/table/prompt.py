@@ -153,8 +153,8 @@ def _tables(given: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _credentials(given: tuple[str, ...]) -> dict[str, Credential]:
-    from spindle.auth.credentials import bearer
     from spindle.errors import AuthError
+    from spindle.http.credentials import bearer
 
     found: dict[str, Credential] = {}
     for name, variable in _pairs(given, "--bearer-env", "files=FILES_TOKEN"):

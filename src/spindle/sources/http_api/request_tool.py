@@ -11,9 +11,9 @@ import httpx2
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import ConfigurationError, InvalidArgumentsError
-from spindle.sources.http import is_below
-from spindle.sources.openapi import encode, security
-from spindle.sources.openapi.bodies import form
+from spindle.http import credentials, encode
+from spindle.http.addresses import is_below
+from spindle.http.bodies import form
 from spindle.sources.openapi.request import Prepared, check_headers
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def target(base: str, path: str, query: list[str]) -> str:
     asked = "&".join(part for part in (_quoted(own, "/?[]"), *query) if part)
     url = httpx2.URL(f"{whole}?{asked}" if asked else whole)
     # Once more as the HTTP library understood it, since that is what is sent.
-    if not is_below(url, httpx2.URL(base)):
+    if not is_below(str(url), base):
         raise _outside(path)
     return str(url)
 
@@ -179,9 +179,9 @@ def _content(arguments: JsonObject, headers: dict[str, str]) -> bytes | None:
     return value.encode()
 
 
-def _shown(credential: Credential) -> security.CredentialParts:
+def _shown(credential: Credential) -> credentials.CredentialParts:
     try:
-        return security.apply(None, credential, {})
+        return credentials.apply(None, credential, {})
     except ConfigurationError:
         raise ConfigurationError(
             "nothing says where the API key of this source goes",

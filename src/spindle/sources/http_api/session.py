@@ -14,8 +14,8 @@ from spindle import plugins
 from spindle.domain.call import Call, Result
 from spindle.domain.identity import Credential
 from spindle.domain.tool import Tool, ToolSpec
+from spindle.http.addresses import same_origin
 from spindle.ports.source import Session
-from spindle.sources.http import same_origin
 from spindle.sources.http_api import request_tool
 from spindle.sources.http_api.delegate import Delegate
 from spindle.sources.http_api.places import FoundDocument, addresses, look
@@ -136,7 +136,7 @@ class HttpSession(Session):
 
     def _here(self, spec: ToolSpec, moved: set[str]) -> ToolSpec:
         server = spec.metadata.get("server")
-        if server and same_origin(httpx2.URL(server), httpx2.URL(self._config.url)):
+        if server and same_origin(server, self._config.url):
             return spec
         if server:
             moved.add(server)

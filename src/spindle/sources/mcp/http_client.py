@@ -13,9 +13,9 @@ from mcp_types import CONNECTION_CLOSED
 
 from spindle.domain.identity import Credential
 from spindle.errors import ConfigurationError
+from spindle.http.retry_after import retry_after
 from spindle.sources.http import CONNECT_FAILURES, shared_ssl_context, show
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
-from spindle.sources.retry_after import retry_after
 
 if TYPE_CHECKING:
     from spindle.sources.mcp.config import McpConfig

@@ -15,8 +15,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
 from spindle.errors import ConnectionFailedError, ServerError, SpindleError, from_status
+from spindle.http.addresses import same_origin
+from spindle.http.retry_after import retry_after
 from spindle.sources.mcp.link import LineReader
-from spindle.sources.retry_after import retry_after
 
 MAX_REDIRECTS = 5
 
@@ -144,7 +145,7 @@ class SseLink:
 
     def _take_endpoint(self, data: bytes) -> None:
         endpoint = self._url.join(data.decode("utf-8", "replace"))
-        if not _same_origin(self._url, endpoint):
+        if not same_origin(str(self._url), str(endpoint)):
             place = endpoint.copy_with(userinfo=b"", query=None, fragment=None)
             self._fail(ServerError(f"the server wants messages posted to another origin, {place}: refused"))
         elif not self._endpoint.done():
@@ -181,14 +182,10 @@ async def _get_events(client: httpx2.AsyncClient, name: str, url: str) -> httpx2
             return response
         await response.aclose()
         following, left = response.next_request, left - 1
-        if following is None or left < 0 or not _same_origin(request.url, following.url):
+        if following is None or left < 0 or not same_origin(str(request.url), str(following.url)):
             break
         request = following
     if status == 200:
         raise ServerError(f"{name!r} gives no stream of events at its URL")
     message = f"{name!r} answered with HTTP status {status}"
     raise from_status(status, message, retry_after=retry_after(response.headers.get("retry-after")))
-
-
-def _same_origin(one: httpx2.URL, other: httpx2.URL) -> bool:
-    return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)

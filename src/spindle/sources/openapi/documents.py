@@ -12,7 +12,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve_pointer
 from spindle.errors import ConfigurationError, SpindleError
-from spindle.sources.openapi.encode import text as text_of
+from spindle.http.encode import text as text_of
 
 if TYPE_CHECKING:
     from spindle.sources.openapi.fetch import Fetcher

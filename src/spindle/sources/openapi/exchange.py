@@ -10,8 +10,9 @@ import httpx2
 
 from spindle.domain.call import INLINE_LIMIT, Result
 from spindle.errors import ConfigurationError, ConnectionFailedError, ResultTooLargeError, ServerError
-from spindle.sources.http import CONNECT_FAILURES, is_below, same_origin
-from spindle.sources.openapi.responses import is_file, media_type_of, to_error, to_file, to_result
+from spindle.http.addresses import is_below, same_origin
+from spindle.http.responses import is_file, media_type_of, to_error, to_file, to_result
+from spindle.sources.http import CONNECT_FAILURES
 from spindle.sources.reach import InsideError, Reach
 
 if TYPE_CHECKING:
@@ -75,13 +76,13 @@ class HttpExchange:
                     raise ServerError(
                         f"{self._name!r} redirects to {following.scheme}:, which is not followed"
                     )
-                if below is not None and not is_below(following, below):
+                if below is not None and not is_below(str(following), str(below)):
                     raise ServerError(
                         f"{self._name!r} redirects to {following.copy_with(query=None)}, out of its base URL",
                         hint="make that a source of its own, if it is meant",
                         status=response.status_code,
                     )
-                elsewhere = not same_origin(following, url)
+                elsewhere = not same_origin(str(following), str(url))
                 if elsewhere and not public_only and not self._settings.allow_private:
                     public_only = not await self.reach.is_from_inside(response)
             finally:

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 import httpx2
 
 from spindle.errors import ConfigurationError, ConnectionFailedError, SpindleError, from_status
-from spindle.sources.http import same_origin
+from spindle.http.addresses import same_origin
 from spindle.sources.openapi.documents import shown
 from spindle.sources.reach import InsideError, Reach
 
@@ -77,7 +77,7 @@ class Fetcher:
                 if url.scheme not in ("http", "https") or not url.host:
                     raise ConfigurationError(f"{address} leads to {url}, which is not http or https")
                 public_only = bool(self.remote) and not self._allow_private
-                own = self._headers if same_origin(url, self._origin) else {}
+                own = self._headers if same_origin(str(url), str(self._origin)) else {}
                 response = await self._reach.send(
                     "GET", url, public_only=public_only, headers=_ACCEPT | own, timeout=self._timeout
                 )

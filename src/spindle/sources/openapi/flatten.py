@@ -7,12 +7,12 @@ behind it (`id_query`), and the property says so.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.http.bodies import body_kind
+from spindle.http.encode import DEFAULT_STYLE, STYLES_OF
 from spindle.sources.openapi.documents import Located, entries
-from spindle.sources.openapi.encode import DEFAULT_STYLE, STYLES_OF
 from spindle.sources.openapi.schemas import Schemas
 
 PLACES = ("path", "query", "header", "cookie")
@@ -254,27 +254,5 @@ def is_file(schema: JsonObject) -> bool:
     return schema.get("format") in ("binary", "file") or (binary and "contentEncoding" not in schema)
 
 
-_JSON = re.compile(r"[\w.+-]+/(?:[\w.+-]+\+)?json", re.IGNORECASE)
-_XML = re.compile(r"(?:application|text)/(?:[\w.+-]+\+)?xml", re.IGNORECASE)
-
-
-def body_kind(media_type: str) -> str:
-    """How a body of this type is written: json, form, multipart, xml, text or binary."""
-    plain = media_type.partition(";")[0].strip().lower()
-    if _JSON.fullmatch(plain) or plain == "*/*":
-        return "json"
-    if plain == "application/x-www-form-urlencoded":
-        return "form"
-    if plain.startswith("multipart/"):
-        return "multipart"
-    if _XML.fullmatch(plain):
-        return "xml"
-    return "text" if plain.startswith("text/") or plain in _TEXTS else "binary"
-
-
-_TEXTS = frozenset(
-    {"application/yaml", "application/x-yaml", "application/graphql", "application/javascript",
-     "application/x-ndjson", "application/jsonl", "application/sql"}
-)  # fmt: skip
 KINDS = ("json", "form", "multipart", "xml", "text", "binary")
 """Of several types that a body may have, the first of these is used."""

@@ -13,9 +13,10 @@ from spindle.domain.definitions import Definitions
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import ConfigurationError
+from spindle.http.bodies import body_kind
 from spindle.sources.openapi import swagger2
 from spindle.sources.openapi.documents import Document, Documents, Located, entries, shown
-from spindle.sources.openapi.flatten import KINDS, Flattener, body_kind
+from spindle.sources.openapi.flatten import KINDS, Flattener
 from spindle.sources.openapi.schemas import Schemas
 from spindle.sources.openapi.security import requirements
 from spindle.sources.openapi.servers import ServerChoice, Servers

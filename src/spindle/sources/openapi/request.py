@@ -10,8 +10,8 @@ from spindle.domain.identity import Credential
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.domain.tool import Tool
 from spindle.errors import ConfigurationError, InvalidArgumentsError
-from spindle.sources.openapi import encode, security
-from spindle.sources.openapi.bodies import encode_body
+from spindle.http import credentials, encode
+from spindle.http.bodies import encode_body
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 Pairs = list[tuple[str, str]]
@@ -45,7 +45,7 @@ def prepare(
     for parameter in how["parameters"]:
         if parameter["argument"] in arguments:
             _place(parameter, arguments[parameter["argument"]], path, query, cookies, sent)
-    shown = security.apply(how.get("security"), credential, headers)
+    shown = credentials.apply(how.get("security"), credential, headers)
     query += [f"{encode.escape(name)}={encode.escape(value)}" for name, value in shown.query]
     cookies += [f"{name}={value}" for name, value in shown.cookies]
     content = None

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urljoin
 
-import httpx2
-
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import ConfigurationError, suggest
-from spindle.sources.http import same_origin
+from spindle.http.addresses import same_origin
 from spindle.sources.openapi.documents import Document, entries, shown
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
@@ -98,11 +96,7 @@ class Servers:
     def _is_near(self, server: JsonObject) -> bool:
         if self._choice.near is None:
             return False
-        try:
-            url = httpx2.URL(urljoin(self._main.address, server["url"]))
-        except httpx2.InvalidURL:
-            return False
-        return same_origin(url, httpx2.URL(self._choice.near))
+        return same_origin(urljoin(self._main.address, server["url"]), self._choice.near)
 
     def _with_variables(self, servers: list[JsonObject]) -> list[JsonObject]:
         """Of several the first, or the first that has the variables which the user gave."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import TYPE_CHECKING
 
 from spindle.auth.client_credentials import ClientCredentials
 from spindle.domain.identity import Credential
 from spindle.errors import ConfigurationError
-from spindle.sources.openapi.security import CredentialParts, apply
+from spindle.http import credentials
+from spindle.http.credentials import CredentialParts, apply
 from spindle.sources.utcp.sending import url_of
 from spindle.sources.utcp.templates import ApiKey, Auth, Basic, OAuth2
 
@@ -65,14 +65,10 @@ class Auths:
 
 def as_credential(auth: ApiKey | Basic) -> Credential:
     if isinstance(auth, Basic):
-        pair = b64encode(f"{auth.username}:{auth.password}".encode()).decode()
-        return Credential(headers=(("Authorization", f"Basic {pair}"),))
+        return credentials.basic(auth.username, auth.password)
     if not auth.api_key:
         raise ConfigurationError("the API key of the tool is empty", hint="set its variable", sent=False)
-    part = ((auth.var_name, auth.api_key),)
-    if auth.location == "query":
-        return Credential(query=part)
-    return Credential(cookies=part) if auth.location == "cookie" else Credential(headers=part)
+    return credentials.key(auth.var_name, auth.api_key, auth.location)
 
 
 def _as_shown(credential: Credential) -> CredentialParts:

@@ -11,7 +11,7 @@ from spindle.domain.call import Call, Result
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool
 from spindle.errors import CallTimeoutError, ConnectionFailedError, ServerError
-from spindle.sources.openapi.responses import to_error, to_result
+from spindle.http.responses import to_error, to_result
 from spindle.sources.parameters import as_text
 from spindle.sources.utcp.requests import prepare
 from spindle.sources.utcp.streams import LINES, collected, events, item_of, lines, whole
@@ -20,7 +20,7 @@ from spindle.sources.utcp.templates import HttpLike, HttpTemplate, SseTemplate, 
 if TYPE_CHECKING:
     import httpx2
 
-    from spindle.sources.openapi.security import CredentialParts
+    from spindle.http.credentials import CredentialParts
     from spindle.sources.utcp.sending import Renew, Sender
 
 MAX_RECONNECTS = 5

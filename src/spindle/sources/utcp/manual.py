@@ -11,13 +11,13 @@ from pydantic import ValidationError
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import ConfigurationError, suggest
+from spindle.http.addresses import is_loopback, is_written_inside
 from spindle.sources.openapi.operations import HINTS
 from spindle.sources.utcp.commands import NeedsShellError, check_steps
 from spindle.sources.utcp.config import FROM_FILE, FROM_URL, PROTOCOLS, UtcpConfig
 from spindle.sources.utcp.programs import unshared_variables
 from spindle.sources.utcp.requests import host_problem
 from spindle.sources.utcp.schemas import input_schema, output_schema
-from spindle.sources.utcp.sending import is_loopback, is_private_literal
 from spindle.sources.utcp.templates import (
     TEMPLATE,
     AnyTemplate,
@@ -196,7 +196,7 @@ class Importer:
             return (
                 f"others can listen to {parts.scheme}://{host}; sources.{self._name}.allow_insecure allows it"
             )
-        if origin.remote and not self._config.allow_private and is_private_literal(host):
+        if origin.remote and not self._config.allow_private and is_written_inside(host):
             where = f"{host}, which is on this machine or a private network"
             return f"it leads to {where}; sources.{self._name}.allow_private allows it"
         return None

@@ -14,12 +14,12 @@ from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import ToolSpec
 from spindle.errors import ConfigurationError, NotFoundError, ResultTooLargeError, SpindleError, from_status
-from spindle.sources.http import is_private
+from spindle.http.addresses import leads_inside
+from spindle.http.credentials import CredentialParts
 from spindle.sources.openapi.documents import complete, file_address, parse, shown
 from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.request import Prepared
-from spindle.sources.openapi.security import CredentialParts
 from spindle.sources.openapi.servers import ServerChoice
 from spindle.sources.utcp.manual import TYPE, Imported, Importer, Origin, describe, is_manual
 from spindle.sources.utcp.requests import prepare
@@ -221,7 +221,7 @@ class ManualReader:
                 data = (await self._asker.manual_from(template, origin)).encode()
                 if isinstance(template, WebSocketTemplate):
                     url = url_of(template.url)
-                    origin = replace(origin, address=_plain(url), remote=not await is_private(url))
+                    origin = replace(origin, address=_plain(url), remote=not await leads_inside(str(url)))
         auth_tools = node.get("auth_tools")
         base_url = template.base_url if isinstance(template, TextTemplate) else None
         root = (await asyncio.to_thread(parse, origin.place, data, WHAT)).root

@@ -12,11 +12,10 @@ from urllib.parse import quote
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object, to_json
 from spindle.errors import ConfigurationError, InvalidArgumentsError
-from spindle.sources.openapi.bodies import form, multipart
-from spindle.sources.openapi.encode import text
-from spindle.sources.openapi.flatten import body_kind
+from spindle.http.bodies import body_kind, form, multipart
+from spindle.http.credentials import CredentialParts
+from spindle.http.encode import text
 from spindle.sources.openapi.request import Prepared
-from spindle.sources.openapi.security import CredentialParts
 from spindle.sources.utcp.templates import HttpLike, HttpTemplate, SseTemplate, StreamableHttpTemplate
 
 _PLACE = re.compile(r"\{([^{}]+)\}")

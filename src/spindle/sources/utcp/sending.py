@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import httpx2
 
 from spindle.errors import ConfigurationError, ConnectionFailedError, ResultTooLargeError, ServerError
-from spindle.sources.http import CONNECT_FAILURES, is_private, same_origin
+from spindle.http.addresses import is_loopback, leads_inside, same_origin
+from spindle.sources.http import CONNECT_FAILURES
 from spindle.sources.openapi.request import Prepared
 from spindle.sources.reach import InsideError, Reach
 
@@ -24,24 +24,6 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 Renew = Callable[[], Awaitable[str]]
 """Makes the value of a new `Authorization` header, after the present one was refused."""
-
-
-def is_loopback(host: str) -> bool:
-    """By its name alone, as UTCP judges it: nobody else's name server has a say."""
-    if host.lower() in ("localhost", "localhost."):
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def is_private_literal(host: str) -> bool:
-    """Whether the host as it is written is on this machine or its networks, without asking anybody."""
-    try:
-        return not ipaddress.ip_address(host.strip("[]")).is_global
-    except ValueError:
-        return is_loopback(host)
 
 
 def url_of(text: str) -> httpx2.URL:
@@ -65,7 +47,7 @@ class Sender:
         """Refuse a place that must not be contacted, for whoever makes the connection elsewhere.
         `remote`: somebody elsewhere says to go there."""
         self._check_scheme(url)
-        if remote and not self._config.allow_private and await is_private(url):
+        if remote and not self._config.allow_private and await leads_inside(str(url)):
             raise self._inside(url)
 
     def client(self, *, remote: bool) -> httpx2.AsyncClient:
@@ -104,7 +86,7 @@ class Sender:
             response = await self._send(prepared, url, public_only)
             try:
                 location = response.headers.get("location")
-                if response.status_code == 401 and renew is not None and same_origin(url, first):
+                if response.status_code == 401 and renew is not None and same_origin(str(url), str(first)):
                     await response.aclose()
                     prepared.headers["authorization"], renew = await renew(), None
                 elif response.status_code in _REDIRECTS and location:
@@ -112,7 +94,11 @@ class Sender:
                     if hops > MAX_REDIRECTS:
                         raise ServerError(f"{self._name!r} redirected more than {MAX_REDIRECTS} times")
                     following = self._redirected(prepared, response.status_code, url, location)
-                    if not public_only and not self._config.allow_private and not same_origin(following, url):
+                    if (
+                        not public_only
+                        and not self._config.allow_private
+                        and not same_origin(str(following), str(url))
+                    ):
                         # A server on the outside cannot lead to what only this machine reaches.
                         public_only = not await self.reach.is_from_inside(response)
                     url = following
@@ -173,6 +159,6 @@ class Sender:
         if status == 303 or (status in (301, 302) and prepared.method == "POST"):
             prepared.method, prepared.content = "GET", None
             prepared.headers.pop("content-type", None)
-        if not same_origin(following, url):
+        if not same_origin(str(following), str(url)):
             prepared.headers = {name: value for name, value in prepared.headers.items() if name in _HARMLESS}
         return following

@@ -17,9 +17,9 @@ from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import ConfigurationError, NotFoundError, PermissionDeniedError, SpindleError
+from spindle.http.addresses import same_origin
+from spindle.http.credentials import CredentialParts, apply
 from spindle.ports.source import Session
-from spindle.sources.http import same_origin
-from spindle.sources.openapi.security import CredentialParts, apply
 from spindle.sources.utcp.auths import Auths
 from spindle.sources.utcp.http_calls import HttpCalls, within
 from spindle.sources.utcp.manual import TYPE, Imported, Importer, Origin
@@ -193,7 +193,7 @@ class UtcpSession(Session):
     def _credential_for(self, tool: Tool, url: str) -> Credential:
         """The source's own credential is for the manual's server, or for the tools of a file."""
         address = tool.spec.metadata.get("address")
-        if address is None or same_origin(_as_http(address), _as_http(url)):
+        if address is None or same_origin(str(_as_http(address)), str(_as_http(url))):
             return self._credential
         return NO_CREDENTIAL
 

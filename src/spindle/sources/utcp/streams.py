@@ -10,7 +10,7 @@ from typing import Any
 
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import from_json, to_json
-from spindle.sources.openapi.flatten import body_kind
+from spindle.http.bodies import body_kind
 
 LINES = frozenset(
     {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"}

@@ -11,7 +11,7 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.typing import Subprotocol
 
 from spindle.errors import ConfigurationError, ConnectionFailedError, ServerError, SpindleError, from_status
-from spindle.sources.retry_after import retry_after
+from spindle.http.retry_after import retry_after
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential

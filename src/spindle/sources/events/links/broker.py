@@ -9,13 +9,11 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, ClassVar
 
-import httpx2
-
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import AuthError, ConfigurationError, ConnectionFailedError, SpindleError
+from spindle.http.addresses import leads_inside
 from spindle.sources.events.cloudevents import decoded, encoded
 from spindle.sources.events.links.port import EventLink, Inbox, Incoming, Outgoing, Target
-from spindle.sources.http import is_private
 
 CLOSE_TIMEOUT = 3.0
 LOOK = 2.0
@@ -67,7 +65,7 @@ class BrokerLink(EventLink):
 
     async def connect(self) -> None:
         target = self.target
-        if target.public_only and await is_private(httpx2.URL(f"http://{target.endpoint.parts.hostname}")):
+        if target.public_only and await leads_inside(f"http://{target.endpoint.parts.hostname}"):
             raise ConfigurationError(
                 f"{target.endpoint.shown} is on this machine or a private network",
                 hint=f"set sources.{target.source}.allow_private = true if that is meant",

@@ -11,12 +11,13 @@ import httpx2
 
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError, ResultTooLargeError, SpindleError, from_status
+from spindle.http.addresses import leads_inside
+from spindle.http.retry_after import retry_after
 from spindle.sources.events.cloudevents import decoded, encoded
 from spindle.sources.events.links.port import EventLink, Incoming, Outgoing, Target
 from spindle.sources.events.links.signature import signed
-from spindle.sources.http import CONNECT_FAILURES, CredentialAuth, is_private
+from spindle.sources.http import CONNECT_FAILURES, CredentialAuth
 from spindle.sources.reach import InsideError, Reach
-from spindle.sources.retry_after import retry_after
 
 
 class WebhookLink(EventLink):
@@ -61,7 +62,7 @@ class WebhookLink(EventLink):
     async def _send(self, message: Outgoing) -> tuple[int, Incoming]:
         target = self._target
         url = httpx2.URL(_joined(target.endpoint.url, message.address))
-        if target.public_only and await is_private(url):
+        if target.public_only and await leads_inside(str(url)):
             raise self._inside()
         headers, body = encoded(message.event, message.envelope, prefix="ce-", escaped=True)
         headers = {**target.headers, **message.headers, **headers}

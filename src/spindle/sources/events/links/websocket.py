@@ -8,14 +8,13 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import httpx2
 from websockets.exceptions import ConnectionClosed
 
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError, SpindleError
+from spindle.http.addresses import leads_inside
 from spindle.sources.events.cloudevents import decoded, encoded
 from spindle.sources.events.links.port import EventLink, Inbox, Incoming, Outgoing, Target
-from spindle.sources.http import is_private
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -73,7 +72,7 @@ class WebSocketLink(EventLink):
         parts = target.endpoint.parts
         base = target.endpoint.url.partition("?")[0].rstrip("/")
         url = f"{base}/{address.lstrip('/')}" if address.strip("/") else target.endpoint.url
-        if target.public_only and await is_private(httpx2.URL(f"http://{parts.hostname}")):
+        if target.public_only and await leads_inside(f"http://{parts.hostname}"):
             raise ConfigurationError(
                 f"{target.endpoint.shown} is on this machine or a private network",
                 hint=f"set sources.{target.source}.allow_private = true if that is meant",

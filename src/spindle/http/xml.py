@@ -7,7 +7,7 @@ from typing import Any
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve
 from spindle.errors import InvalidArgumentsError
-from spindle.sources.openapi.encode import text
+from spindle.http.encode import text
 
 _ILLEGAL = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}

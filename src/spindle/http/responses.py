@@ -12,8 +12,8 @@ import httpx2
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, from_json, is_object
 from spindle.errors import ServerError, SpindleError, from_status
-from spindle.sources.openapi.flatten import body_kind
-from spindle.sources.retry_after import retry_after
+from spindle.http.bodies import body_kind
+from spindle.http.retry_after import retry_after
 
 MAX_ERROR_TEXT = 4000
 _TEXTUAL = ("json", "text", "xml", "form")

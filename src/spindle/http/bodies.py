@@ -5,18 +5,28 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object, to_json
 from spindle.errors import InvalidArgumentsError
-from spindle.sources.openapi import xml
-from spindle.sources.openapi.encode import deep_pairs, query_pairs, text
+from spindle.http import xml
+from spindle.http.encode import deep_pairs, query_pairs, text
+
+_TEXTS = frozenset(
+    {"application/yaml", "application/x-yaml", "application/graphql", "application/javascript",
+     "application/x-ndjson", "application/jsonl", "application/sql"}
+)  # fmt: skip
+_JSON = re.compile(r"[\w.+-]+/(?:[\w.+-]+\+)?json", re.IGNORECASE)
+_XML = re.compile(r"(?:application|text)/(?:[\w.+-]+\+)?xml", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
+    """A request's body, and the media type that says how to read it."""
+
     media_type: str
     content: bytes
 
@@ -27,6 +37,20 @@ class _Part:
     content: bytes
     filename: str | None = None
     content_type: str | None = None
+
+
+def body_kind(media_type: str) -> str:
+    """Returns how a body of this type is written: json, form, multipart, xml, text or binary."""
+    plain = media_type.partition(";")[0].strip().lower()
+    if _JSON.fullmatch(plain) or plain == "*/*":
+        return "json"
+    if plain == "application/x-www-form-urlencoded":
+        return "form"
+    if plain.startswith("multipart/"):
+        return "multipart"
+    if _XML.fullmatch(plain):
+        return "xml"
+    return "text" if plain.startswith("text/") or plain in _TEXTS else "binary"
 
 
 def encode_body(how: JsonObject, arguments: JsonObject, claimed: set[str], schema: JsonObject) -> Body | None:

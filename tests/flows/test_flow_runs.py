@@ -303,6 +303,42 @@ async def test_a_cancelled_run_goes_on_where_it_was(opened: OpenFlows) -> None:
         assert (await app.flows.runs())[0].status == "done"
 
 
+# --- classes of their own
+
+
+class Marked(ToolNode):
+    def post(self, shared: Any, prep_res: Any, exec_res: Any) -> Any:
+        shared["mark"] = "made"
+        return super().post(shared, prep_res, exec_res)
+
+
+class Prepared(Flow):
+    def prep(self, shared: Any) -> None:
+        shared["text"] = "prepared"
+
+
+@pytest.mark.parametrize(
+    ("flow", "given"),
+    [
+        (Flow(Marked("upper"), name="own", outputs={"is": "${mark}"}), {"is": "made"}),
+        (Prepared(ToolNode("upper"), name="own"), "PREPARED"),
+    ],
+    ids=["node", "flow"],
+)
+async def test_methods_of_a_class_of_its_own_are_not_lost(opened: OpenFlows, flow: Flow, given: Any) -> None:
+    async with opened() as app:
+        assert finished(await app.run_flow(flow, text="a")) == given
+
+
+@pytest.mark.parametrize("flow", [Flow(Marked("upper")), Prepared(ToolNode("upper"))], ids=["node", "flow"])
+async def test_a_class_of_its_own_is_resumed_by_name_and_not_written(opened: OpenFlows, flow: Flow) -> None:
+    async with opened() as app:
+        with pytest.raises(FlowError, match="needs a name"):
+            await app.run_flow(flow, text="a")
+    with pytest.raises(FlowError, match="written in Python, which a file cannot hold"):
+        definition_of(flow)
+
+
 # --- for whom
 
 

@@ -121,6 +121,7 @@ async def test_a_broken_file_is_named_and_the_others_stay(workspace: Path, save:
     save("good", [{"id": "a", "tool": "upper", "params": {"text": "x"}}])
     (workspace / "flows" / "bad.json").write_text('{"version": 1,\n "nodes": [{"id": "a", "tol": "x"}]}')
     (workspace / "flows" / "worse.py").write_text("import nothing_of_that_name\n")
+    save("twice", [{"id": "a", "tool": "upper"}, {"id": "a", "tool": "upper"}])
     notes: list[str] = []
     async with spindle.open(workspace, tools=TOOLS, note=notes.append) as app:
         assert (await app.call("good")).text == "X"
@@ -128,6 +129,7 @@ async def test_a_broken_file_is_named_and_the_others_stay(workspace: Path, save:
     assert "flows/bad.json:2" in said
     assert "'tol'" in said
     assert "worse.py cannot be imported" in said
+    assert "flows/twice.json: two nodes have the id 'a'" in said
 
 
 async def test_flows_call_flows_for_the_same_principal(workspace: Path, save: Save) -> None:

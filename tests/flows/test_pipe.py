@@ -259,6 +259,11 @@ async def test_stdin_is_an_input_of_the_type_that_is_wanted(text: str, expected:
         ),
         ("x" * (MAX_LENGTH + 1), f"p:1:1: longer than {MAX_LENGTH} characters", "write it as a file"),
         ("now>>" * 1000 + "now", "p:1:4999: more than 1000 nodes", "write it as a file"),
+        (
+            f"search_code --query=x --any={'[' * 900}{']' * 900}",
+            "p:1:23: --any: nested more than 150 levels deep",
+            None,
+        ),
     ],
 )
 async def test_a_mistake_is_named_with_its_place(text: str, expected: str, hint: str | None) -> None:

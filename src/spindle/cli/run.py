@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool
     from spindle.flows.definition import FlowDefinition
+    from spindle.flows.flow import Flow
     from spindle.flows.inputs import InputNames
 
 
@@ -72,17 +73,20 @@ async def _meant(
     from spindle.flows.text.files import Loaded
     from spindle.flows.text.pipe_words import quote
 
+    found = app.flows.saved(text)
     tool: Tool | None = None
-    if not is_pipe(text) and app.flows.saved(text) is None:
+    if found is None and not is_pipe(text):
         with contextlib.suppress(NotFoundError):  # `find` says so, and knows flows too
             tool = await app.show(text)
     said: RunWords | None = None
     if tool is not None:
         alone = InputNames({}, tool.input_schema.get("properties", {}))
         said = read_words(words, tool.name, alone, command)
-        text = " ".join([quote(tool.name), *map(quote, said.own)]) if not said.wants_help else tool.name
+        own = said.own if not said.wants_help else []
+        found = await app.flows.read_pipe(" ".join(map(quote, [tool.name, *own])), LOCAL)
         said.values = {}
-    found = await app.flows.find(text, LOCAL)
+    if found is None:
+        found = await app.flows.find(text, LOCAL)
     assert isinstance(found, Loaded)  # a program gives other flows, and this is none
     names = await names_of(found.definition, app.show)
     if said is None:
@@ -146,10 +150,12 @@ class _Running:
         self._names = names
         self._options = options
         self._name = flow.name or "this pipe"
+        self._made: Flow
 
     async def run(self, values: JsonObject) -> int:
         from spindle.cli.errors import UsageMistakeError
         from spindle.cli.run_words import read_params
+        from spindle.flows.build import build
         from spindle.flows.inputs import with_params
 
         options = self._options
@@ -162,6 +168,7 @@ class _Running:
         params = {name: value for name, value in values.items() if name not in self._names.inputs}
         params |= read_params(options["params"], self._name, self._names)
         self._flow = with_params(self._flow, params)
+        self._made = build(self._flow)
         reuse = await self._to_reuse(start)
         inputs |= await self._piped(inputs, needed=start is None and not options["dry_run"])
         if options["dry_run"]:
@@ -171,15 +178,14 @@ class _Running:
     async def _to_reuse(self, start: str | None) -> str | None:
         """The run whose outputs the nodes from `start` on work with."""
         from spindle.cli.run_names import SHORT, find_run
-        from spindle.flows.build import build
         from spindle.flows.execution import starting_at
 
         if start is None:
             return None
-        starting_at(build(self._flow), start)  # says so if there is no such node
+        starting_at(self._made, start)  # raises if there is no such node
         if self._options["reuse"]:
             return (await find_run(self._app, self._options["reuse"])).id
-        found = await self._app.flows.came_to(start, self._flow)
+        found = await self._app.flows.came_to(start, self._made)
         if found is not None and not self._options["quiet"]:
             self._cli.output.note(f"with what run {found[:SHORT]} left")
         return found
@@ -228,7 +234,7 @@ class _Running:
         from spindle.cli.plans import print_plan
         from spindle.flows.plan import plan
 
-        left = await self._app.flows.left(reuse, self._flow, before=start) if reuse else {}
+        left = await self._app.flows.left(reuse, self._made, before=start) if reuse else {}
         only = bool(self._options["only"])
         planned = await plan(self._flow, {**left, **inputs}, self._app.show, start=start, only=only)
         print_plan(self._cli, self._flow.name, inputs, planned)
@@ -250,7 +256,7 @@ class _Running:
         try:
             async with asyncio.timeout(options["timeout"]), progress.shown():
                 outcome = await self._app.flows.run(
-                    self._flow, inputs, CallOptions(use_cache=not options["no_cache"]),
+                    self._made, inputs, CallOptions(use_cache=not options["no_cache"]),
                     observe=progress.observe, start=start, only=bool(options["only"]), reuse=reuse, id=run_id,
                 )  # fmt: skip
         except TimeoutError:
@@ -268,4 +274,4 @@ class _Running:
         if self._options["key"] is None:
             print_flow_result(self._cli, run_id, result)
         else:
-            await print_key(self._cli, self._app, self._flow, run_id, result, self._options["key"])
+            await print_key(self._cli, self._app, self._made, run_id, result, self._options["key"])

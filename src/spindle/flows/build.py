@@ -10,7 +10,7 @@ from spindle.errors import FlowError
 from spindle.flows.definition import Edge, FlowDefinition, FlowOutput, NodeDefinition
 from spindle.flows.flow import Flow
 from spindle.flows.node import BaseNode
-from spindle.flows.tool_node import WorkspaceNode, node_of
+from spindle.flows.tool_node import Ask, ToolNode, WorkspaceNode, node_of
 
 
 class DefinedFlow(Flow):
@@ -64,22 +64,32 @@ def _node(node: NodeDefinition) -> BaseNode:
     return inner
 
 
+_NODES = (ToolNode, Ask)
+_FLOWS = (Flow, DefinedFlow)
+
+
+def _in_python(what: str) -> FlowError:
+    return FlowError(
+        f"{what} written in Python, which a file cannot hold",
+        hint="offer it as a tool (a file in flows/, or @tool), and use a tool node",
+    )
+
+
 def definition_of(flow: Flow) -> FlowDefinition:
-    """The flow as data. Raises FlowError where it has nodes that only Python knows."""
+    """Returns the flow as data. Raises FlowError where it, or a node of it, is a class of its own."""
+    if type(flow) not in _FLOWS:
+        raise _in_python(f"the flow is a {type(flow).__name__}")
     name_nodes(flow)
     nodes: list[NodeDefinition] = []
     edges: list[Edge] = []
     for node in flow.nodes():
         assert node.id is not None
-        if isinstance(node, WorkspaceNode):
+        if isinstance(node, WorkspaceNode) and type(node) in _NODES:
             nodes.append(node.definition)
-        elif isinstance(node, Flow):
+        elif isinstance(node, Flow) and type(node) in _FLOWS:
             nodes.append(NodeDefinition(node.id, flow=definition_of(node)))
         else:
-            raise FlowError(
-                f"node {node.id!r} is a {type(node).__name__} written in Python, which a file cannot hold",
-                hint="offer it as a tool (a file in flows/, or @tool), and use a tool node",
-            )
+            raise _in_python(f"node {node.id!r} is a {type(node).__name__}")
         edges += [Edge(node.id, _id(target), action) for action, target in node.successors.items()]
     return FlowDefinition(
         nodes=tuple(nodes),
@@ -96,6 +106,12 @@ def definition_of(flow: Flow) -> FlowDefinition:
         on_unknown=flow.on_unknown,
         max_visits=flow.max_visits,
     )
+
+
+def is_data(flow: Flow) -> bool:
+    """True if a definition holds all of the flow: it is made of tools and questions, and nothing in it is a
+    class of its own, whose methods a definition would lose."""
+    return type(flow) in _FLOWS and all(type(node) in _NODES for node in flow.nodes())
 
 
 def output_of(value: Any) -> FlowOutput:

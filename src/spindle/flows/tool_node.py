@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from spindle.calls.record import masked
 from spindle.domain.json_schema import JsonObject, is_array, is_object, parameters
@@ -64,6 +64,13 @@ class WorkspaceNode(Node):
         self.cache: CacheRule | None = None
         self.use_cache = True
 
+    @classmethod
+    def of(cls, definition: NodeDefinition) -> Self:
+        """Makes the node that the definition describes."""
+        node = cls.__new__(cls)
+        WorkspaceNode.__init__(node, definition)
+        return node
+
     def _host(self) -> Host:
         if self.host is None:
             raise FlowError(f"{self.id} cannot run here: {_NO_WORKSPACE}")
@@ -93,6 +100,9 @@ class ToolNode(WorkspaceNode):
     """A tool by its name. Its arguments are its params, then what `inputs` maps, then the shared keys of
     their names; its output is left under its id and its natural keys, renamed by `outputs`."""
 
+    _found: Tool | None = None
+    """The tool of this visit."""
+
     def __init__(
         self,
         tool: str,
@@ -115,8 +125,12 @@ class ToolNode(WorkspaceNode):
             batch=batch, cache=cache, fail_when=fail_when, fingerprint=fingerprint,
         )  # fmt: skip
         super().__init__(definition)
-        self.tool = tool
-        self._found: Tool | None = None
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool, as it was given."""
+        assert self.definition.tool is not None
+        return self.definition.tool
 
     async def prep(self, shared: Any) -> Any:
         tool = self._found = await self._host().find(self.tool)
@@ -324,12 +338,5 @@ def plain_value(result: Result, tool: Tool) -> Any:
 
 
 def node_of(definition: NodeDefinition) -> WorkspaceNode:
-    """The node that a definition of a tool or a question describes."""
-    if definition.ask is not None:
-        ask = Ask(definition.ask.message)
-        WorkspaceNode.__init__(ask, definition)
-        return ask
-    assert definition.tool is not None
-    node = ToolNode(definition.tool, id=definition.id)
-    WorkspaceNode.__init__(node, definition)
-    return node
+    """Makes the node of a definition of a tool or a question."""
+    return ToolNode.of(definition) if definition.ask is None else Ask.of(definition)

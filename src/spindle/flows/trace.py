@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
-from spindle.errors import SpindleError
+from spindle.errors import FlowError, SpindleError
 from spindle.flows.build import DefinedFlow
 from spindle.flows.definition import CacheRule
 from spindle.flows.flow import Flow
+from spindle.flows.interface import natural_key
 from spindle.flows.run_context import RunContext
+from spindle.flows.shared import write_output
 from spindle.flows.tool_node import Report, WorkspaceNode
 
 if TYPE_CHECKING:
@@ -211,6 +213,29 @@ def kept(value: Any) -> Any:
     if len(data) > MAX_KEPT:
         return {"$left_out": f"{len(data)} bytes"}
     return from_json(data)
+
+
+def replay(events: Iterable[NodeEvent], shared: JsonObject, flow: Flow) -> JsonObject:
+    """Returns the shared store as these visits of the flow's nodes left it. Raises FlowError if the history
+    has not kept what one of them gave."""
+    nodes = {node.id: node for node in flow.nodes() if node.id is not None}
+    for event in events:
+        if event.wrote is not None:
+            shared.update(event.wrote)
+        node = nodes.get(event.node)
+        if not isinstance(node, WorkspaceNode):
+            continue
+        if event.error is not None:
+            shared[event.node], shared["error"] = {"error": event.error}, event.error
+        elif is_object(event.output) and "$left_out" in event.output:
+            raise FlowError(
+                f"what node {event.node!r} gave was too large to be kept ({event.output['$left_out']})",
+                hint="run the flow from its start",
+            )
+        else:
+            natural = natural_key(node.definition.tool or event.node)
+            write_output(shared, event.node, event.output, natural, node.definition.outputs, nodes)
+    return shared
 
 
 def written(before: Mapping[str, Any] | None, shared: Any) -> JsonObject | None:

@@ -1,18 +1,24 @@
-"""Flows in an open workspace. Light: what runs and reads them is imported when the first one is."""
+"""Flows in an open workspace, as `app.flows` offers them: found, run, resumed, and looked at afterwards.
+
+Light: what reads and runs flows is imported with the first flow, so that other commands start without it.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
+from spindle.errors import FlowError, NotFoundError, suggest
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
     from spindle.calls.caller import Caller
     from spindle.calls.host import CallHost
+    from spindle.calls.validate import Validation
     from spindle.domain.call import Result
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
@@ -21,15 +27,22 @@ if TYPE_CHECKING:
     from spindle.flows.definition import FlowDefinition
     from spindle.flows.flow import Flow
     from spindle.flows.library import Library
-    from spindle.flows.runs import FlowRuns, FlowWork
+    from spindle.flows.node_cache import PureNodes
     from spindle.flows.text.files import Loaded
     from spindle.flows.trace import NodeEvent, Observe
     from spindle.ports.store import CacheStore, RunStore
     from spindle.runs.outcomes import Outcome
     from spindle.runs.runner import Runner
 
+KIND = "flow"
+NAMED_NODES = 8
+LOOKED_AT = 20
+"""Runs among which one is looked for that can be made again from a node."""
+
 
 class WorkspaceFlows:
+    """The flows of a workspace, and their runs."""
+
     def __init__(
         self,
         root: Path,
@@ -52,9 +65,50 @@ class WorkspaceFlows:
 
     @cached_property
     def library(self) -> Library:
+        """The saved flows: the files in flows/."""
         from spindle.flows.library import Library
 
         return Library(self._root)
+
+    # --- finding
+
+    async def find(self, text: str, principal: Principal) -> Loaded | Flow:
+        """Returns what a user means by a text: a pipe of tools, a file, a saved flow, or one tool."""
+        from spindle.flows.library import is_pipe
+
+        found = self.saved(text)
+        if found is not None:
+            return found
+        if not is_pipe(text):
+            try:
+                await self._caller.find(text, principal)
+            except NotFoundError as error:
+                near = suggest(text, [*self.library.names(), *self._known])
+                hint = f"did you mean {near!r}?" if near else error.hint
+                raise NotFoundError(f"there is neither a flow nor a tool {text!r}", hint=hint) from None
+        return await self.read_pipe(text, principal)
+
+    def saved(self, text: str) -> Loaded | Flow | None:
+        """Returns the flow of a file or a name, or None if there is none."""
+        from spindle.flows.library import ENDINGS, is_pipe
+
+        if is_pipe(text):
+            return None
+        path = Path(text)
+        if path.suffix.lower() in ENDINGS:
+            return self.library.load(path)
+        return self._known[text] if text in self._known else self.library.find(text)
+
+    async def read_pipe(self, text: str, principal: Principal) -> Loaded:
+        """Reads a line of tools. Raises BrokenFlowError."""
+        from spindle.flows.text.pipe import read_pipe
+
+        async def find_tool(name: str) -> Tool:
+            return await self._caller.find(name, principal)
+
+        return await read_pipe(text, find_tool)
+
+    # --- running
 
     async def run(
         self,
@@ -69,68 +123,183 @@ class WorkspaceFlows:
         reuse: str | None = None,
         id: str | None = None,
     ) -> Outcome:
-        """Run a flow. `start` begins at a node, with what the nodes before it left in the run `reuse`;
+        """Runs a flow. `start` begins at a node, with what the nodes before it left in the run `reuse`;
         `only` stops after it. `observe` is told of each node when it begins and when it has ended. `id` is
-        what the run is to be called, for whoever has to know before it ends."""
-        from spindle.flows.text.files import Loaded
-
-        chosen = await self.find(flow, options.principal) if isinstance(flow, str) else flow
-        return await self._runs.run(
-            chosen.definition if isinstance(chosen, Loaded) else chosen, inputs, options,
-            params=params, observe=observe, start=start, only=only, reuse=reuse, id=id,
-        )  # fmt: skip
-
-    async def find(self, text: str, principal: Principal) -> Loaded | Flow:
-        """What a user means by a word: a pipe of tools, a file, a saved flow, or one tool."""
-        from spindle.flows.library import meant
-
-        async def find_tool(name: str) -> Tool:
-            return await self._caller.find(name, principal)
-
-        return await meant(text, self.library, find_tool, self._known)
-
-    def saved(self, text: str) -> Loaded | Flow | None:
-        """The flow that a user means by a file or a name, if there is one."""
-        from spindle.flows.library import saved
-
-        return saved(text, self.library, self._known)
-
-    async def left(self, run: str, flow: Flow | FlowDefinition, *, before: str | None = None) -> JsonObject:
-        """What the shared store of a run held at its end, or when it first came to a node."""
-        from spindle.flows.build import build
-        from spindle.flows.definition import FlowDefinition
-
-        made = build(flow) if isinstance(flow, FlowDefinition) else flow
-        return await self._runs.left_by(run, made, before)
-
-    async def came_to(self, node: str, flow: Flow | FlowDefinition) -> str | None:
-        """The newest run of the flow that came to a node, to be made again from there; else the newest."""
-        from spindle.flows.build import build
-        from spindle.flows.definition import FlowDefinition
-
-        return await self._runs.came_to(node, build(flow) if isinstance(flow, FlowDefinition) else flow)
-
-    async def runs(self, *, limit: int = 50, flow: str | None = None) -> list[Run]:
-        """Runs of flows, the newest first."""
-        return await self._runs.runs(limit=limit, flow=flow)
-
-    async def trace(self, run: str) -> tuple[Run, JsonObject, list[NodeEvent]]:
-        """A run, what it was given, and its nodes in the order in which they ended."""
-        return await self._runs.trace(run)
-
-    async def work(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
-        return await self._work(given, host, options)
-
-    @cached_property
-    def _work(self) -> FlowWork:
-        from spindle.flows.node_cache import PureNodes
-        from spindle.flows.runs import FlowWork
-
-        return FlowWork(PureNodes(self._cache, self._now), self._known)
-
-    @cached_property
-    def _runs(self) -> FlowRuns:
-        from spindle.flows.runs import FlowRuns
+        the id that the run gets, for a caller that needs to know it before the run ends."""
+        from spindle.flows.execution import starting_at
+        from spindle.flows.trace import observer
 
         assert self.runner is not None
-        return FlowRuns(self.runner, self._store, self._sealer, self._known)
+        found = await self.find(flow, options.principal) if isinstance(flow, str) else flow
+        made, document = self._made(found)
+        given = dict(inputs or {})
+        if start is None:
+            self._check_inputs(made, given)
+        else:
+            starting_at(made, start)  # raises if there is no such node
+        kept: JsonObject = {
+            "flow": made.name,
+            "definition": document,
+            "inputs": given,
+            "shared": given if reuse is None else {**await self.left(reuse, made, before=start), **given},
+            "params": dict(params or {}),
+            "start": start,
+            "only": only,
+        }
+
+        async def work(given: JsonObject, host: CallHost, options: CallOptions) -> Result:
+            return await self._execute(made, given, host, options)
+
+        token = observer.set(observe)
+        try:
+            return await self.runner.start(KIND, name_of(made), kept, options, id=id, work=work)
+        finally:
+            observer.reset(token)
+
+    async def work(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
+        """Executes a run that was begun elsewhere or before, by its record."""
+        from spindle.flows.build import build
+        from spindle.flows.text.document import from_record
+
+        if given["definition"] is not None:
+            flow = build(from_record(given["definition"]))
+        elif (flow := self._known.get(given["flow"])) is None:
+            raise FlowError(
+                f"the run is of the flow {given['flow']!r}, which is written in Python and not here",
+                hint="pass it to spindle.open(flows=[…]) in the program that resumes the run",
+            )
+        return await self._execute(flow, given, host, options)
+
+    async def _execute(self, flow: Flow, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
+        import copy
+
+        from spindle.flows.execution import execute
+
+        flow = copy.copy(flow)
+        flow.params = {**flow.params, **given["params"]}
+        return await execute(
+            flow, dict(given["shared"]), host, self._pure,
+            use_cache=options.use_cache, start=given["start"], only=given["only"],
+        )  # fmt: skip
+
+    def _made(self, flow: Loaded | Flow | FlowDefinition) -> tuple[Flow, JsonObject | None]:
+        """Returns the flow as it is run, and its document for the record; None for one written in Python.
+
+        What is recorded is what is run, here and by whoever resumes the run: a flow that a program put
+        together of tools is made anew of its definition.
+        """
+        from spindle.flows.build import DefinedFlow, build, definition_of, is_data, name_nodes
+        from spindle.flows.flow import Flow
+        from spindle.flows.text.document import check_document
+        from spindle.flows.text.files import Loaded
+        from spindle.flows.text.writing import to_document
+
+        if isinstance(flow, DefinedFlow):
+            return flow, to_document(flow.definition)
+        if isinstance(flow, Loaded):
+            return build(flow.definition), to_document(flow.definition)
+        if isinstance(flow, Flow):
+            name_nodes(flow)
+            if not is_data(flow):
+                if not flow.name:
+                    raise FlowError(
+                        "a flow with parts written in Python needs a name to be run here",
+                        hint='Flow(start, name="…"): a paused run is resumed by this name',
+                    )
+                self._known[flow.name] = flow
+                return flow, None
+            flow = definition_of(flow)
+        document = to_document(flow)
+        check_document(document)  # it was not read from a text, which is checked when it is read
+        return build(flow), document
+
+    def _check_inputs(self, flow: Flow, given: JsonObject) -> None:
+        from spindle.domain.tool import Tool, ToolSpec
+        from spindle.flows.build import input_schema
+
+        spec = ToolSpec(flow.name or "flow", input_schema=input_schema(flow.inputs))
+        self._validation.check_arguments(
+            Tool(spec.remote_name, "flows", "flows", spec, spec.fingerprint), given
+        )
+
+    @cached_property
+    def _validation(self) -> Validation:
+        from spindle.calls.validate import Validation
+
+        return Validation()
+
+    @cached_property
+    def _pure(self) -> PureNodes:
+        from spindle.flows.node_cache import PureNodes
+
+        return PureNodes(self._cache, self._now)
+
+    # --- afterwards
+
+    async def runs(self, *, limit: int = 50, flow: str | None = None) -> list[Run]:
+        """Returns runs of flows, the newest first."""
+        return await self._store.runs(limit=limit, kind=KIND, name=flow)
+
+    async def trace(self, run: str) -> tuple[Run, JsonObject, list[NodeEvent]]:
+        """Returns a run, what it was given, and its nodes in the order in which they ended. Of a flow, its
+        own alone: nodes of flows that it called as tools may have the same ids."""
+        from spindle.flows.trace import NodeEvent
+
+        found = await self._store.run(run) if run else None
+        if found is None:
+            raise NotFoundError(f"there is no run {run!r}", hint="`spindle runs` lists them")
+        events: list[NodeEvent] = []
+        given: JsonObject = {}
+        history = await self._store.history(found.id)
+        # The place of the run itself is the beginning of all others.
+        places = (event.path.partition("#")[0] for event in history if event.kind == "note")
+        own = f"{min(places, key=len, default='')}#" if found.kind == KIND else ""
+        for event in history:
+            if event.sealed is None:
+                continue
+            if event.kind == "note" and event.path.startswith(own):
+                data = self._sealer.open(event.sealed, f"run:{found.id}:{event.path}")
+                if "node" in data:  # others note other things
+                    events.append(NodeEvent.from_dict(data))
+            elif event.kind == "started":
+                given = self._sealer.open(event.sealed, f"run:{found.id}:started")
+        return found, given, events
+
+    async def came_to(self, node: str, flow: Flow | FlowDefinition) -> str | None:
+        """Returns the newest run of the flow that came to a node, to be made again from there; else the
+        newest run of all."""
+        made = _named(flow)
+        before = {one.id for one in made.nodes() if any(s.id == node for s in one.successors.values())}
+        found = await self.runs(limit=LOOKED_AT, flow=name_of(made))
+        for run in found:
+            _, _, events = await self.trace(run.id)
+            if any(event.node == node for event in events) or (events and events[-1].node in before):
+                return run.id
+        return found[0].id if found else None
+
+    async def left(self, run: str, flow: Flow | FlowDefinition, *, before: str | None = None) -> JsonObject:
+        """Returns what the shared store of a run held at its end, or when it first came to a node."""
+        from spindle.flows.trace import replay
+
+        found, given, events = await self.trace(run)
+        if found.kind != KIND:
+            raise FlowError(f"run {found.id} is not one of a flow")
+        ended = itertools.takewhile(lambda event: event.node != before, events)
+        return replay(ended, dict(given.get("shared") or {}), _named(flow))
+
+
+def name_of(flow: Flow) -> str:
+    """Returns what a run of the flow is called: its name, or for a line of tools its nodes."""
+    if flow.name:
+        return flow.name
+    nodes = [node.id or "" for node in itertools.islice(flow.nodes(), NAMED_NODES + 1)]
+    return " >> ".join([*nodes[:NAMED_NODES], "…"] if len(nodes) > NAMED_NODES else nodes) or "flow"
+
+
+def _named(flow: Flow | FlowDefinition) -> Flow:
+    from spindle.flows.build import build, name_nodes
+    from spindle.flows.definition import FlowDefinition
+
+    made = build(flow) if isinstance(flow, FlowDefinition) else flow
+    name_nodes(made)
+    return made

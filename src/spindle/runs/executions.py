@@ -84,12 +84,13 @@ class Executions:
         given = self._sealer.open(started, f"run:{run.id}:started")
         return self.journal(run, given, history=history, pauses=pauses, is_stored=True)
 
-    async def execute(self, journal: RunJournal, options: CallOptions) -> Outcome:
+    async def execute(self, journal: RunJournal, options: CallOptions, work: Work | None = None) -> Outcome:
+        """Executes the run until it is done or paused. `work` stands in for the work of the run's kind."""
         run_id = journal.run.id
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.running[run_id] = ended
         try:
-            outcome = await self._until_it_rests(journal, options)
+            outcome = await self._until_it_rests(journal, options, work)
             ended.set_result(outcome)
             return outcome
         except BaseException as error:
@@ -102,13 +103,13 @@ class Executions:
         finally:
             del self.running[run_id]
 
-    async def _until_it_rests(self, journal: RunJournal, options: CallOptions) -> Outcome:
+    async def _until_it_rests(self, journal: RunJournal, options: CallOptions, work: Work | None) -> Outcome:
         """Execute until the run is done or really waits: an answer may arrive while it executes."""
         while True:
             with self._leases.kept(journal):
                 if journal.run.kind != "call" and not journal.is_stored:
                     await self._save_started(journal)
-                ended = await self._once(journal, options)
+                ended = await self._once(journal, options, work)
                 if ended is not None:
                     return Finished(journal.run.id, await self._finished(journal, ended.outcome))
                 if not await self._was_answered(journal):
@@ -126,12 +127,12 @@ class Executions:
             assert run is not None
             journal = await self.load(run)
 
-    async def _once(self, journal: RunJournal, options: CallOptions) -> _Ended | None:
+    async def _once(self, journal: RunJournal, options: CallOptions, work: Work | None) -> _Ended | None:
         """Do the run's work. None: it pauses."""
         outcome = None
         token = current_journal.set(journal.root)
         try:
-            outcome = await self._work(journal, options)
+            outcome = await self._work(journal, options, work)
         except SpindleError as error:
             outcome = error
         except Interruption:
@@ -161,11 +162,11 @@ class Executions:
         except StoreError as error:
             self._note(f"run {journal.run.id} could not be recorded: {error.message}")
 
-    async def _work(self, journal: RunJournal, options: CallOptions) -> Result:
+    async def _work(self, journal: RunJournal, options: CallOptions, own: Work | None) -> Result:
         given, kind = journal.given, journal.run.kind
         if kind == "call":
             return await self._caller.call(given["tool"], given["arguments"], options)
-        work = self._works[kind]
+        work = own or self._works[kind]
         steps = journal.root.step(
             kind,
             {},

@@ -67,9 +67,11 @@ class Runner:
         options: CallOptions = DEFAULT_OPTIONS,
         *,
         id: str | None = None,
+        work: Work | None = None,
     ) -> Outcome:
-        """Start a run of any kind of work. `given` is all that going on with it in another process takes.
-        `id`: for whoever has to know the run's before it ends."""
+        """Start a run of any kind of work. `given` is all that another process needs to go on with it. `work`
+        does it here, for a caller that has made ready what it would else make of `given`. `id`: for whoever
+        has to know the run's before it ends."""
         now = self._clock.now()
         run = Run(name, kind, options.principal, "running", now, now, owner=self._owner, id=id or new_id())
         kept = {
@@ -78,7 +80,7 @@ class Runner:
             "use_cache": options.use_cache,
             "raise_tool_errors": options.raise_tool_errors,
         }
-        return await self._executions.execute(self._executions.journal(run, kept), options)
+        return await self._executions.execute(self._executions.journal(run, kept), options, work)
 
     async def resume(
         self,

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.cli.context import CliContext
     from spindle.domain.call import Result
-    from spindle.flows.definition import FlowDefinition
+    from spindle.flows.flow import Flow
 
 
 def print_flow_result(cli: CliContext, run_id: str, result: Result) -> None:
@@ -30,9 +30,7 @@ def print_value(cli: CliContext, value: Any) -> None:
         cli.output.json(value)
 
 
-async def print_key(
-    cli: CliContext, app: Spindle, flow: FlowDefinition, run_id: str, result: Result, key: str
-) -> None:
+async def print_key(cli: CliContext, app: Spindle, flow: Flow, run_id: str, result: Result, key: str) -> None:
     """One output of the flow, or what its nodes left in the shared store under a key."""
     from spindle.domain.json_schema import is_object
     from spindle.errors import NotFoundError, suggest

@@ -40,6 +40,17 @@ def schema() -> JsonObject:
 
 
 def from_document(document: Any, positions: Positions = NOWHERE, place: str = "") -> FlowDefinition:
+    """Returns the definition that a document stands for. Raises BrokenFlowError as `check_document` does."""
+    check_document(document, positions, place)
+    return _flow(document)
+
+
+def from_record(document: JsonObject) -> FlowDefinition:
+    """Returns the definition of a document that `to_document` made, so that it need not be checked."""
+    return _flow(document)
+
+
+def check_document(document: Any, positions: Positions = NOWHERE, place: str = "") -> None:
     """Raises BrokenFlowError with everything in which the document is not one of a flow."""
     found = [
         positions.problem("error", message, path, hint=hint, place=place)
@@ -52,7 +63,6 @@ def from_document(document: Any, positions: Positions = NOWHERE, place: str = ""
         ]
     if found:
         raise BrokenFlowError(sorted(found, key=_line_of))
-    return _flow(document)
 
 
 def _line_of(problem: Problem) -> int:
@@ -73,7 +83,7 @@ def _validator() -> Validator:
 
 
 def _problems(document: Any) -> Iterator[Finding]:
-    if (path := _too_deep(document)) is not None:
+    if (path := too_deep(document)) is not None:
         yield path, f"nested more than {MAX_DEPTH} levels deep", None
         return
     if not is_object(document):
@@ -169,7 +179,8 @@ def _unknown_mappings(document: JsonObject, path: DocumentPath) -> Iterator[Find
             yield from _unknown_mappings(node["flow"], (*path, "nodes", index, "flow"))
 
 
-def _too_deep(value: Any) -> DocumentPath | None:
+def too_deep(value: Any) -> DocumentPath | None:
+    """Returns the first place that is deeper than `MAX_DEPTH`, or None."""
     waiting: list[tuple[Any, DocumentPath]] = [(value, ())]
     while waiting:
         node, path = waiting.pop()

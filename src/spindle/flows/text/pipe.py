@@ -23,6 +23,7 @@ from spindle.flows import templates
 from spindle.flows.definition import DEFAULT_ACTION, Edge, FlowDefinition, NodeDefinition
 from spindle.flows.interface import is_wrapped, natural_key, natural_outputs
 from spindle.flows.problems import BrokenFlowError, DocumentPath, Lines, Positions, Problem, TextMark
+from spindle.flows.text.document import MAX_DEPTH, too_deep
 from spindle.flows.text.files import Loaded
 from spindle.flows.text.pipe_words import PipeError, PipeWord, quote, split
 
@@ -103,6 +104,10 @@ class _Pipe:
         flags = Flags(tool.name, tool.input_schema, is_template)
         self._read(tool, flags, words[1:], params, index)
         before = self._nodes[-1].id if self._nodes else None
+        for name in [name for name, value in params.items() if too_deep(value) is not None]:
+            place = self.offsets["nodes", index, "params", name]
+            self.report(f"--{name}: nested more than {MAX_DEPTH} levels deep", place, None)
+            params[name] = None
         params = {name: self._told(value, before, index, name) for name, value in params.items()}
         self._bind(tool, list(flags.known.values()), params, offset)
         self._declare_stdin(flags.known, params)

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.tool import ToolSpec
-from spindle.errors import NotFoundError
+from spindle.errors import FlowError, NotFoundError
 from spindle.flows.build import build, input_schema, output_schema
 from spindle.flows.execution import execute
 from spindle.flows.flow import Flow
 from spindle.flows.library import Library
 from spindle.flows.node import Node
 from spindle.flows.node_tool import call_node, spec_of
-from spindle.flows.text.files import Loaded
+from spindle.flows.problems import BrokenFlowError
 from spindle.flows.trace import NodeEvent, observer
 from spindle.ports.source import Session
 from spindle.sources.python.files import FolderModules
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from spindle.ports.source import Note
     from spindle.sources.flows.config import FlowsConfig
 
-Found = Loaded | Flow | type[Node]
+Found = Flow | type[Node]
 
 
 class FlowsSession(Session):
@@ -61,11 +61,10 @@ class FlowsSession(Session):
         assert call.host is not None
         if isinstance(found, type):
             return await call_node(found, call.arguments, call.host)
-        flow = build(found.definition) if isinstance(found, Loaded) else found
-        reports = _Reports(call, flow)
+        reports = _Reports(call, found)
         token = observer.set(reports.heard)
         try:
-            return await execute(flow, dict(call.arguments), call.host)
+            return await execute(found, dict(call.arguments), call.host)
         finally:
             observer.reset(token)
             await reports.settle()
@@ -74,10 +73,16 @@ class FlowsSession(Session):
 
     def _load(self) -> Iterable[tuple[ToolSpec, Found]]:
         for path, loaded in self._library.all():
-            if isinstance(loaded, Loaded):
-                yield _spec(build(loaded.definition), self._library.place(path)), loaded
-            else:
+            place = self._library.place(path)
+            if isinstance(loaded, BrokenFlowError):
                 self._note(f"a flow is left out: {loaded.message}")
+                continue
+            try:
+                flow = build(loaded.definition)
+            except FlowError as error:
+                self._note(f"a flow is left out: {place}: {error.message}")
+            else:
+                yield _spec(flow, place), flow
         if self._library.folder.is_dir():
             for path, module in FolderModules(self._library.folder).load_all():
                 place = self._library.place(Path(path))

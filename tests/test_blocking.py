@@ -102,7 +102,7 @@ def test_an_async_tool_that_would_block_its_own_loop_is_told_so(tmp_path: Path) 
     with opened(tmp_path, add, outer) as s:
         result = s.call("outer", a=1)
     assert result.is_error
-    assert "without async" in result.text
+    assert "make the tool a plain `def` function" in result.text
 
 
 def test_an_error_while_opening_ends_the_thread(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Programs of the command line as sources: each command that the settings describe is a tool."""
+"""Command line programs as sources: each command that the settings describe is a tool."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class CliSource(Source):
+    """A source of the commands of one program."""
+
     def __init__(self, name: str, config: CliConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config
@@ -30,7 +32,7 @@ class CliSource(Source):
 
     @staticmethod
     def signature(settings: Mapping[str, Any], root: Path) -> str | None:
-        # The settings are the whole definition, and a change of those is seen anyway.
+        # The settings are the whole definition, and changes to them are noticed anyway.
         return "settings"
 
     @contextlib.asynccontextmanager

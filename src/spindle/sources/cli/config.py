@@ -1,4 +1,4 @@
-"""Settings of a program of the command line."""
+"""Settings of a command line program."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _DASHES = re.compile(r"-[^-]|--[^=]+=")
 
 
 class CliParameter(ParameterConfig):
-    """A parameter, and the words that it becomes."""
+    """A parameter, and the words that it becomes on the command line."""
 
     flag: str | None = None
-    """The option that it is the value of; without one it stands by itself."""
+    """The option that takes the value; without one the value is a positional word."""
     off: str | None = None
-    """The word for false, where the flag alone says true."""
+    """The flag for false, if the flag for true takes no value."""
     position: int | None = None
-    """Its place among those without a flag. Without it they follow in the order they are written."""
+    """The place among parameters without a flag; by default they follow in the order of the settings."""
     repeat: bool = False
-    """Several values are allowed: the flag is given again for each."""
+    """Allows several values: the flag is repeated for each."""
     join: str | None = None
-    """Several values are one word, with this between them."""
+    """Joins several values into one word with this text between them."""
     separate: bool = False
-    """The program does not know `--flag=value`: flag and value are two words."""
+    """Passes flag and value as two words, for a program that does not know `--flag=value`."""
 
     @field_validator("flag", "off")
     @classmethod
@@ -63,18 +63,18 @@ class CliParameter(ParameterConfig):
         schema = super().as_schema()
         if not self.is_many or self.type == "array":
             return schema
-        # `repeat` says that there may be several of what `type` and its companions describe.
+        # With `repeat`, `type` and the keys beside it describe one of the values.
         outer = {key: schema.pop(key) for key in ("description", "title", "default") if key in schema}
         return {"type": "array", "items": schema, **outer}
 
 
 class Command(Described):
-    """One tool: the words that follow the program's own, and what becomes of its output."""
+    """One tool: its words after the program's own, and the handling of its output."""
 
     args: tuple[str, ...] = ()
     parameters: dict[str, CliParameter] = Field(default_factory=dict[str, CliParameter])
     separator: bool | str = True
-    """The word after which nothing is an option: `--`, another one, or none."""
+    """The word that ends the options: `--`, another one, or none."""
     stdin: str | None = None
     output: Output = "text"
     exit_codes: tuple[int, ...] = (0,)
@@ -112,13 +112,13 @@ class Command(Described):
 
     @property
     def promised(self) -> JsonObject | None:
-        """The schema of what it returns."""
+        """The schema of the result."""
         if self.output_schema is None and self.output == "lines":
             return _LINES
         return self.output_schema
 
     def standing(self) -> list[str]:
-        """The parameters that stand by themselves after all others, in order."""
+        """The positional parameters that follow all others, in order."""
         placed = {name for word in self.args for name in places(word)} | {self.stdin}
         free = [
             name
@@ -141,6 +141,8 @@ class Command(Described):
 
 
 class CliConfig(SourceConfig):
+    """Settings of a source of kind `cli`."""
+
     kind: Literal["cli"] = "cli"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     program: Words
     """The program and the words that all its commands share: a list, or one string split as a shell would."""

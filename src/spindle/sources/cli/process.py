@@ -1,7 +1,8 @@
-"""One run of a program: started without a shell, read within bounds, ended with everything it started.
+"""One run of a program: started without a shell, its output limited, ended with all processes that it
+started.
 
-A program that ends by itself may leave a daemon behind, which has left its group for that; one that is
-given up may not.
+A program that ends by itself may leave a daemon behind, if that has left the process group; a cancelled
+program may not.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ STDERR_KEPT = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ProcessResult:
+    """The exit code and the output of a program that has ended."""
+
     exit_code: int
-    """Below zero: the number of the signal that ended it."""
+    """The exit status; below zero, the number of the signal that ended the program."""
     stdout: bytes
     stderr: bytes
-    """The end of it."""
+    """The last part of it."""
 
     @property
     def epitaph(self) -> str:
@@ -54,8 +57,8 @@ async def run(
     stdin: bytes | None,
     limit: int,
 ) -> ProcessResult:
-    """Run a program to its end. However this is left, nothing of its group is left running; and nothing at
-    all that it started, when it is given up."""
+    """Runs a program to its end. In any case its process group is ended too; on cancellation, everything
+    that it started."""
     env, mark = descendants.marked(env)
     program = _Program(limit, mark)
     try:
@@ -138,12 +141,12 @@ class _Program(asyncio.SubprocessProtocol):
         return ProcessResult(code, bytes(self._stdout), bytes(self._stderr[-STDERR_KEPT:]))
 
     async def stop(self) -> None:
-        """Ask it to end, leave it some time to put things in order, and in the end make it."""
+        """Asks the program to end, gives it some time, and then kills it."""
         if self._transport is None or self._exited.is_set():
             return
         leader = self._transport.get_pid()
         self._given_up = set()
-        # Before it ends: whose parent they were is then forgotten.
+        # Before it ends, because its children then lose their parent.
         self._given_up = await asyncio.to_thread(descendants.descendants, self._leader, self._mark)
         signal_group(leader, signal.SIGTERM)
         if not await self._wait():
@@ -195,7 +198,7 @@ class _Program(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self._exited.set()
-        # Whatever it started in the background belongs to the call, and holds the output open.
+        # Its background processes belong to the call too, and hold the output open.
         self._end_group()
         self._waiting = asyncio.get_running_loop().call_later(OUTPUT_GRACE, self.ended.set)
 

@@ -1,4 +1,4 @@
-"""Calling the commands of a program."""
+"""Calls the commands of a program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STDERR_LINE_LENGTH = 500
 
 
 class CliSession(Session):
-    """Nothing is kept open: every call is a process of its own."""
+    """Runs every call as a process of its own; nothing is kept open."""
 
     def __init__(self, name: str, config: CliConfig, root: Path, credential: Credential) -> None:
         self._name = name
@@ -67,7 +67,7 @@ class CliSession(Session):
 
 
 def _failure(tool: Tool, finished: ProcessResult) -> Result:
-    """The program ran and says that it failed: an error of the tool's own, so a result."""
+    """The result of a program that ran and reported a failure, which is an error of the tool itself."""
     said = _last_lines(finished.stderr) or _last_lines(finished.stdout)
     text = f"{tool.name} {finished.epitaph}" + (f":\n{said}" if said else "")
     return Result(
@@ -131,7 +131,7 @@ def _structured(value: Any, text: str | None = None) -> Result:
 
 
 def _lines(text: str) -> list[str]:
-    # Not splitlines(): a form feed or a line separator inside a line does not end it.
+    # Not splitlines(): form feeds and Unicode line separators do not end a line.
     return [line.removesuffix("\r") for line in _without_newline(text).split("\n")] if text else []
 
 

@@ -1,4 +1,4 @@
-"""From arguments to the words of a command line. No value can become an option.
+"""Turns arguments into the words of a command line, so that no value can become an option.
 
 A value of `--flag` is part of its word (`--flag=value`), a value of `-f` that begins with a dash is glued to
 it (`-f-1`), values without a flag follow the word that ends the options; and where a program knows none of
@@ -22,7 +22,7 @@ _SHORT = re.compile(r"-[^-]")
 
 
 def words(command: Command, arguments: JsonObject) -> list[str]:
-    """What follows the program on its command line."""
+    """The words that follow the program on its command line."""
     given = {
         name: value
         for name, value in with_defaults(command.parameters, arguments).items()
@@ -46,7 +46,7 @@ def words(command: Command, arguments: JsonObject) -> list[str]:
         for word in _values(name, command.parameters[name], given[name])
     ]
     if end is not None and end in before:
-        # The command line ends its options itself; ours must come before that.
+        # The command's own words end the options, so our options must come before that.
         at = before.index(end)
         return [*before[:at], *flags, *before[at:], *standing]
     if not standing:
@@ -59,7 +59,7 @@ def words(command: Command, arguments: JsonObject) -> list[str]:
 
 
 def stdin_of(command: Command, arguments: JsonObject) -> bytes | None:
-    """What the program reads: text as it is, anything else as JSON."""
+    """The program's input: text as it is, anything else as JSON."""
     if command.stdin is None:
         return None
     value = with_defaults(command.parameters, arguments).get(command.stdin)
@@ -80,7 +80,7 @@ def _placed(command: Command, template: str, given: JsonObject, *, after_end: bo
         text = filled_text(template, given)
         found = [] if text is None else [text]
         if text is not None and places(template) and _SHORT.fullmatch(text):
-            # `-f` alone takes the next word for its value, be it the one that ends the options.
+            # `-f` alone would take the next word as its value, even the one that ends the options.
             raise InvalidArgumentsError(
                 f"{', '.join(places(template))}: must not be empty after {text}",
                 details=[{"path": places(template)[0], "problem": "is empty"}],

@@ -1,4 +1,4 @@
-"""Events as tools: operations of AsyncAPI documents that say `x-agent-tool`."""
+"""Events as tools: the operations of AsyncAPI documents that are marked with `x-agent-tool`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 class EventsSource(Source):
+    """A source of the event tools in AsyncAPI documents."""
+
     def __init__(self, name: str, config: EventsConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config

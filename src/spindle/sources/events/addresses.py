@@ -1,4 +1,4 @@
-"""Addresses of channels, such as `orders/{region}/created`, and the arguments that fill them."""
+"""Channel addresses, such as `orders/{region}/created`, and the arguments that fill them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from spindle.domain.json_schema import to_json
 from spindle.errors import InvalidArgumentsError
 
 _PLACE = re.compile(r"\{([^{}]+)\}")
-# What would make an address of another depth, or a pattern for many, by protocol.
+# By protocol, the characters that would change the depth of an address or make it a pattern.
 _MEANING = {"nats": ".*> \t\r\n", "mqtt": "/+#", "rabbitmq": "*#", "redis": "*?[]"}
-# What stands for any value, where one subscription can cover many addresses.
+# By protocol, the wildcard for one value in a subscription.
 _ANY = {"memory": "*", "http": "*", "nats": "*", "mqtt": "+"}
 
 
 def places(address: str) -> list[str]:
-    """The parameters of an address, each once."""
+    """The parameters of an address, without duplicates."""
     return list(dict.fromkeys(_PLACE.findall(address)))
 
 
 def filled(address: str, values: Mapping[str, Any], protocol: str) -> str:
+    """The address with its parameters replaced by the values, escaped as the protocol needs."""
+
     def value(match: re.Match[str]) -> str:
         name = match[1]
         given = values.get(name)
@@ -43,7 +45,7 @@ def filled(address: str, values: Mapping[str, Any], protocol: str) -> str:
 
 
 def covering(address: str, protocol: str) -> str | None:
-    """An address that stands for all that this one can become; None where the protocol has none."""
+    """An address that covers all values of its parameters; None if the protocol has no wildcard."""
     if not _PLACE.search(address):
         return address
     sign = _ANY.get(protocol)

@@ -1,4 +1,4 @@
-"""Request and answer: where the answer is to go, and how it is known."""
+"""Request and answer: the address that an answer goes to, and the id that matches it with its request."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ _LOCATION = re.compile(r"\$message\.(header|payload)#(/.*)")
 
 @dataclass(frozen=True, slots=True)
 class AwaitedReply:
+    """A request whose answer is awaited."""
+
     message: Outgoing
     reply_address: str
     correlation: str
     own_address: bool
-    """Whether answers come to an address that was made for this question alone."""
+    """True if the reply address was made for this request alone."""
 
 
 def asked(tool: Tool, message: Outgoing, unique: str) -> AwaitedReply:
-    """The message, with all that its answerer needs: the id of the question, and where to answer."""
+    """The message with everything that its receiver needs to answer: the request's id and the reply
+    address."""
     reply: JsonObject = tool.spec.metadata["reply"]
     address = reply.get("address")
     own = address is None
@@ -48,8 +51,9 @@ def asked(tool: Tool, message: Outgoing, unique: str) -> AwaitedReply:
 
 
 def is_answer(question: AwaitedReply, item: Incoming) -> bool:
+    """True if the event answers the request."""
     if item.event.id and item.event.id == question.message.event.id:
-        return False  # our own question, where both use one channel
+        return False  # our own request, if both use one channel
     known = {
         item.correlation,
         item.event.extensions.get("correlationid"),
@@ -64,11 +68,12 @@ _HEADERS = ("correlationid", "correlation_id", "correlation-id", "x-correlation-
 
 
 def at_pointer(payload: Any, pointer: str) -> Any:
+    """The value in a payload at a JSON pointer."""
     return resolve_pointer(payload, f"#{pointer}") if is_object(payload) else None
 
 
 def _written(data: Any, headers: dict[str, str], location: object, value: str) -> tuple[Any, Any]:
-    """The payload with the value at its place, unless there is one; and what is there."""
+    """The payload with the value at its place, unless there is one already; and the value there."""
     match = _LOCATION.fullmatch(location) if isinstance(location, str) else None
     if match is None:
         return data, None

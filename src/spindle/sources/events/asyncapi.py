@@ -29,21 +29,25 @@ class EventMessage:
     schema_format: str | None
     content_type: str | None
     correlation: str | None = None
-    """Where the message carries the id that its answer repeats, as a runtime expression."""
+    """The runtime expression for the id that an answer repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventServer:
+    """A server named in a document."""
+
     name: str
     protocol: str
     url: str
-    """With the places of variables, such as `{port}`, and `${VAR}`."""
+    """The URL with its variables, such as `{port}`, and `${VAR}`."""
     variables: dict[str, str] = field(default_factory=dict[str, str])
     version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EventChannel:
+    """A channel with its address and servers."""
+
     address: str | None
     parameters: dict[str, JsonObject]
     servers: list[EventServer]
@@ -52,13 +56,17 @@ class EventChannel:
 
 @dataclass(frozen=True, slots=True)
 class ReplySpec:
+    """The place that an operation's answers come to."""
+
     address: str | None
     location: str | None
-    """Where the request says to which address the answer goes."""
+    """The runtime expression for the reply address in the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventOperation:
+    """An operation of a document: it sends to a channel or receives from it."""
+
     id: str | None
     action: Action
     node: JsonObject
@@ -69,7 +77,7 @@ class EventOperation:
 
     @property
     def extension(self) -> JsonObject | None:
-        """What the document says about the tool; None where it wants none."""
+        """The settings of the tool in the document; None if the operation is no tool."""
         given = self.node.get(EXTENSION)
         if given is True:
             return {}
@@ -81,7 +89,7 @@ class EventOperation:
 
 
 class AsyncApiReader:
-    """What the versions share. `documents` is one document with all it refers to."""
+    """The parts that all versions share. `documents` is one document with all that it refers to."""
 
     def __init__(self, documents: Documents, note: Callable[[str], None]) -> None:
         self.documents = documents
@@ -100,7 +108,7 @@ class AsyncApiReader:
         return self.documents.follow(node, document)
 
     def merged(self, node: Any, document: Document, *, traits_win: bool) -> Located:
-        """The object, with its traits."""
+        """The object with its traits applied."""
         located = self.follow(node, document)
         own = entries(located.node)
         traits = own.get("traits")
@@ -132,7 +140,7 @@ class AsyncApiReader:
         )
 
     def each(self, kind: str, items: JsonObject) -> Iterator[tuple[str, Any]]:
-        """Entries of an object of the document, in order."""
+        """The entries of an object in the document, in order."""
         for name, node in items.items():
             if not is_object(node):
                 self.note(f"{self.place}: {kind}.{name} is left out: it is not an object")
@@ -148,7 +156,7 @@ class AsyncApiReader:
         return found
 
     def guarded(self, place: str, read: Callable[[], EventOperation | None]) -> EventOperation | None:
-        """What goes wrong with one operation costs that operation only."""
+        """Reads one operation; if that fails, it is left out with a note."""
         try:
             return read()
         except SpindleError as error:
@@ -157,7 +165,7 @@ class AsyncApiReader:
 
 
 def operations(documents: Documents, note: Callable[[str], None]) -> list[EventOperation]:
-    """All operations of a document, those that are no tools too."""
+    """All operations of a document, including those that are no tools."""
     version = documents.main.root.get("asyncapi")
     place = shown(documents.main.address)
     if isinstance(version, str) and version.startswith("3."):
@@ -176,6 +184,7 @@ def operations(documents: Documents, note: Callable[[str], None]) -> list[EventO
 
 
 def text_or_none(value: Any) -> str | None:
+    """The value if it is a text that is not blank."""
     return value if isinstance(value, str) and value.strip() else None
 
 
@@ -187,7 +196,7 @@ def last_step(reference: str) -> str:
 
 
 def _patched(below: JsonObject, above: JsonObject) -> JsonObject:
-    """JSON Merge Patch, without changing either."""
+    """JSON Merge Patch that leaves both sides unchanged."""
     result = dict(below)
     for key, value in above.items():
         under = result.get(key)

@@ -1,4 +1,4 @@
-"""Events inside this process. One bus a workspace, however many times it is opened, from any thread."""
+"""Events inside this process. A workspace has one bus, even if it is opened several times, in any thread."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ MAX_WAITING: Final = 10_000
 
 
 class EventBus:
+    """Delivers events to the subscriptions of one workspace."""
+
     def __init__(self) -> None:
-        # Forgotten subscriptions go by themselves.
+        # Unreferenced subscriptions disappear by themselves.
         self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
         self._lock = threading.Lock()
 
     def subscribe(self, pattern: str = "*") -> Subscription:
-        """From this moment on. Needs a running event loop, on which the events will be read."""
+        """Subscribes to events from now on. Needs a running event loop, on which the events are read."""
         subscription = Subscription(self, pattern)
         with self._lock:
             self._subscriptions.add(subscription)
         return subscription
 
     def publish(self, event: Event) -> int:
-        """Hand the event to all who listen for it, and tell how many; or to nobody, with an error."""
+        """Delivers the event to all matching subscriptions and returns their number; to none if one is
+        full."""
         with self._lock:
             listening = [item for item in self._subscriptions if item.wants(event)]
             for subscription in listening:
@@ -43,12 +46,13 @@ class EventBus:
             return sum(subscription.deliver(event) for subscription in listening)
 
     def forget(self, subscription: Subscription) -> None:
+        """Removes a subscription."""
         with self._lock:
             self._subscriptions.discard(subscription)
 
 
 class Subscription:
-    """`async for event in subscription`. Closed with `async with`, or by `close`."""
+    """Events to be read with `async for`. Close it with `async with`, or with `close`."""
 
     def __init__(self, bus: EventBus, pattern: str) -> None:
         self.pattern = pattern
@@ -72,7 +76,7 @@ class Subscription:
             else:
                 self._loop.call_soon_threadsafe(self._events.put_nowait, event)
         except RuntimeError:
-            return False  # its loop has ended, and with it whoever would have read
+            return False  # its event loop has ended, so nobody can read it
         return True
 
     def close(self) -> None:
@@ -99,7 +103,7 @@ class Subscription:
 
 
 def matches(pattern: str, event: Event) -> bool:
-    """Whether a pattern, such as `orders/*`, is for the event's channel or its type."""
+    """True if a pattern, such as `orders/*`, matches the event's channel or type."""
     return fnmatch.fnmatchcase(event.channel, pattern) or fnmatch.fnmatchcase(event.type, pattern)
 
 
@@ -108,7 +112,7 @@ _making = threading.Lock()
 
 
 def bus_of(root: Path) -> EventBus:
-    """The bus of a workspace. It lives as long as somebody holds it."""
+    """The bus of a workspace. It lives as long as it is referenced."""
     key = str(root.resolve())
     with _making:
         bus = _buses.get(key)

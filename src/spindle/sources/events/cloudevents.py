@@ -1,5 +1,5 @@
-"""Events as messages and back: CloudEvents 1.0 in one JSON document (structured), or with the attributes in
-the message's headers (binary); and plain messages, which say nothing about themselves."""
+"""Converts events to messages and back: CloudEvents 1.0 as one JSON document (structured) or with
+attributes in headers (binary), and plain messages without attributes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ _PREFIXES = ("ce-", "ce_", "cloudevents:", "cloudevents_")
 
 
 def is_json(content_type: str | None) -> bool:
+    """True if the content type is JSON, or missing."""
     kind = (content_type or "application/json").partition(";")[0].strip().lower()
     return kind.endswith(("/json", "+json"))
 
 
 def encoded(event: Event, envelope: Envelope, *, prefix: str, escaped: bool) -> tuple[dict[str, str], bytes]:
-    """Headers, `content-type` among them, and the body. `prefix` is what the protocol puts before the name
-    of an attribute in a header; `escaped`, whether its headers hold nothing but ASCII."""
+    """The headers, including `content-type`, and the body. `prefix` is put before the names of attributes
+    in headers; with `escaped`, header values are escaped to ASCII."""
     if envelope == "structured":
         body: JsonObject = {**event.attributes(), "data": event.data}
         if event.data is None:
@@ -57,7 +58,7 @@ def _data_bytes(event: Event) -> bytes:
 
 
 def decoded(body: bytes, headers: Mapping[str, str], channel: str, *, bare: bool = False) -> Event:
-    """The event that a message carries. `bare`: attributes have no prefix (MQTT)."""
+    """The event in a message. With `bare`, attributes have no prefix (MQTT)."""
     lowered = {name.lower(): value for name, value in headers.items()}
     content_type = lowered.get("content-type") or None
     document = _json_or_none(body, content_type)
@@ -121,7 +122,7 @@ def _json_or_none(body: bytes, content_type: str | None) -> Any:
 
 
 def _data(body: bytes, content_type: str | None) -> Any:
-    """JSON where it is, else text, else base64."""
+    """The body as JSON if it is JSON, otherwise as text or base64."""
     if not body:
         return None
     if content_type is None or is_json(content_type):

@@ -11,7 +11,7 @@ from spindle.sources.events.cloudevents import Envelope
 
 
 class ServerSettings(Section):
-    """What a workspace says about a server that its documents name."""
+    """Settings of the workspace for a server that its documents name."""
 
     url: str | None = Field(default=None, description="where it is, when not where the document says")
     variables: dict[str, str] = Field(
@@ -20,28 +20,30 @@ class ServerSettings(Section):
 
 
 class EventsConfig(SourceConfig):
+    """Settings of a source of kind `events`."""
+
     kind: Literal["events"] = "events"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     path: str | None = None
     """A folder of AsyncAPI documents, or one of them, relative to the workspace."""
     url: str | None = None
     """The address of a document."""
     server: str | None = None
-    """Which of the servers to use, where a document names several."""
+    """The server to use, if a document names several."""
     servers: dict[str, ServerSettings] = Field(default_factory=dict[str, ServerSettings])
     source: str | None = None
-    """The `source` of the events that are emitted; else the document's `id`."""
+    """The `source` of emitted events; by default the document's `id`."""
     envelope: Envelope = "structured"
     publish_timeout: float = Field(
         default=10.0, gt=0, description="seconds in which a server must acknowledge"
     )
     secret: str | None = None
-    """Signs webhooks that are sent, and is asked of those that are received."""
+    """Signs the webhooks that are sent, and verifies those that are received."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
-    """For servers that speak HTTP or WebSocket."""
+    """Headers for HTTP and WebSocket servers."""
     listen: str | None = None
-    """Where webhooks are received, such as `127.0.0.1:8787`."""
+    """The host and port that receive webhooks, such as `127.0.0.1:8787`."""
     allow_private: bool = False
-    """Whether a document from elsewhere may point at this machine or its networks."""
+    """True if a remote document may point at this machine or private networks."""
     max_document_size: ByteSize = Field(default=ByteSize(32 * 1024 * 1024), gt=0)
 
     @field_validator("url")
@@ -66,6 +68,7 @@ class EventsConfig(SourceConfig):
 
 
 def host_and_port(text: str) -> tuple[str, int]:
+    """Splits a text such as `127.0.0.1:8787`; raises ValueError if it is none."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError("must be a host and a port, such as 127.0.0.1:8787")

@@ -1,4 +1,4 @@
-"""Finding and reading AsyncAPI documents."""
+"""Finds and reads AsyncAPI documents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spindle.sources.reach import Reach
 
 
 class _Files(Fetcher):
-    """Reads what a document of this machine refers to, inside one folder."""
+    """Reads the files that a local document refers to, inside one folder."""
 
     def __init__(self, folder: Path, config: EventsConfig, reach: Reach) -> None:
         super().__init__(reach, config.max_document_size, allow_private=True, timeout=config.connect_timeout)
@@ -33,7 +33,7 @@ class _Files(Fetcher):
 
 
 async def documents(config: EventsConfig, root: Path, note: Note) -> list[tuple[Documents, bool]]:
-    """Each document, and whether it came from elsewhere. A broken file is noted, and the others are read."""
+    """The documents, each with True if it is remote. A broken file is noted, and the others are read."""
     async with contextlib.aclosing(Reach(httpx2.Timeout(config.connect_timeout))) as reach:
         return await _documents(config, root, note, reach)
 
@@ -55,7 +55,7 @@ async def _documents(
     assert config.path is not None
     place = root / config.path
     if place.is_file():
-        # One that was asked for by name must be there and whole.
+        # A document configured by name must exist and be valid.
         try:
             files = _Files(_bounds(place.parent, root), config, reach)
             return [(await load(file_address(place), files), False)]
@@ -89,12 +89,13 @@ def _in_folder(folder: Path, note: Note) -> list[Path]:
 
 
 def _bounds(folder: Path, root: Path) -> Path:
-    """References may lead anywhere in the workspace, or else in the document's own folder."""
+    """The folder that references may lead into: the workspace, or else the document's own folder."""
     return root if folder.resolve().is_relative_to(root.resolve()) else folder
 
 
 def _is_meant_as_document(loaded: Documents, path: Path, note: Note) -> bool:
-    """A file without a version is a part of others, unless it looks as if it were meant for a whole."""
+    """False for a file without a version, which is a part of others; noted if it looks like a whole
+    document."""
     root = loaded.main.root
     if "asyncapi" in root:
         return True
@@ -106,7 +107,7 @@ def _is_meant_as_document(loaded: Documents, path: Path, note: Note) -> bool:
 
 
 def _about_asyncapi(error: SpindleError) -> SpindleError:
-    # The reader of documents is shared with OpenAPI, whose settings and name are in its messages.
+    # The reader of documents is shared with OpenAPI, which its messages mention.
     error.message = error.message.replace("an OpenAPI document", "an AsyncAPI document")
     error.hint = error.hint and error.hint.replace("`document`", "`path` or `url`")
     error.args = (error.message,)

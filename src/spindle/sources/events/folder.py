@@ -1,4 +1,4 @@
-"""Whether documents have changed: asked before each call and listing, so it loads next to nothing."""
+"""Notices changes of documents. Runs before each call and listing, so it imports next to nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_FILES: Final = 1000
 
 
 def signature(path: Path) -> str:
-    """Changes when a document does, or what lies beside it."""
+    """A text that changes when a document or a file beside it does."""
     marks: list[str] = []
     folder = path if path.is_dir() else path.parent
     paths = _all_below(folder) if path.is_dir() else [folder / item for item in sorted(os.listdir(folder))]

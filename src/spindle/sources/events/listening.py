@@ -1,4 +1,4 @@
-"""Listening at all servers that a source's documents name, for as long as somebody wants to hear."""
+"""Listens to all servers that a source's documents name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _ListeningPlace:
 
 @dataclass(slots=True)
 class Listening:
-    """What is listened to. `silent` says why some of it cannot be heard."""
+    """The events that arrive. `silent` says which channels cannot be heard, and why."""
 
     events: AsyncIterator[Event]
     places: list[str] = field(default_factory=list[str])
@@ -56,7 +56,8 @@ class Listening:
 async def listen(
     sources: Sequence[tuple[EventsSource, Credential]], pattern: str, webhook: str | None = None
 ) -> AsyncGenerator[Listening]:
-    """Entered when every server has confirmed. Events end with an error when a server is lost."""
+    """Listens to all channels that may match; entered once every server has confirmed. The events end with
+    an error when a server is lost."""
     found: asyncio.Queue[Event | SpindleError] = asyncio.Queue(maxsize=1000)
     listening = Listening(_each(found))
     async with contextlib.AsyncExitStack() as stack:
@@ -123,8 +124,8 @@ async def _places(source: EventsSource, pattern: str, listening: Listening) -> l
 
 
 def _may_fit(pattern: str, operation: EventOperation) -> bool:
-    """Whether events of the operation can be meant. Listening to a queue takes events away from others, so
-    it is not done without need."""
+    """True if the operation's events can match the pattern. Listening to a queue takes events away from
+    others, so it is not done without need."""
     address = operation.channel.address or ""
     names = [message.name for message in operation.messages]
     return "{" in address or any(fnmatch.fnmatchcase(name, pattern) for name in (address, *names))

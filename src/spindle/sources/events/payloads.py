@@ -1,4 +1,4 @@
-"""From messages' payloads to the schema of a tool's arguments."""
+"""Turns the payloads of messages into the schema of a tool's arguments."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _SAME_VALUE = ("allOf", "anyOf", "oneOf")
 
 @dataclass(slots=True)
 class Arguments:
-    """What a tool takes, and how its arguments become a payload."""
+    """The arguments of a tool, and the way they become a payload."""
 
     schema: JsonObject
     wrapped: bool
-    """Whether the payload is one argument of its own."""
+    """True if the payload is a single argument."""
     names: dict[str, str] = field(default_factory=dict[str, str])
-    """By argument, the parameter of the channel that it fills."""
+    """The parameters of the channel, by the argument that fills them."""
 
 
 class Payloads:
@@ -44,11 +44,11 @@ class Payloads:
         self._schemas = Schemas(documents, version="3.1")
 
     def definitions(self) -> Definitions:
-        """What the schemas refer to, as it is now: more comes with each payload."""
+        """The definitions that the schemas refer to, so far: each payload may add some."""
         return Definitions(self._schemas.definitions)
 
     def schema(self, message: EventMessage, note: Callable[[str], None]) -> JsonObject:
-        """Of one message. One that cannot be used lets every object pass, with a note."""
+        """The schema of one message. One that cannot be used accepts every object, with a note."""
         if message.payload is None:
             return dict(PERMISSIVE)
         kind = (message.schema_format or _JSON_SCHEMA[0]).lower()
@@ -75,11 +75,12 @@ class Payloads:
         return schema
 
     def take_problems(self) -> list[str]:
+        """The problems found since the last time."""
         found, self._schemas.problems = self._schemas.problems, []
         return found
 
     def arguments(self, payloads: list[JsonObject], parameters: dict[str, JsonObject]) -> Arguments:
-        """One schema for all that may be sent, and for the channel's parameters."""
+        """One schema for all payloads that may be sent, and for the channel's parameters."""
         unique = list({canonical(item): item for item in payloads}.values()) or [dict(PERMISSIVE)]
         if all(self._is_object(item) for item in unique):
             whole = self._whole(unique)
@@ -101,7 +102,7 @@ class Payloads:
             return {"type": "object", "oneOf": unique}
         schema = unique[0]
         if "$ref" in schema and not schema.keys() - {"$ref", "title", "description"}:
-            # Models and forms read properties where the schema begins.
+            # Models and forms read the properties at the top of the schema.
             schema = {**self._schemas.resolve(schema), **{k: v for k, v in schema.items() if k != "$ref"}}
         return {"type": "object", **schema} if schema.get("type") != "object" else dict(schema)
 
@@ -111,7 +112,8 @@ class Payloads:
 
 
 def beside(schema: JsonObject, parameters: dict[str, JsonObject]) -> Arguments:
-    """The schema with the channel's parameters among its properties. One whose name is taken gets another."""
+    """The schema with the channel's parameters among its properties. A parameter whose name is taken gets
+    another."""
     if not parameters:
         return Arguments(schema, wrapped=False)
     properties = dict(schema.get("properties") or {})
@@ -130,7 +132,7 @@ def beside(schema: JsonObject, parameters: dict[str, JsonObject]) -> Arguments:
 
 
 def _modernise(schema: JsonObject) -> None:
-    """What JSON Schema said otherwise in draft 7, the dialect of AsyncAPI."""
+    """Rewrites keywords of draft 7, the dialect of AsyncAPI, that newer JSON Schema has changed."""
     waiting: list[Any] = [schema]
     seen: set[int] = set()
     while waiting:
@@ -161,7 +163,7 @@ def _modernise(schema: JsonObject) -> None:
 
 
 def _circle(whole: JsonObject) -> str | None:
-    """A schema that is defined by nothing but itself: checking a value against it would never end."""
+    """The name of a schema that is defined only by itself: checking a value against it would never end."""
     definitions = whole.get("$defs", {})
     same = {name: _of_the_same_value(item) for name, item in definitions.items()}
     for start in same:

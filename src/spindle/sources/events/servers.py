@@ -1,4 +1,4 @@
-"""Which server an operation uses, and where that is."""
+"""Chooses the server of an operation, and resolves its address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spindle.sources.events.asyncapi import EventServer
 from spindle.sources.events.config import EventsConfig
 
 MEMORY: Final = "memory"
-# Names of protocols in documents, and ours.
+# Names of protocols in documents, and our names for them.
 PROTOCOLS: Final = {
     "memory": MEMORY, "in-process": MEMORY, "inprocess": MEMORY,
     "http": "http", "https": "http", "ws": "websocket", "wss": "websocket",
@@ -30,7 +30,7 @@ _VARIABLE = re.compile(r"(?<!\$)\{([^{}]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server, ready to connect to. The URL may hold secrets: `shown` does not."""
+    """A server, ready to connect to. The URL may hold secrets; `shown` does not."""
 
     name: str
     protocol: str
@@ -50,7 +50,7 @@ class Endpoint:
 
 
 def chosen(servers: list[EventServer], config: EventsConfig, source: str) -> EventServer:
-    """The server to use: the one the settings name, else the first whose protocol is known."""
+    """The server to use: the one that the settings name, else the first with a known protocol."""
     if not servers:
         return EventServer(MEMORY, MEMORY, "")
     wanted = [server for server in servers if config.server in (None, server.name)]
@@ -74,7 +74,7 @@ def chosen(servers: list[EventServer], config: EventsConfig, source: str) -> Eve
 
 
 def to_metadata(server: EventServer) -> JsonObject:
-    """What a call needs to find the server. A password in a document would get into the store."""
+    """The data that a call needs to find the server. Refuses a password, which would get into the store."""
     if _holds_password(server.url):
         raise ConfigurationError(
             f"the address of server {server.name} holds a password; "
@@ -91,18 +91,18 @@ def to_metadata(server: EventServer) -> JsonObject:
 def endpoint(
     server: Mapping[str, Any], config: EventsConfig, source: str, *, remote: bool, environ: Mapping[str, str]
 ) -> Endpoint:
-    """Where the server is now, its variables filled in."""
+    """The server's address with its variables filled in."""
     name = str(server["name"])
     settings = config.servers.get(name)
     url = settings.url if settings and settings.url else ""
     if not url:
         url = str(server["url"])
         variables = {**server.get("variables", {}), **(settings.variables if settings else {})}
-        # What the environment holds is not for a document from elsewhere to send around.
+        # A remote document must not send values of the environment around.
         if has_reference(url) and remote:
             raise ConfigurationError(
-                f"the address of server {name} uses a variable of the environment, which a document "
-                "from elsewhere may not",
+                f"the address of server {name} uses a variable of the environment, which a remote "
+                "document may not do",
                 hint=f"set sources.{source}.servers.{name}.url",
                 sent=False,
             )
@@ -120,6 +120,7 @@ def endpoint(
 
 
 def process_environment() -> Mapping[str, str]:
+    """The environment of this process."""
     return os.environ
 
 

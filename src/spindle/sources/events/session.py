@@ -1,4 +1,4 @@
-"""Emitting events, waiting for them, and asking by event for an answer."""
+"""Emits events, waits for them, and sends requests that are answered by events."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 class EventsSession(Session):
+    """The documents of a source and the links to its servers."""
+
     def __init__(
         self, name: str, config: EventsConfig, root: Path, credential: Credential, note: Note
     ) -> None:
@@ -40,7 +42,7 @@ class EventsSession(Session):
         self._links = LinkPool(name, config, root, credential)
 
     async def __aenter__(self) -> Self:
-        return self  # servers are connected by the first call: the documents alone say which tools there are
+        return self  # servers are connected by the first call: the tools come from the documents alone
 
     async def __aexit__(self, *_: object) -> None:
         await self._links.close()
@@ -110,7 +112,7 @@ class EventsSession(Session):
         question: AwaitedReply = asked(tool, message, new_id())
         async with link.subscribe(question.reply_address, message.bindings) as incoming:
             await link.publish(question.message)
-            # How long an answer may take is the call's to say.
+            # The call's own timeout limits the wait for an answer.
             answer = await _first(incoming, lambda item: is_answer(question, item))
             return _received(answer)
 
@@ -163,7 +165,7 @@ def _split(metadata: JsonObject, arguments: JsonObject) -> tuple[JsonObject, Any
 
 
 def _fitting(tool: Tool, payload: Any) -> JsonObject:
-    """The message that the payload is one of."""
+    """The message that the payload belongs to."""
     messages: list[JsonObject] = tool.spec.metadata["messages"]
     if len(messages) == 1:
         return messages[0]

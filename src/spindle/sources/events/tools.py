@@ -1,4 +1,4 @@
-"""Operations as tools. Everything that a call needs is in the tool's metadata, so that a call never reads
+"""Turns operations into tools. A tool's metadata holds everything that a call needs, so a call never reads
 the document."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def import_tools(
     remote: bool,
     note: Callable[[str], None],
 ) -> list[ToolSpec]:
-    """The tools of one document. What is wrong with one of them is noted and costs that one."""
+    """The tools of one document. An operation with a mistake is left out with a note."""
     return _ToolMaker(documents, config, source, remote=remote, note=note).tools()
 
 
@@ -70,7 +70,7 @@ class _ToolMaker:
                 continue
             taken.add(spec.remote_name)
             found.append(spec)
-        # The set is whole only now, and one for all: tools of one document are stored with it once.
+        # The set is complete only now; the tools of one document share it, so it is stored once.
         definitions = self._payloads.definitions()
         return [_with_definitions(spec, definitions) for spec in found]
 
@@ -145,7 +145,7 @@ class _ToolMaker:
         return found
 
     def _envelope(self, message: EventMessage) -> Envelope:
-        """What the message says of it, else the settings."""
+        """The envelope that the message names, else that of the settings."""
         said = entries(message.node.get("x-cloudevents")).get("mode")
         for known in _ENVELOPES:
             if said == known:
@@ -157,7 +157,7 @@ class _ToolMaker:
         bound = entries(entries(message.node.get("bindings")).get("http")).get("headers")
         for headers in (message.node.get("headers"), bound):
             names = entries(entries(headers).get("properties"))
-            # Attributes in headers are what binary mode is.
+            # Attributes in headers mean binary mode.
             if any(name.lower().startswith(("ce-", "ce_")) for name in names):
                 return "binary"
         return self._config.envelope
@@ -165,7 +165,8 @@ class _ToolMaker:
     def _parameters(
         self, operation: EventOperation, address: str
     ) -> tuple[dict[str, JsonObject], dict[str, str]]:
-        """Those that are arguments, and those that the payload holds already, by where."""
+        """The channel's parameters that are arguments, and those that the payload holds already, by their
+        place."""
         arguments: dict[str, JsonObject] = {}
         located: dict[str, str] = {}
         for name in places(address):
@@ -203,7 +204,7 @@ def _waiting(parameters: dict[str, JsonObject], metadata: JsonObject, timeout: f
 
 
 def longest_wait(timeout: float) -> float:
-    """A little less than a call may take, so that the wait ends with an answer of its own."""
+    """A little less than the timeout of a call, so that the wait ends with an answer of its own."""
     return round(timeout * 0.9, 3)
 
 
@@ -247,7 +248,7 @@ def _tags(given: object) -> tuple[str, ...]:
 
 
 def bindings_of(operation: EventOperation, protocol: str) -> JsonObject:
-    """What the document says about this protocol, the operation's words over the channel's."""
+    """The document's bindings for this protocol; those of the operation override those of the channel."""
     found: JsonObject = {}
     for name in _BINDING.get(protocol, (protocol,)):
         for part in (operation.channel.bindings, entries(operation.node.get("bindings"))):

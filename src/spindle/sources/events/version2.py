@@ -1,4 +1,4 @@
-"""AsyncAPI 2.x, where operations stand inside channels and are named from the other side."""
+"""AsyncAPI 2.x, where operations are inside channels and named from the other side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _ACTIONS: dict[str, Action] = {"subscribe": "send", "publish": "receive"}
 
 
 class Version2(AsyncApiReader):
+    """Reads documents of AsyncAPI 2.x."""
+
     def operations(self) -> Iterator[EventOperation]:
+        """All operations of the document."""
         for address, node in self.each("channels", entries(self.root.get("channels"))):
             for word in _ACTIONS:
                 place = f"channels.{address}.{word}"

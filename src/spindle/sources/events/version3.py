@@ -21,7 +21,10 @@ from spindle.sources.openapi.documents import Document, Located, entries
 
 
 class Version3(AsyncApiReader):
+    """Reads documents of AsyncAPI 3.x."""
+
     def operations(self) -> Iterator[EventOperation]:
+        """All operations of the document."""
         for name, node in self.each("operations", entries(self.root.get("operations"))):
             place = f"operations.{name}"
             made = self.guarded(place, lambda name=name, node=node: self._operation(name, node))

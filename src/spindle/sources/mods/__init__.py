@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class ModsSource(Source):
+    """A source of all mods of the workspace."""
+
     def __init__(self, name: str, config: ModsConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config
@@ -33,7 +35,7 @@ class ModsSource(Source):
     def signature(settings: Mapping[str, Any], root: Path) -> str | None:
         from spindle.sources.python.files import folder_signature
 
-        # Which settings they have is part of the source's own mark.
+        # Their settings are part of the source's own signature.
         return folder_signature(root / str(settings["path"])) if "path" in settings else "installed"
 
     @contextlib.asynccontextmanager

@@ -10,6 +10,8 @@ from spindle.domain.source import SourceConfig
 
 
 class ModsConfig(SourceConfig):
+    """Settings of a source of kind `mods`."""
+
     kind: Literal["mods"] = "mods"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     path: str | None = None
     """A folder of Python files, relative to the workspace."""

@@ -1,4 +1,4 @@
-"""Finding the classes of mods, and making their objects."""
+"""Finds the classes of mods and makes their objects."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ GROUP = "spindle.mods"
 
 
 class UnusableModError(Exception):
-    """The message says why this mod cannot be used."""
+    """A mod that cannot be used; the message says why."""
 
 
 def mod_classes(
     folder: Path | None, configured: Mapping[str, dict[str, Any]], note: Note
 ) -> dict[str, type[Mod]]:
-    """By name: those in the folder, and of the installed ones those that have settings."""
+    """The classes by name: those in the folder, and those installed ones that have settings."""
     found = _classes_in(folder, note) if folder is not None and folder.is_dir() else {}
     wanted = [name for name in configured if name not in found]
     if wanted:
-        # Looked for only then: going through all installed packages takes a while.
+        # Only if needed, since scanning all installed packages takes a while.
         from importlib.metadata import entry_points
 
         installed = {entry.name: entry for entry in entry_points(group=GROUP)}
@@ -48,7 +48,7 @@ def mod_classes(
 
 
 def make(name: str, cls: type[Mod], settings: dict[str, Any]) -> Mod:
-    """One object of the class, with its settings."""
+    """Makes the object of a mod with its settings."""
     given = {key: value for key, value in settings.items() if key != "enabled"}
     model: Any = getattr(cls, "Config", None)
     if isinstance(model, type) and issubclass(model, BaseModel):

@@ -1,4 +1,4 @@
-"""The mods of a workspace while they run. One that fails is reported and left out; the others go on."""
+"""Runs the mods of a workspace. A mod that fails is reported and left out; the others go on."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ STOP_TIMEOUT = 10.0
 
 
 class ModsSession(Session):
+    """The running mods of a workspace."""
+
     def __init__(self, name: str, config: ModsConfig, root: Path, note: Note) -> None:
         self._name = name
         self._config = config
@@ -36,7 +38,7 @@ class ModsSession(Session):
         self._loading = asyncio.Lock()
 
     async def discover(self) -> list[ToolSpec]:
-        """Load, or load again, all mods: the old ones are stopped first."""
+        """Loads all mods, or loads them again after stopping the old ones."""
         async with self._loading:
             return await self._load()
 
@@ -49,6 +51,7 @@ class ModsSession(Session):
         return await call_function(self._tools.get(tool.spec.remote_name), tool, call, self._name)
 
     async def stop(self) -> None:
+        """Stops all mods."""
         while self._running:
             name, mod = self._running.popitem()
             try:
@@ -69,14 +72,14 @@ class ModsSession(Session):
             settings = self._config.mods.get(name, {})
             if settings.get("enabled", True) is not False:
                 await self._start(name, cls, settings)
-        # With those of one name: the catalog refuses them, and says where both are.
+        # Duplicate names are kept: the catalog refuses them and names both places.
         return self._specs
 
     async def _start(self, name: str, cls: type[Mod], settings: dict[str, Any]) -> None:
         assert self._tools is not None
         try:
             mod = await in_thread(lambda: make(name, cls, settings), f"spindle-load-{self._name}")
-            # Counted as running even if it only half starts: what it opened must be closed.
+            # Counted as running even if the start fails: what it opened must be closed.
             self._running[name] = mod
             await self._do(getattr(mod, "start", None))
             functions = await in_thread(lambda: list(mod.get_tools()), f"spindle-load-{self._name}")

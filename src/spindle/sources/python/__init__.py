@@ -1,4 +1,4 @@
-"""Python functions as tools: from a folder of files, a module, or handed over as objects."""
+"""Python functions as tools: from a folder of files, from a module, or given as objects."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 class PythonSource(Source):
+    """A source of Python functions."""
+
     def __init__(self, name: str, config: PythonConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config
@@ -29,10 +31,10 @@ class PythonSource(Source):
     def of_functions(
         cls, name: str, functions: Sequence[Callable[..., Any]], root: Path, note: Note
     ) -> tuple[PythonSource, PythonConfig]:
-        """A source of functions that exist already, under their plain names."""
+        """A source of given functions, under their plain names."""
         from spindle.sources.python.config import PythonConfig
 
-        # Not validated: these have neither a folder nor a module.
+        # Not validated, since it has neither a folder nor a module.
         config = PythonConfig.model_construct(prefix=False)
         source = cls(name, config, root, note)
         source._functions = functions

@@ -10,6 +10,8 @@ from spindle.domain.source import SourceConfig
 
 
 class PythonConfig(SourceConfig):
+    """Settings of a source of kind `python`."""
+
     kind: Literal["python"] = "python"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     path: str | None = None
     """A folder of Python files, relative to the workspace."""

@@ -1,4 +1,4 @@
-"""`@tool`: a function as a tool."""
+"""`@tool`: offers a function as a tool."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class ToolOptions:
+    """The options given to `@tool`."""
+
     name: str | None = None
     description: str | None = None
     input_schema: dict[str, Any] | type[Any] | None = None
@@ -23,7 +25,7 @@ class ToolOptions:
     destructive: bool | None = None
     pure: bool = False
     home: str | None = None
-    """The module in which the function was marked, which is not always where it was written."""
+    """The module that marked the function, which need not be the one that defines it."""
 
 
 @overload
@@ -40,9 +42,9 @@ def tool(
     destructive: bool | None = None,
 ) -> Callable[[F], F]: ...
 def tool(function: Any = None, /, *, tags: Sequence[str] = (), **options: Any) -> Any:
-    """Offer a function as a tool. It stays an ordinary function.
+    """Offers a function as a tool. It stays an ordinary function.
 
-    The schema comes from its type hints and docstring. `input_schema` replaces it: a JSON Schema, whose
+    The schema comes from its type hints and docstring. `input_schema` replaces it with a JSON Schema, whose
     properties are passed by name, or a Pydantic model, of which one instance is passed.
     """
 

@@ -1,4 +1,4 @@
-"""Loading Python files as tools' homes.
+"""Loads Python files that define tools.
 
 Each folder becomes a package of its own name, so two workspaces never meet in `sys.modules`. Its
 files may import each other plainly (`import other`), as scripts in one folder do: their `import`
@@ -27,14 +27,14 @@ from typing import Any
 
 MAX_FILES = 2000
 
-# A file that changed this recently may change again without its times telling.
+# A file that changed this recently may change again with the same times.
 _SETTLED_AFTER = 2.0
 
 _digests: dict[str, tuple[tuple[int, ...], str]] = {}
 
 
 def folder_signature(folder: Path, endings: tuple[str, ...] = (".py",)) -> str:
-    """Changes when any file in the folder does that has one of the endings."""
+    """A text that changes when any file in the folder with one of the endings does."""
     marks: list[str] = []
     for path in _files(folder, endings):
         with contextlib.suppress(OSError):
@@ -43,7 +43,7 @@ def folder_signature(folder: Path, endings: tuple[str, ...] = (".py",)) -> str:
 
 
 def module_signature(module: str, root: Path) -> str | None:
-    """Changes when the module's file does, or any file of the package."""
+    """A text that changes when the module's file does, or any file of the package."""
     for place in (root, *map(Path, sys.path)):
         base = place.joinpath(*module.split("."))
         if (base / "__init__.py").is_file():
@@ -64,7 +64,8 @@ def _files(folder: Path, endings: tuple[str, ...] = (".py",)) -> list[str]:
 
 
 def _digest(path: str) -> str:
-    """Of the content, read again only when the file's times or size changed, or are too fresh to trust."""
+    """The hash of the content. The file is read again only if its times or size changed, or are too recent
+    to trust."""
     stat = os.stat(path)
     mark = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino)
     known = _digests.get(path)
@@ -77,7 +78,7 @@ def _digest(path: str) -> str:
 
 
 class _FreshLoader(SourceFileLoader):
-    """Compiles from the source every time, and gives the module the folder's own `import`."""
+    """Compiles from source every time, and gives the module the folder's own `import`."""
 
     def __init__(self, name: str, path: str, folder: FolderModules) -> None:
         super().__init__(name, path)
@@ -92,7 +93,7 @@ class _FreshLoader(SourceFileLoader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of all folders, each under its own package."""
+    """Finds the modules of all folders, each in its own package."""
 
     def __init__(self) -> None:
         self.folders: dict[str, FolderModules] = {}
@@ -121,7 +122,7 @@ class FolderModules:
             sys.meta_path.insert(0, _finder)
 
     def load_all(self) -> Iterator[tuple[Path, ModuleType | str]]:
-        """Each file with its module, or with why it could not be imported."""
+        """Yields each file with its module, or with the reason why it could not be imported."""
         with self.fresh():
             for path in sorted(self.folder.glob("*.py")):
                 if path.name.startswith(("_", ".")):
@@ -133,7 +134,7 @@ class FolderModules:
 
     @contextlib.contextmanager
     def fresh(self) -> Generator[None]:
-        """Modules loaded inside are read anew. One thread at a time."""
+        """Forgets the loaded modules, so that they are read again inside. One thread at a time."""
         with _locks.setdefault(self.package, threading.RLock()):
             for name in list(sys.modules):  # a copy at once: other threads import meanwhile
                 if name.partition(".")[0] == self.package:
@@ -141,14 +142,17 @@ class FolderModules:
             yield
 
     def load(self, name: str) -> ModuleType:
+        """Imports a module of the folder."""
         return importlib.import_module(f"{self.package}.{name}")
 
     def has(self, name: str) -> bool:
+        """True if the folder has a module of that name."""
         return name.isidentifier() and (
             (self.folder / f"{name}.py").is_file() or (self.folder / name / "__init__.py").is_file()
         )
 
     def builtins_for(self, module: ModuleType) -> dict[str, Any]:
+        """The builtins of a module, with an `import` that looks in the folder first."""
         own = module.__name__.partition(".")[2]
 
         def import_(
@@ -168,6 +172,7 @@ class FolderModules:
         return {**vars(builtins), "__import__": import_}
 
     def spec(self, fullname: str, inside: str) -> ModuleSpec | None:
+        """The import spec of a module in the folder, or None."""
         base = self.folder.joinpath(*inside.split(".")) if inside else self.folder
         for path in (base / "__init__.py", base.with_name(f"{base.name}.py")):
             if inside and path.is_file():
@@ -185,14 +190,14 @@ class FolderModules:
 
 
 def load_module(name: str, root: Path, *, again: bool) -> ModuleType:
-    """A module of the workspace, under a name of its own, or else one that Python itself can import."""
+    """Imports a module of the workspace, under a name of its own, or else one that Python itself finds."""
     folder = FolderModules(root)
     if folder.has(name.partition(".")[0]):
         with folder.fresh():
             return folder.load(name)
     module = importlib.import_module(name)
     if again and module.__file__:
-        # Not importlib.reload(): it would take an edit in the same second for no edit, and keep
+        # Not importlib.reload(): it would miss an edit within the same second, and keep
         # functions that are no longer in the file.
         code = compile(Path(module.__file__).read_bytes(), module.__file__, "exec", dont_inherit=True)
         kept = {key: value for key, value in vars(module).items() if key.startswith("__")}

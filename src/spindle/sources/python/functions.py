@@ -1,4 +1,4 @@
-"""Calling Python functions: async ones on the loop, sync ones in threads."""
+"""Calls Python functions: async ones on the event loop, sync ones in threads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 async def call_function(found: FunctionTool | None, tool: Tool, call: Call, source: str) -> Result:
-    """The function's answer as a result. What it raises is a result too, one that is an error."""
+    """Calls the function and returns its result. An exception becomes an error result."""
     if found is None:
         raise NotFoundError(f"{tool.name} is no longer defined", hint="run `spindle sync`")
     context = Context(tool.name, call, asyncio.get_running_loop())
@@ -49,7 +49,7 @@ async def call_function(found: FunctionTool | None, tool: Tool, call: Call, sour
         pause = interruption_in(error)
         if pause is None or pause is error:
             raise
-        raise pause from None  # out of the group that a task group made of it
+        raise pause from None  # taken out of the exception group of a task group
     await context.settle()
     return _result(found, tool, value)
 
@@ -57,7 +57,7 @@ async def call_function(found: FunctionTool | None, tool: Tool, call: Call, sour
 async def _run(function: Callable[..., Any], arguments: dict[str, Any], source: str) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
-    # A sync function cannot be stopped; when the call is given up, its thread ends by itself.
+    # A sync function cannot be stopped; after a cancelled call its thread ends by itself.
     work = functools.partial(function, **arguments)
     value = await in_thread(work, f"spindle-{source}")
     return await value if inspect.isawaitable(value) else value

@@ -1,4 +1,4 @@
-"""From a function's signature and docstring to a tool's definition, and from JSON to its arguments."""
+"""Makes a tool's definition from a function's signature and docstring, and its arguments from JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails, InitErrorDetails
 
-# Returned as content, so they need no schema of their own.
+# These are returned as content and need no schema.
 _CONTENT = (Result, Block, bytes)
 _UNDECLARED = (Any, inspect.Signature.empty)
 
@@ -36,7 +36,7 @@ class UnusableFunctionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Returns:
-    """What a function says that it returns: something with a schema, plain content, or nothing known."""
+    """The declared result of a function: a type with a schema, plain content, or nothing known."""
 
     adapter: TypeAdapter[Any] | None = None
     plain: type | None = None
@@ -44,19 +44,19 @@ class Returns:
 
 @dataclass(frozen=True, slots=True)
 class FunctionTool:
-    """A function with everything needed to offer and to call it."""
+    """A function with everything needed to offer and call it."""
 
     function: Callable[..., Any]
     spec: ToolSpec
     converters: dict[str, TypeAdapter[Any]]
     defaults: dict[str, Callable[[], Any]]
-    """Of parameters whose default is a pydantic `Field`, which Python itself would pass as it is."""
+    """The defaults of parameters declared with a pydantic `Field`, which Python would pass unchanged."""
     argument_model: tuple[str, type[BaseModel]] | None
     context_parameter: str | None
     returns: Returns
 
     def bind(self, arguments: JsonObject, context: Context) -> dict[str, Any]:
-        """The function's own arguments. Raises pydantic's ValidationError."""
+        """The arguments for the function itself. Raises pydantic's ValidationError."""
         named: dict[str, Any] = {}
         if self.context_parameter:
             named[self.context_parameter] = context
@@ -82,7 +82,7 @@ def _converted(converter: TypeAdapter[Any] | None, value: Any) -> Any:
     if converter is None:
         return value
     if isinstance(value, (dict, list)):
-        # As JSON, because a strict model takes a date or a tuple written in JSON, but not as Python objects.
+        # As JSON: a strict model accepts a date or a tuple in JSON, but not the Python objects made of them.
         return converter.validate_json(to_json(cast(Any, value)))
     return converter.validate_python(value)
 
@@ -96,7 +96,7 @@ def _inside(name: str, problem: ErrorDetails) -> InitErrorDetails:
 
 
 def function_tool(function: Callable[..., Any]) -> FunctionTool:
-    """Raises UnusableFunctionError."""
+    """Makes the tool of a function. Raises UnusableFunctionError."""
     options: ToolOptions = getattr(function, MARK, None) or ToolOptions()
     written = _written(function)
     try:
@@ -141,7 +141,7 @@ def function_tool(function: Callable[..., Any]) -> FunctionTool:
 
 
 def _written(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, without what `functools.partial` put around it."""
+    """The function itself, inside any `functools.partial`."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     if isinstance(function, type):
@@ -235,7 +235,7 @@ def _schema_from_hints(
 
 
 def _properties(converters: dict[str, TypeAdapter[Any]]) -> tuple[JsonObject, JsonObject]:
-    """Schemas of all parameters over one set of shared definitions."""
+    """The schemas of all parameters, with one set of shared definitions."""
     mode: Literal["validation"] = "validation"
     inputs: list[tuple[str, Literal["validation"], TypeAdapter[Any]]] = [
         (name, mode, adapter) for name, adapter in converters.items()
@@ -249,7 +249,7 @@ _NO_DEFAULT = object()
 
 
 def _plain_default(adapter: TypeAdapter[Any], default: Any) -> Any:
-    """A default as JSON, or nothing when it is not a value that could be written there."""
+    """The default as JSON, or nothing if it cannot be written as JSON."""
     try:
         value = adapter.dump_python(default, mode="json", warnings=False)
         canonical(value)
@@ -319,7 +319,7 @@ def _documentation(function: Callable[..., Any]) -> _Documentation:
 
 
 def place(function: Callable[..., Any]) -> str:
-    """Where a person finds the function: its file and line."""
+    """The file and line of the function."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     code = getattr(inspect.unwrap(function), "__code__", None)

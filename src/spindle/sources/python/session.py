@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 class PythonSession(Session):
+    """The loaded functions of one source."""
+
     def __init__(
         self,
         name: str,
@@ -40,7 +42,7 @@ class PythonSession(Session):
         self._loading = asyncio.Lock()
 
     async def discover(self) -> list[ToolSpec]:
-        """Load, or load again, all functions."""
+        """Loads all functions, or loads them again."""
         async with self._loading:
             return await self._discover()
 
@@ -95,13 +97,13 @@ class PythonSession(Session):
 
 
 def _marked(names: dict[str, Any], module: str) -> Iterable[Callable[..., Any]]:
-    """Functions that this module itself defines or marks: one that it imports is its home's to offer."""
+    """The functions that this module defines or marks; an imported one belongs to its own module."""
     own_classes = [
         value
         for value in names.values()
         if isinstance(value, type) and getattr(value, "__module__", None) == module
     ]
-    # A marked method is found so that its author is told why it is left out.
+    # Marked methods are included so that their author is told why they are left out.
     methods = [item for cls in own_classes for item in vars(cls).values()]
     for value in [*names.values(), *methods]:
         options = getattr(value, MARK, None)

@@ -1,1 +1,1 @@
-"""Links to servers: one module a protocol, loaded when a document names it."""
+"""Links to event servers: one module per protocol, loaded when a document names it."""

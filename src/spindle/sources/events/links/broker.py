@@ -1,4 +1,4 @@
-"""What the links to message brokers share: they go through FastStream, and never wait without a limit."""
+"""The base of links to message brokers: they use FastStream, and never wait without a limit."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ CLOSE_TIMEOUT = 3.0
 LOOK = 2.0
 """Seconds after which a broker that says nothing is asked whether it is still there."""
 
-# These libraries tell of every lost connection with a traceback. Who has set up logging still gets that;
-# who has not is told once, by our own error.
+# These libraries log a traceback for every lost connection. With logging set up it is still shown;
+# otherwise our own error reports it once.
 for _name in ("aio_pika", "aiormq", "nats", "zmqtt", "faststream", "confluent_kafka"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 class BrokerLink(EventLink):
-    """One FastStream broker. Each kind says how to make it, how to publish and how to subscribe."""
+    """A link that uses one FastStream broker. Each kind knows how to make it, publish and subscribe."""
 
     prefix: ClassVar = "ce-"
-    """What attributes of an event are called in headers."""
+    """The prefix of an event's attributes in headers."""
     escaped: ClassVar = False
     has_headers: ClassVar = True
 
@@ -42,23 +42,24 @@ class BrokerLink(EventLink):
 
     @abstractmethod
     def make(self) -> Any:
-        """The broker, not connected yet."""
+        """Returns the broker, not connected yet."""
 
     @abstractmethod
     async def send(self, message: Outgoing, headers: dict[str, str], body: bytes) -> JsonObject:
-        """Publish, and wait for the acknowledgement."""
+        """Publishes, and waits for the acknowledgement."""
 
     @abstractmethod
     async def listen(self, address: str, bindings: Mapping[str, Any], decoder: Any) -> Any:
-        """A FastStream subscriber, not started. `decoder` is for it."""
+        """Returns a FastStream subscriber that uses `decoder`, not started yet."""
 
     async def confirm(self) -> None:
-        """Wait until the broker has taken note of a subscription."""
+        """Waits until the broker has confirmed a subscription."""
 
     async def started(self) -> None:
-        """More to do once connected."""
+        """Does what else is needed once connected."""
 
     async def leave(self, broker: Any, broken: bool) -> None:
+        """Disconnects the broker."""
         await broker.stop()
 
     # --- the port
@@ -101,7 +102,7 @@ class BrokerLink(EventLink):
         except SpindleError:
             raise
         except Exception as error:
-            # Whatever the library still holds must not be sent behind the caller's back.
+            # Events that the library still holds must not be sent after the caller saw an error.
             self._give_up()
             if isinstance(error, TimeoutError):
                 raise self.target.not_acknowledged(sent=not self.deduplicates(message)) from None
@@ -156,7 +157,7 @@ class BrokerLink(EventLink):
         was_broken, self.broken = self.broken, True
         if broker is None:
             return
-        with contextlib.suppress(Exception):  # it may be dead, which is why we leave
+        with contextlib.suppress(Exception):  # it may be dead, which may be why we disconnect
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 await self.leave(broker, was_broken)
 
@@ -168,14 +169,15 @@ class BrokerLink(EventLink):
     # --- for the kinds
 
     def deduplicates(self, message: Outgoing) -> bool:
-        """Whether the broker knows an event that is sent twice by its id, so that sending again is safe."""
+        """True if the broker recognises an event sent twice by its id, so that sending again is safe."""
         return False
 
     def refuses(self, error: BaseException) -> bool:
-        """Whether the error means that the broker does not accept the credential."""
+        """True if the error means that the broker does not accept the credential."""
         return False
 
     def incoming(self, message: Any, address: str) -> Incoming:
+        """The event in a message."""
         given: dict[Any, Any] = message.headers or {}
         headers = {str(name): _text(value) for name, value in given.items()}
         if message.content_type and not headers.get("content-type"):
@@ -184,12 +186,12 @@ class BrokerLink(EventLink):
         return Incoming(event, message.correlation_id, headers)
 
     def channel_of(self, message: Any) -> str | None:
-        """The address at which a message came, where the broker says."""
+        """The address that a message came to, if the broker tells."""
         return None
 
     async def _watch(self, inbox: Inbox) -> None:
-        """End a subscription whose broker is gone: most libraries try for ever to find it again, and
-        whoever waits would take that for silence."""
+        """Ends a subscription whose broker is gone. Most libraries try for ever to reconnect, which a
+        reader would take for silence."""
         seconds = self.target.publish_timeout
         while True:
             with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""Kafka, by librdkafka. An event is acknowledged by all replicas that are in step (`acks=all`)."""
+"""Kafka, with librdkafka. An event is acknowledged by all replicas in sync (`acks=all`)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from spindle.sources.events.links.port import Outgoing
 
 
 class KafkaLink(BrokerLink):
+    """A link to a Kafka cluster."""
+
     prefix = "ce_"
 
     def make(self) -> KafkaBroker:
@@ -36,7 +38,7 @@ class KafkaLink(BrokerLink):
             apply_types=False,
             acks="all",
             enable_idempotence=True,
-            # After this time librdkafka gives an event up, so that none is sent when its caller has gone.
+            # After this time librdkafka drops an event, so that none is sent after its caller has left.
             config={"message.timeout.ms": self._milliseconds},  # pyright: ignore[reportArgumentType]
         )
 
@@ -59,16 +61,16 @@ class KafkaLink(BrokerLink):
             "persistent": False,
         }
         if not ends:
-            # Nothing is there yet, so its beginning is now.
+            # The topic is empty, so it begins now.
             return self.broker.subscriber(address, auto_offset_reset="earliest", **options)
-        # Told exactly: "the end" would be looked up some time after we said that we listen.
+        # Exact offsets: "the end" would be looked up some time after we confirmed the subscription.
         partitions = [
             TopicPartition(address, number, offset=offset, declare=False) for number, offset in ends.items()
         ]
         return self.broker.subscriber(partitions=partitions, **options)
 
     def _ends(self, topic: str) -> dict[int, int]:
-        """The end of each partition."""
+        """The end offset of each partition."""
         settings: dict[str, Any] = dict(self.broker.config.connection_config.consumer_config)
         settings.pop("message.timeout.ms", None)
         settings["group.id"] = f"spindle-{new_id()[:12]}"

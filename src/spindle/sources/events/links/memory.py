@@ -1,4 +1,4 @@
-"""The bus of this process, as a link."""
+"""The link to the bus of this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spindle.sources.events.links.port import EventLink, Incoming, Outgoing
 
 
 class MemoryLink(EventLink):
-    """The bus of a workspace in this process."""
+    """A link to the bus of a workspace in this process."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
@@ -24,7 +24,7 @@ class MemoryLink(EventLink):
     async def subscribe(
         self, address: str, bindings: Mapping[str, Any]
     ) -> AsyncGenerator[AsyncIterator[Incoming]]:
-        # An address is not a pattern, whatever signs it holds.
+        # An address is not a pattern, so its special characters are escaped.
         exact = "".join(f"[{sign}]" if sign in "*?[" else sign for sign in address)
         with contextlib.closing(self._bus.subscribe(exact)) as subscription:
             yield (

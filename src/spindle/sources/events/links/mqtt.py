@@ -1,5 +1,5 @@
-"""MQTT. An event is published with QoS 1 or what its binding says above that, and the broker's PUBACK is
-waited for."""
+"""MQTT. An event is published with QoS 1, or higher if its binding says so, and the broker's PUBACK is
+awaited."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REFUSALS = (4, 5, 134, 135)
 
 
 class _Typed(bytes):
-    """A body that knows its content type."""
+    """A body with its content type."""
 
     content_type: str | None = None
 
@@ -31,6 +31,8 @@ class _Codec:
 
 
 class MqttLink(BrokerLink):
+    """A link to an MQTT broker."""
+
     prefix = ""
 
     def __init__(self, target: Target) -> None:
@@ -56,7 +58,7 @@ class MqttLink(BrokerLink):
         )
 
     async def started(self) -> None:
-        # Only of what is sent: a broker's own codec would also replace how subscribers read.
+        # Only for sending: a codec of the broker would also replace the one of subscribers.
         self.broker.config.producer.codec = _Codec()
 
     def refuses(self, error: BaseException) -> bool:
@@ -83,7 +85,7 @@ class MqttLink(BrokerLink):
     async def subscribe(
         self, address: str, bindings: Mapping[str, Any]
     ) -> AsyncGenerator[AsyncIterator[Incoming]]:
-        # On a connection of its own: the client ignores who asks for a topic that it already hears.
+        # On its own connection: the client ignores a second subscription to a topic.
         own = MqttLink(self.target)
         await own.connect()
         try:

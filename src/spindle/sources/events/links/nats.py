@@ -1,5 +1,5 @@
-"""NATS. Where a JetStream stream takes the subject, the stream's acknowledgement is waited for; else the
-server's answer to a ping that follows the event."""
+"""NATS. If a JetStream stream takes the subject, its acknowledgement is awaited; otherwise the server's
+answer to a ping after the event."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REMEMBERED = 60.0
 
 
 class _NatsBroker(NatsBroker):
-    """Does not leave a socket behind when it cannot connect, or is told to stop trying."""
+    """A broker that closes its socket when it cannot connect, or when told to stop trying."""
 
     async def _connect(self) -> Client:
         client = Client()
@@ -43,6 +43,8 @@ class _NatsBroker(NatsBroker):
 
 
 class NatsLink(BrokerLink):
+    """A link to a NATS server."""
+
     escaped = True
 
     def __init__(self, target: Any) -> None:
@@ -79,9 +81,9 @@ class NatsLink(BrokerLink):
             security=security,
             logger=None,
             apply_types=False,
-            # What was not sent must not be sent later, when its caller was told that it failed.
+            # An unsent event must not be sent later: its caller was told that it failed.
             allow_reconnect=False,
-            # Of the first connection, where neither 0 nor less means none.
+            # For the first connection, where neither 0 nor a negative number means none.
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
             connect_timeout=max(1, int(target.connect_timeout)),
@@ -130,7 +132,7 @@ class NatsLink(BrokerLink):
         return {"stream": None}
 
     async def _flushed(self) -> None:
-        """Wait for the server's answer to a ping. A connection that is lost meanwhile never gives one."""
+        """Waits for the server's answer to a ping, or until the connection is lost."""
         flushing = asyncio.create_task(self._client.flush(timeout=_FOREVER), name="flush")
         losing = asyncio.create_task(self.gone.wait(), name="lost")
         try:
@@ -141,12 +143,12 @@ class NatsLink(BrokerLink):
         finally:
             losing.cancel()
             if not flushing.done():
-                # Not before the connection ends: the library trips over an answer that nobody waits for.
+                # Cancelled when the connection ends: the library fails on an answer that nobody awaits.
                 self._unanswered.append(flushing)
 
     async def leave(self, broker: Any, broken: bool) -> None:
         if broken:
-            await broker._connection.close()  # without waiting for what a dead server will not take
+            await broker._connection.close()  # without flushing, since a dead server takes nothing
         else:
             await broker.stop()
         for task in self._unanswered:
@@ -178,7 +180,7 @@ class NatsLink(BrokerLink):
             async with asyncio.timeout(min(LOOKUP_TIMEOUT, self.target.publish_timeout / 2)):
                 found = await self._client.jetstream().find_stream_name_by_subject(subject)
         except (JetStreamError, NoRespondersError, TimeoutError):
-            found = None  # no JetStream, no stream, or not for us to ask
+            found = None  # no JetStream, no stream, or no permission to ask
         except NatsError as error:
             raise ConnectionError(described(error)) from error
         self._streams[subject] = (time.monotonic(), found)

@@ -1,4 +1,4 @@
-"""The links of one session: made when first needed, kept, and replaced when they broke."""
+"""The links of one session: opened when first needed, kept, and replaced when broken."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.sources.events.config import EventsConfig
 
-# Ours, and the packages behind those that are extras.
+# The modules by protocol, and the packages that extras install.
 _LINKS: Final = {
     "http": ("webhook", "WebhookLink", ()),
     "websocket": ("websocket", "WebSocketLink", ()),
@@ -31,6 +31,8 @@ _LINKS: Final = {
 
 
 class LinkPool:
+    """Opens and keeps one link per server."""
+
     def __init__(self, source: str, config: EventsConfig, root: Path, credential: Credential) -> None:
         self._source = source
         self._config = config
@@ -43,6 +45,7 @@ class LinkPool:
         self._opening: dict[Endpoint, asyncio.Lock] = {}
 
     async def get(self, endpoint: Endpoint, *, remote: bool = False) -> EventLink:
+        """The link to a server, opened if needed."""
         if endpoint.protocol == MEMORY:
             from spindle.sources.events.links.memory import MemoryLink
 

@@ -1,4 +1,4 @@
-"""The port of links to servers of events, whatever they speak."""
+"""The port for links to event servers of any protocol."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MAX_WAITING: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """An event on its way out."""
+    """An event to be sent."""
 
     event: Event
     envelope: Envelope = "structured"
     bindings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What the document says about the channel and the operation for this protocol."""
+    """The document's bindings of the channel and the operation for this protocol."""
     reply_to: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -41,47 +41,48 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """An event that arrived. `correlation` is the id of what it answers, where the protocol says."""
+    """An event that arrived. `correlation` is the id of the request that it answers, if the protocol
+    tells."""
 
     event: Event
     correlation: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     settle: Callable[[bool], Awaitable[None]] | None = None
-    """Tells a queue whether the event was taken, or is to be given to somebody else."""
+    """Tells a queue if the event was taken (True) or must be delivered again."""
 
 
 class EventLink(ABC):
-    """One connection, shared by parallel calls. Errors are SpindleErrors; after one with which the
-    connection is lost, `broken` is true and the link is replaced."""
+    """One connection, shared by parallel calls. Errors are SpindleErrors; if one means that the connection
+    is lost, `broken` is true and the link is replaced."""
 
     broken: bool = False
     has_responses: ClassVar[bool] = False
-    """True where the server's response to an event is the answer to it, which `exchange` returns."""
+    """True if the server's response to an event is its answer, which `exchange` returns."""
 
     async def connect(self) -> None:  # noqa: B027 - some connect when they are first used
-        """Connects, before anything else is asked of the link."""
+        """Connects. Called before anything else."""
 
     @abstractmethod
     async def publish(self, message: Outgoing) -> JsonObject:
-        """Returns when the server has acknowledged the event, with what it said."""
+        """Sends the event and returns the server's acknowledgement."""
 
     async def exchange(self, message: Outgoing) -> Incoming:
-        """Sends the event and returns the response to it, where there are such."""
+        """Sends the event and returns the server's response, if `has_responses`."""
         raise NotImplementedError
 
     @abstractmethod
     def subscribe(
         self, address: str, bindings: Mapping[str, Any]
     ) -> AbstractAsyncContextManager[AsyncIterator[Incoming]]:
-        """Entered when the server has confirmed the subscription: nothing sent later is missed."""
+        """Subscribes; entered once the server has confirmed, so nothing sent later is missed."""
 
     async def close(self) -> None:  # noqa: B027 - not all have something to close
-        """Disconnects. Nothing of the link runs on."""
+        """Disconnects and ends all tasks of the link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """All that it takes to make a link."""
+    """Everything that is needed to open a link."""
 
     source: str
     endpoint: Endpoint
@@ -92,12 +93,12 @@ class Target:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     secret: str | None = field(default=None, repr=False)
     receiver: Receiver | None = None
-    """Where webhooks come in."""
+    """The server that receives webhooks."""
     public_only: bool = False
 
     @property
     def login(self) -> tuple[str, str] | None:
-        """User and password, where the credential is such."""
+        """User and password, if the credential has them."""
         import base64
         import binascii
 
@@ -120,11 +121,12 @@ class Target:
         return None
 
     def said(self, error: BaseException | str) -> str:
-        """What a library says about an error, without the password that its address may hold."""
+        """The text of a library's error, without the password that its address may hold."""
         text, password = described(error), self.endpoint.parts.password
         return text.replace(password, "***") if password else text
 
     def unreachable(self, error: BaseException | str) -> SpindleError:
+        """The error for a server that cannot be reached."""
         return ConnectionFailedError(
             f"cannot reach {self.endpoint.shown}: {self.said(error)}",
             hint=f"check that it runs, and sources.{self.source}.servers.{self.endpoint.name}.url",
@@ -132,11 +134,13 @@ class Target:
         )
 
     def lost(self, error: BaseException | str, *, sent: bool = True) -> SpindleError:
+        """The error for a connection that was lost before the acknowledgement."""
         return ConnectionFailedError(
             f"lost {self.endpoint.shown} before it acknowledged: {self.said(error)}", sent=sent
         )
 
     def not_acknowledged(self, *, sent: bool = True) -> SpindleError:
+        """The error for an acknowledgement that did not come in time."""
         return CallTimeoutError(
             f"{self.endpoint.shown} did not acknowledge the event within {self.publish_timeout:g} s",
             hint=f"if it is only slow, raise sources.{self.source}.publish_timeout",
@@ -145,17 +149,19 @@ class Target:
 
 
 def described(error: BaseException | str) -> str:
+    """The text of an error, or the name of its class."""
     return error if isinstance(error, str) else str(error) or type(error).__name__
 
 
 class Inbox:
-    """What a subscription received and nobody has read yet, or the error that ended it."""
+    """The received events that are not read yet, or the error that ended the subscription."""
 
     def __init__(self) -> None:
         self._items: asyncio.Queue[Incoming | SpindleError] = asyncio.Queue()
         self._ended = False
 
     def put(self, item: Incoming) -> bool:
+        """Adds an event; False if the inbox has ended."""
         if self._ended:
             return False
         if self._items.qsize() >= MAX_WAITING:
@@ -165,12 +171,13 @@ class Inbox:
         return True
 
     def end(self, error: SpindleError) -> None:
+        """Ends the inbox with an error for its reader."""
         if not self._ended:
             self._ended = True
             self._items.put_nowait(error)
 
     def left(self) -> list[Incoming]:
-        """What was never read."""
+        """Ends the inbox and returns the unread events."""
         self._ended = True
         found: list[Incoming] = []
         while not self._items.empty():

@@ -1,4 +1,5 @@
-"""RabbitMQ. An event is kept on disk and confirmed by the broker; one that no queue takes is an error."""
+"""RabbitMQ. An event is stored on disk and confirmed by the broker; an event that no queue takes is an
+error."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ END_TIMEOUT = 1.0
 
 
 class _RabbitBroker(RabbitBroker):
-    """Ends what it began when it cannot connect, or is told to stop trying: the connection would go on in
-    the background for ever, and keep the program from ending."""
+    """A broker that closes its connection when it cannot connect, or when told to stop trying: the library
+    would try for ever in the background, and keep the program from ending."""
 
     async def _connect(self) -> RobustConnection:
         made: list[RobustConnection] = []
@@ -50,6 +51,8 @@ async def _end(connection: RobustConnection) -> None:
 
 
 class RabbitLink(BrokerLink):
+    """A link to a RabbitMQ broker."""
+
     prefix = "cloudEvents_"
 
     def make(self) -> RabbitBroker:
@@ -90,7 +93,7 @@ class RabbitLink(BrokerLink):
                 body,
                 exchange=exchange,
                 routing_key=queue.name if exchange is None else message.address,
-                # Who publishes to an exchange need not know whether anybody listens.
+                # An event to an exchange needs no subscribers.
                 mandatory=exchange is None,
                 persist=True,
                 headers=headers,
@@ -110,7 +113,7 @@ class RabbitLink(BrokerLink):
     async def listen(self, address: str, bindings: Mapping[str, Any], decoder: Any) -> Any:
         exchange = _exchange(bindings)
         if exchange is not None:
-            # A queue of our own: what we hear, others hear too.
+            # Our own queue, so that other subscribers receive the events too.
             queue = RabbitQueue("", routing_key=address, exclusive=True, auto_delete=True, durable=False)
         elif address.startswith("spindle.reply."):
             queue = RabbitQueue(address, exclusive=True, auto_delete=True, durable=False)
@@ -131,7 +134,8 @@ class RabbitLink(BrokerLink):
 
 
 def _exchange(bindings: Mapping[str, Any]) -> RabbitExchange | None:
-    """The exchange that the channel's binding names; None for the one that leads straight to queues."""
+    """The exchange that the channel's binding names; None for the default one, which leads straight to
+    queues."""
     given = entries(bindings.get("exchange"))
     name = given.get("name")
     if bindings.get("is") == "queue" or not isinstance(name, str) or not name:

@@ -1,4 +1,4 @@
-"""Receiving webhooks: a small HTTP server, for as long as somebody listens."""
+"""Receives webhooks: a small HTTP server that runs while there are subscribers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_BODY = 4 * 1024 * 1024
 
 
 class Receiver:
-    """A server at one place, shared by all who listen there; it runs while there are any."""
+    """A server at one address, shared by its subscribers; it runs while there are any."""
 
     def __init__(self, listen: str, secret: str | None, max_size: int) -> None:
         self._listen = listen
@@ -30,7 +30,7 @@ class Receiver:
 
     @contextlib.asynccontextmanager
     async def subscribe(self, address: str | None = None) -> AsyncGenerator[Inbox]:
-        """What is sent to one path, or to any."""
+        """Subscribes to webhooks sent to one path, or to any."""
         inbox = Inbox()
         path = None if address is None else f"/{address.strip('/')}"
         async with self._changing:
@@ -56,7 +56,7 @@ class Receiver:
 
 @contextlib.asynccontextmanager
 async def _served(app: _Application, listen: str) -> AsyncGenerator[str]:
-    """The application at a host and port (0: any that is free). Gives the URL."""
+    """Runs the application at a host and port (0: any free one) and yields its URL."""
     import uvicorn
 
     host, port = host_and_port(listen)
@@ -71,7 +71,7 @@ async def _served(app: _Application, listen: str) -> AsyncGenerator[str]:
             app, log_config=None, access_log=False, lifespan="off", ws="none", timeout_graceful_shutdown=2
         )
     )
-    # Ctrl-C is for the program, which ends us.
+    # Ctrl-C belongs to the program, which ends this server.
     server.capture_signals = contextlib.nullcontext  # pyright: ignore[reportAttributeAccessIssue]
     task = asyncio.create_task(server.serve(sockets=[bound]), name="webhook receiver")
     try:
@@ -83,7 +83,7 @@ async def _served(app: _Application, listen: str) -> AsyncGenerator[str]:
 
 
 class _Application:
-    """What answers, as ASGI knows it."""
+    """The ASGI application that receives webhooks."""
 
     def __init__(self, secret: str | None, max_size: int) -> None:
         self.inboxes: list[tuple[str | None, Inbox]] = []

@@ -1,5 +1,5 @@
-"""Redis. An event is added to a stream, where it stays (XADD); or published to whoever listens at that
-moment, or put into a list, where the channel's binding says so: `bindings: {redis: {type: channel}}`."""
+"""Redis. An event is added to a stream, where it stays (XADD). With a channel binding such as `bindings:
+{redis: {type: channel}}` it is published to the current listeners, or pushed to a list, instead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spindle.sources.events.links.port import Outgoing
 
 
 class _Raw(MessageFormat):
-    """The event and nothing around it, so that every consumer can read it."""
+    """Sends the event without an envelope of FastStream, so that every consumer can read it."""
 
     @classmethod
     async def encode(cls, *, message: Any, **_: Any) -> bytes:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -26,13 +26,15 @@ class _Raw(MessageFormat):
 
     @classmethod
     def parse(cls, data: bytes) -> tuple[bytes, dict[str, Any]]:
-        # What another FastStream sends is wrapped, and says so.
+        # Messages of other FastStream programs have an envelope, with this header.
         if data.startswith(BinaryMessageFormatV1.IDENTITY_HEADER):
             return BinaryMessageFormatV1.parse(data)
         return data, {}
 
 
 class RedisLink(BrokerLink):
+    """A link to a Redis server."""
+
     has_headers = False
 
     def make(self) -> RedisBroker:
@@ -48,7 +50,7 @@ class RedisLink(BrokerLink):
             apply_types=False,
             message_format=_Raw,
             socket_connect_timeout=target.connect_timeout,
-            # A read of a stream blocks on purpose; how long an acknowledgement may take is ours to say.
+            # Reading a stream blocks on purpose, and we limit the wait for acknowledgements ourselves.
             socket_timeout=None,
             retry=_no_retries(),
             health_check_interval=max(1, int(seconds)),
@@ -82,7 +84,7 @@ class RedisLink(BrokerLink):
             case "list":
                 return self.broker.subscriber(list=address, decoder=decoder, persistent=False)
             case _:
-                # From the last entry there is: "$" would be looked up anew at each read, and miss some.
+                # From the current last entry: "$" would be looked up at each read, and miss some.
                 last = await self._client.xrevrange(address, count=1)
                 since = last[0][0].decode() if last else "0-0"
                 stream = StreamSub(address, last_id=since)
@@ -93,7 +95,7 @@ class RedisLink(BrokerLink):
         try:
             await broker.stop()
         finally:
-            # One dead connection keeps the library from closing the others.
+            # A dead connection would keep the library from closing the others.
             for connection in [*pool._available_connections, *pool._in_use_connections]:
                 with contextlib.suppress(Exception):
                     await connection.disconnect(nowait=True)

@@ -14,7 +14,7 @@ TOLERANCE = 300.0
 
 
 def signed(secret: str, key: str, body: bytes, now: float | None = None) -> dict[str, str]:
-    """The headers that prove a webhook."""
+    """The headers that prove the origin of a webhook."""
     moment = str(int(time.time() if now is None else now))
     return {
         "webhook-id": key,
@@ -24,7 +24,7 @@ def signed(secret: str, key: str, body: bytes, now: float | None = None) -> dict
 
 
 def problem(secret: str, headers: Mapping[str, str], body: bytes, now: float | None = None) -> str | None:
-    """Why a webhook is not to be believed, or None. Names of headers are in lower case."""
+    """The reason to reject a webhook, or None. Names of headers must be in lower case."""
     key, moment = headers.get("webhook-id"), headers.get("webhook-timestamp")
     given = headers.get("webhook-signature")
     if not key or not moment or not given:

@@ -1,4 +1,4 @@
-"""HTTP: an event is one request, and an answer of 2xx acknowledges it."""
+"""Webhooks over HTTP: an event is one request, and a 2xx response acknowledges it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spindle.sources.reach import InsideError, Reach
 
 
 class WebhookLink(EventLink):
-    """Events to one HTTP server. The client opens a connection when it needs one, so none can be lost."""
+    """Sends events to one HTTP server. The client connects when needed, so no connection can be lost."""
 
     has_responses = True
 
@@ -38,7 +38,7 @@ class WebhookLink(EventLink):
         return {"status": status}
 
     async def exchange(self, message: Outgoing) -> Incoming:
-        """The response is the answer."""
+        """Sends the event; the response is the answer."""
         _, answer = await self._send(message)
         return answer
 
@@ -49,7 +49,7 @@ class WebhookLink(EventLink):
         target = self._target
         if target.receiver is None:
             raise ConfigurationError(
-                f"webhooks can be received only where they are listened for, for {address}",
+                f"webhooks for {address} cannot be received without an address to listen at",
                 hint=f'set sources.{target.source}.listen, such as "127.0.0.1:8787"',
                 sent=False,
             )
@@ -84,7 +84,7 @@ class WebhookLink(EventLink):
                 raise
             raise _repeatable(target.not_acknowledged()) from None
         except InsideError:
-            # Its name led elsewhere when it was looked up before.
+            # Its name resolved to another address before.
             raise self._inside() from None
         except CONNECT_FAILURES as error:
             raise target.unreachable(error) from error
@@ -126,7 +126,7 @@ class WebhookLink(EventLink):
 
 
 def _repeatable(error: SpindleError) -> SpindleError:
-    """Sending a webhook again is safe: it carries the id of the call, by which its receiver knows it."""
+    """Marks an error as safe to retry: the webhook carries an id by which its receiver knows it."""
     error.sent = False
     return error
 

@@ -1,5 +1,5 @@
-"""WebSocket: one connection a channel. A pong that follows the event acknowledges it: frames are taken in
-order, so the other side has it."""
+"""WebSocket: one connection per channel. A pong after the event acknowledges it: frames arrive in order,
+so the server has it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class WebSocketLink(EventLink):
-    """Connections to the addresses of one WebSocket server."""
+    """Connections to the channels of one WebSocket server."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -30,7 +30,7 @@ class WebSocketLink(EventLink):
 
     async def publish(self, message: Outgoing) -> JsonObject:
         connection = await self._connected(message.address)
-        # The attributes have no place in a frame.
+        # A frame has no place for attributes.
         envelope = "plain" if message.envelope == "binary" else message.envelope
         _, body = encoded(message.event, envelope, prefix="", escaped=False)
         await connection.send(body.decode())
@@ -112,7 +112,7 @@ class _Connection:
         except TimeoutError:
             if not timer.expired():
                 raise
-            # What comes late must not be taken for the acknowledgement of what follows.
+            # A late pong must not acknowledge the next event.
             self.lost = target.not_acknowledged()
             raise target.not_acknowledged() from None
         except ConnectionClosed as closed:

@@ -47,11 +47,16 @@ _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19
 
 
+def has_long_number(data: bytes) -> bool:
+    """Returns True for JSON in which orjson might round a number."""
+    return _LONG_NUMBER in data.translate(_DIGITS)
+
+
 def from_json(data: bytes) -> Any:
     """What `to_json` was given, also where orjson alone would round a number or refuse a text."""
     import orjson
 
-    if _LONG_NUMBER not in data.translate(_DIGITS):
+    if not has_long_number(data):
         try:
             return orjson.loads(data)
         except orjson.JSONDecodeError:

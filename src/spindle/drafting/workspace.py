@@ -205,12 +205,13 @@ def _impossible(document: str) -> str | None:
 
 
 def _values(text: str, schema: JsonObject) -> JsonObject:
+    from spindle.documents.places import TextError
+    from spindle.documents.text import read
     from spindle.drafting.dialogue import UnusableError
     from spindle.drafting.prompt import json_in
-    from spindle.flows.text.json_text import TextError, parse
 
     try:
-        found, _ = parse(json_in(text))
+        found = read(json_in(text), "json").value
         wrong = [f"{item['path']}: {item['problem']}" for item in problems_with(schema, found, "the object")]
     except TextError as error:
         wrong = [error.problem]

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from spindle.documents.places import DocumentPath, TextMark
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError
 
 Severity = Literal["error", "warning"]
-
-DocumentPath = tuple[str | int, ...]
-"""Where something stands in a flow's document: `("nodes", 0, "params", "query")`."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextMark:
-    """A place in a text; both count from 1."""
-
-    line: int
-    column: int
-
-
-class Lines:
-    """Turns offsets in a text into marks."""
-
-    def __init__(self, text: str) -> None:
-        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
-
-    def mark(self, offset: int) -> TextMark:
-        line = bisect_right(self._starts, offset)
-        return TextMark(line, offset - self._starts[line - 1] + 1)
 
 
 class Positions:

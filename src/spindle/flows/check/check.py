@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
+from spindle.documents.places import DocumentPath
 from spindle.domain.tool import Tool
 from spindle.errors import SpindleError, suggest
 from spindle.flows.check.availability import Availability, Level
@@ -14,7 +15,7 @@ from spindle.flows.check.lookups import Complaint
 from spindle.flows.check.parts import Finding, fail_when_findings
 from spindle.flows.check.shapes import Shape, shape_of, shape_of_flow
 from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition
-from spindle.flows.problems import NOWHERE, DocumentPath, Positions, Problem
+from spindle.flows.problems import NOWHERE, Positions, Problem
 
 MAX_PROBLEMS: Final = 500
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spindle.calls.validate import schema_problem
+from spindle.documents.places import DocumentPath
 from spindle.domain.json_schema import JsonObject, type_of, types_of
 from spindle.domain.tool import Tool
 from spindle.flows import templates
@@ -24,7 +25,6 @@ from spindle.flows.check.parts import (
 )
 from spindle.flows.check.shapes import Shape
 from spindle.flows.definition import NodeDefinition
-from spindle.flows.problems import DocumentPath
 
 
 @dataclass(slots=True)

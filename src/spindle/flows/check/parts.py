@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from spindle.calls.validate import schema_problem
+from spindle.documents.places import DocumentPath
 from spindle.domain.json_schema import JsonObject, is_object, type_of, types_of
 from spindle.domain.tool import Tool
 from spindle.errors import suggest
@@ -14,7 +15,6 @@ from spindle.flows import expression, templates
 from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits
 from spindle.flows.check.shapes import Shape, within
 from spindle.flows.definition import NodeDefinition
-from spindle.flows.problems import DocumentPath
 
 Finding = tuple[DocumentPath, Complaint]
 

@@ -11,6 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from spindle.documents.places import DocumentPath
+from spindle.documents.text import MAX_DEPTH
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve_pointer, type_of
 from spindle.errors import suggest
 from spindle.flows.definition import (
@@ -24,14 +26,13 @@ from spindle.flows.definition import (
     Question,
     Retry,
 )
-from spindle.flows.problems import NOWHERE, BrokenFlowError, DocumentPath, Positions, Problem
+from spindle.flows.problems import NOWHERE, BrokenFlowError, Positions, Problem
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
 VERSION: Final = 1
 MAX_PROBLEMS: Final = 50
-MAX_DEPTH: Final = 150
 
 
 def schema() -> JsonObject:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
+from spindle.documents import text as document_text
+from spindle.documents.places import TextError
+from spindle.documents.text import Format
 from spindle.flows.definition import FlowDefinition
 from spindle.flows.problems import NOWHERE, BrokenFlowError, Positions, Problem
-from spindle.flows.text import json_text
 from spindle.flows.text.document import from_document
-from spindle.flows.text.json_text import TextError
 from spindle.flows.text.writing import to_document
-
-Format = Literal["json", "yaml"]
 
 FORMATS: Final[dict[str, Format]] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 """By ending of a file's name."""
 
 MAX_SIZE: Final = 1024 * 1024
+_BOUNDS: Final = document_text.Bounds(size=MAX_SIZE, unfolded=100_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,11 @@ def read(text: str, format: Format, place: str = "") -> Loaded:
     if len(text) > MAX_SIZE:
         raise _broken(f"longer than {MAX_SIZE} characters, which no flow should be", place)
     try:
-        if format == "json":
-            document, positions = json_text.parse(text)
-        else:
-            from spindle.flows.text import yaml_text
-
-            document, positions = yaml_text.parse(text)
+        found = document_text.read(text, format, _BOUNDS)
     except TextError as error:
-        raise BrokenFlowError([Problem("error", error.problem, error.hint, place, error.line)]) from None
-    return Loaded(from_document(document, positions, place), positions, place)
+        raise _unreadable(error, place) from None
+    positions = Positions(found.find_marks)
+    return Loaded(from_document(found.value, positions, place), positions, place)
 
 
 def read_file(path: Path, place: str | None = None) -> Loaded:
@@ -61,10 +57,9 @@ def read_file(path: Path, place: str | None = None) -> Loaded:
     if len(data) > MAX_SIZE:
         raise _broken(f"larger than {MAX_SIZE} bytes, which no flow should be", place)
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise BrokenFlowError([Problem("error", "this is not UTF-8 text", None, place, line)]) from None
+        text = document_text.decode(data)
+    except TextError as error:
+        raise _unreadable(error, place) from None
     return read(text, format, place)
 
 
@@ -73,10 +68,14 @@ def write(definition: FlowDefinition, format: Format = "json") -> str:
     document = to_document(definition)
     if format == "json":
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    from spindle.flows.text import yaml_text
+    from spindle.documents import yaml_writing
 
-    return yaml_text.write(document)
+    return yaml_writing.write(document)
 
 
 def _broken(message: str, place: str) -> BrokenFlowError:
     return BrokenFlowError([Problem("error", message, None, place)])
+
+
+def _unreadable(error: TextError, place: str) -> BrokenFlowError:
+    return BrokenFlowError([Problem("error", error.problem, error.hint, place, error.line)])

@@ -16,14 +16,16 @@ from itertools import pairwise
 from typing import Any, Final
 
 from spindle.calls.flags import Flags, load_object
+from spindle.documents.places import DocumentPath, Lines, TextMark
+from spindle.documents.text import MAX_DEPTH
 from spindle.domain.json_schema import JsonObject, Parameter, is_array, is_object, parameters, types_of
 from spindle.domain.tool import Tool
 from spindle.errors import InvalidArgumentsError, SpindleError
 from spindle.flows import templates
 from spindle.flows.definition import DEFAULT_ACTION, Edge, FlowDefinition, NodeDefinition
 from spindle.flows.interface import is_wrapped, natural_key, natural_outputs
-from spindle.flows.problems import BrokenFlowError, DocumentPath, Lines, Positions, Problem, TextMark
-from spindle.flows.text.document import MAX_DEPTH, too_deep
+from spindle.flows.problems import BrokenFlowError, Positions, Problem
+from spindle.flows.text.document import too_deep
 from spindle.flows.text.files import Loaded
 from spindle.flows.text.pipe_words import PipeError, PipeWord, quote, split
 

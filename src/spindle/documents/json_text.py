@@ -1,4 +1,4 @@
-"""JSON with the place of each part. Strict: no NaN, and no name twice in an object."""
+"""JSON with the place of each part. No NaN, and no number that would be rounded."""
 
 from __future__ import annotations
 
@@ -8,47 +8,72 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from spindle.flows.problems import DocumentPath, Lines, Positions, TextMark
+from spindle.documents.places import DocumentPath, Lines, NotInFormatError, TextError, TextMark
+from spindle.domain.json_schema import has_long_number
 
 
-class TextError(ValueError):
-    """A text that is not what it should be."""
-
-    def __init__(self, problem: str, line: int | None = None, hint: str | None = None) -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.line = line
-        self.hint = hint
-
-
-class _TwiceError(ValueError):
-    pass
-
-
-class _NumberError(ValueError):
-    def __init__(self, problem: str, token: str) -> None:
-        super().__init__(problem)
-        self.token = token
-
-
-def parse(text: str) -> tuple[Any, Positions]:
-    """Raises TextError."""
+def parse(text: str, *, unique: bool) -> Any:
+    """Returns the value of a JSON text; raises TextError. `unique` refuses a name twice in one object."""
+    pairs = _object_of if unique else None
     try:
-        value = json.loads(text, parse_float=_finite, parse_constant=_refuse, object_pairs_hook=_object_of)
+        return json.loads(text, parse_float=_finite, parse_constant=_refuse, object_pairs_hook=pairs)
     except json.JSONDecodeError as error:
-        raise TextError(f"this is not JSON: {error.msg}", error.lineno, _hint(text, error)) from None
+        raise NotInFormatError("JSON", error.msg, error.lineno, _hint(text, error)) from None
     except _TwiceError:
         # The standard parser does not say where; the scanner does.
         name, line, first = next(_twice(text))
         raise TextError(f"{name!r} stands here a second time; the first is in line {first}", line) from None
     except _NumberError as error:
         at = next(found.start() for found in _TOKEN.finditer(text) if found[0] == error.token)
-        raise TextError(f"this is not JSON: {error}", Lines(text).mark(at).line) from None
+        raise NotInFormatError("JSON", str(error), Lines(text).mark(at).line) from None
     except RecursionError:
         raise TextError("it is nested too deeply") from None
     except ValueError as error:
-        raise TextError(f"this is not JSON: {error}") from None
-    return value, Positions(lambda: _marks(text))
+        raise NotInFormatError("JSON", str(error)) from None
+
+
+def parse_fast(data: bytes) -> Any:
+    """Returns the value of JSON in which names may stand twice; raises TextError, without a line."""
+    import orjson
+
+    if has_long_number(data):
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            raise NotInFormatError("JSON", str(error)) from None
+        return parse(text, unique=False)
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise NotInFormatError("JSON", str(error)) from None
+
+
+def marks(text: str) -> dict[DocumentPath, TextMark]:
+    """Returns the places of all parts of a text that is known to be JSON."""
+    lines = Lines(text)
+    return {path: lines.mark(offset) for path, offset, _ in _parts(text)}
+
+
+def line_below(text: str, depth: int) -> int | None:
+    """Returns the line in which JSON is nested deeper than so many levels first."""
+    level = 0
+    for token in _TOKEN.finditer(text):
+        level += (token[0] in "{[") - (token[0] in "}]")
+        if level > depth:
+            return Lines(text).mark(token.start()).line
+    return None
+
+
+class _TwiceError(ValueError):
+    """A name that stands twice in an object."""
+
+
+class _NumberError(ValueError):
+    """A number that JSON does not know."""
+
+    def __init__(self, problem: str, token: str) -> None:
+        super().__init__(problem)
+        self.token = token
 
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -82,15 +107,10 @@ def _hint(text: str, error: json.JSONDecodeError) -> str | None:
     return None
 
 
-# --- where things stand, in a text that is known to be JSON
+# --- the parts of a text that is known to be JSON
 
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-
-
-def _marks(text: str) -> dict[DocumentPath, TextMark]:
-    lines = Lines(text)
-    return {path: lines.mark(offset) for path, offset, _ in _parts(text)}
 
 
 def _twice(text: str) -> Iterator[tuple[str, int, int]]:

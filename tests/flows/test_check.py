@@ -21,7 +21,7 @@ from spindle.domain.tool import Tool
 from spindle.errors import NotFoundError
 from spindle.flows.check.check import check
 from spindle.flows.definition import Edge, FlowDefinition, FlowOutput, NodeDefinition, Question
-from spindle.flows.saving import save
+from spindle.flows.library import with_fingerprints
 from spindle.flows.text.files import read
 from spindle.flows.text.pipe import read_pipe
 
@@ -695,7 +695,7 @@ async def test_a_flow_is_checked_against_a_real_server(
     """
     async with open_sources({"mcp": stdio_server()}) as app:
         found = await problems(text, app.show)
-        saved = await save(read(textwrap.dedent(GOOD_REAL), "yaml").definition, app.show)
+        saved = await with_fingerprints(read(textwrap.dedent(GOOD_REAL), "yaml").definition, app.show)
         assert await check(saved, app.show) == []
     assert found == [
         'error f.yaml:2: echo: `text`: 5 is not of type "string"',
@@ -722,17 +722,17 @@ async def test_saving_writes_down_which_tools_were_meant_and_nothing_else() -> N
         (Edge("a", "q"), Edge("q", "s")),
         name="n",
     )
-    saved = await save(flow, find)
+    saved = await with_fingerprints(flow, find)
     assert [node.tool for node in saved.nodes] == ["text.upper", None, None]
     assert saved.nodes[0].fingerprint == TOOLS["text.upper"].fingerprint
     assert saved.nodes[1] == flow.nodes[1]
     assert saved.nodes[2].flow is not None
     assert saved.nodes[2].flow.nodes[0].fingerprint == TOOLS["time.now"].fingerprint
     assert replace(saved, nodes=flow.nodes) == flow
-    assert await save(saved, find) == saved
+    assert await with_fingerprints(saved, find) == saved
 
 
 async def test_a_flow_with_a_tool_that_is_not_there_is_not_saved() -> None:
     with pytest.raises(NotFoundError, match=r"node 'a': there is no tool 'text.uper'") as caught:
-        await save(FlowDefinition((NodeDefinition("a", tool="text.uper"),)), find)
+        await with_fingerprints(FlowDefinition((NodeDefinition("a", tool="text.uper"),)), find)
     assert caught.value.hint == "did you mean 'text.upper'?"

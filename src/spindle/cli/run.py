@@ -11,6 +11,8 @@ from spindle.cli.context import CliContext, command
 from spindle.cli.options import SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from spindle.app import Spindle
     from spindle.cli.run_words import RunWords
     from spindle.domain.json_schema import JsonObject
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from spindle.flows.definition import FlowDefinition
     from spindle.flows.flow import Flow
     from spindle.flows.inputs import InputNames
+    from spindle.flows.plan import Planned
 
 
 @command("run", context_settings={"allow_interspersed_args": False})
@@ -231,13 +234,12 @@ class _Running:
         )
 
     async def _show_plan(self, inputs: JsonObject, start: str | None, reuse: str | None) -> int:
-        from spindle.cli.plans import print_plan
         from spindle.flows.plan import plan
 
         left = await self._app.flows.left(reuse, self._made, before=start) if reuse else {}
         only = bool(self._options["only"])
         planned = await plan(self._flow, {**left, **inputs}, self._app.show, start=start, only=only)
-        print_plan(self._cli, self._flow.name, inputs, planned)
+        _print_plan(self._cli, self._flow.name, inputs, planned)
         return 0
 
     async def _execute(self, inputs: JsonObject, start: str | None, reuse: str | None) -> int:
@@ -275,3 +277,41 @@ class _Running:
             print_flow_result(self._cli, run_id, result)
         else:
             await print_key(self._cli, self._app, self._made, run_id, result, self._options["key"])
+
+
+def _print_plan(cli: CliContext, name: str, inputs: JsonObject, planned: Sequence[Planned]) -> None:
+    from itertools import pairwise
+
+    output = cli.output
+    if output.as_json:
+        nodes = [node.to_dict() for node in planned]
+        output.json({"flow": name or None, "inputs": inputs, "nodes": nodes})
+        return
+    widest = max(len(node.node) for node in planned)
+    following = {one.node: other.node for one, other in pairwise(planned)}
+    for node in planned:
+        output.line(f"{node.node.ljust(widest)}  {node.tool or f'asks a person: {node.ask}'}".rstrip())
+        pad = " " * (widest + 4)
+        if node.over is not None:
+            output.line(f"{pad}for each of {_shown(node.over)}")
+        for key, value in node.arguments.items():
+            output.line(f"{pad}{key} = {_shown(value)}")
+        for key in node.missing:
+            output.line(f"{pad}{key} = ? nothing gives it")
+        for action, target in node.next.items():
+            if action != "default":
+                output.line(f"{pad}on {action}: {target}")
+            elif target != following.get(node.node, "").partition("/")[0] and target != following.get(
+                node.node
+            ):
+                output.line(f"{pad}then: {target}")
+    missing = [f"{key} of {node.node}" for node in planned for key in node.missing]
+    output.note("nothing was called" + (f"; nothing gives {', '.join(missing)}" if missing else ""))
+
+
+def _shown(value: Any) -> str:
+    import json
+
+    if isinstance(value, str) and value.startswith("${") and value.endswith("}"):
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,19 @@
-"""Flows: nodes over a shared store, joined by actions. Every tool is a node."""
+"""Flows: nodes over a shared store, joined by actions. Every tool is a node.
+
+The walk of a flow, from a text to its result, is one way, and takes each step once:
+
+    text → definition     `workspace.py` finds what is meant; `text/pipe.py` and `text/files.py` read it
+    definition → nodes    `build.py`; a flow written in Python is nodes already
+    run                   `workspace.py` records the run and has it executed (`runs/runner.py`)
+    inputs → result       `execution.py`: defaults, outputs, errors
+    one node to the next  `flow.py`: visits a node, takes the edge of its action
+    one node              `node.py`: prep, exec, post. `tool_node.py`: arguments out of the shared store, the
+                          call (`calls/caller.py`), its output into the shared store; `trace.py` notes it
+
+A run that is resumed, maybe by another process, begins with its record: document → definition → nodes.
+Beside the walk: `check/` looks at a definition without running it, `plan.py` says what it would call, `draw/`
+draws it, `library.py` holds the saved ones. `node.py` and `flow.py` need no workspace and no tools.
+"""
 
 from __future__ import annotations
 

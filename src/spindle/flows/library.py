@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from spindle.errors import NotFoundError
 from spindle.flows.problems import BrokenFlowError
 from spindle.flows.text.files import FORMATS, Loaded, read_file
+
+if TYPE_CHECKING:
+    from spindle.domain.tool import Tool
+    from spindle.flows.definition import FlowDefinition, NodeDefinition
 
 FOLDER = "flows"
 ENDINGS = tuple(FORMATS)
@@ -60,3 +66,23 @@ class Library:
 
 def is_pipe(text: str) -> bool:
     return ">>" in text or len(text.split()) > 1
+
+
+async def with_fingerprints(
+    definition: FlowDefinition, find: Callable[[str], Awaitable[Tool]]
+) -> FlowDefinition:
+    """Returns the flow with each tool's full name and fingerprint, as it is saved. Raises NotFoundError."""
+
+    async def pinned(node: NodeDefinition) -> NodeDefinition:
+        if node.flow is not None:
+            return replace(node, flow=await with_fingerprints(node.flow, find))
+        if node.tool is None:
+            return node
+        try:
+            tool = await find(node.tool)
+        except NotFoundError as error:
+            message = f"node {node.id!r}: {error.message}"
+            raise NotFoundError(message, hint=error.hint, tool=node.tool) from None
+        return replace(node, tool=tool.name, fingerprint=tool.fingerprint)
+
+    return replace(definition, nodes=tuple([await pinned(node) for node in definition.nodes]))

@@ -7,25 +7,22 @@ import functools
 import inspect
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from spindle.threads import in_thread
-
-if TYPE_CHECKING:
-    from spindle.flows.node import BaseNode
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class Notes(Protocol):
-    """Who follows a run node by node."""
+    """Follows a run node by node. A `node` is a `BaseNode`, whose module builds on this one."""
 
-    async def visit(self, node: BaseNode, shared: Any, running: RunContext) -> Any:
+    async def visit(self, node: Any, shared: Any, running: RunContext) -> Any:
         """Run the node, and return its action."""
         ...
 
-    async def remember(self, node: BaseNode, given: Any, make: Callable[[], Awaitable[Any]]) -> Any:
+    async def remember(self, node: Any, given: Any, make: Callable[[], Awaitable[Any]]) -> Any:
         """What `make` gives, or gave when this run was at the same place before."""
         ...
 

@@ -70,7 +70,7 @@ async def _save(
 
 async def save_flow(app: Spindle, flow: FlowDefinition, form: Format = "json") -> str:
     """Write a flow into flows/ under its name, over one that is there, and say into which file."""
-    from spindle.flows.saving import save as with_fingerprints
+    from spindle.flows.library import with_fingerprints
     from spindle.flows.text.files import write
 
     library = app.flows.library

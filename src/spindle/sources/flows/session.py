@@ -14,10 +14,10 @@ from spindle.flows.execution import execute
 from spindle.flows.flow import Flow
 from spindle.flows.library import Library
 from spindle.flows.node import Node
-from spindle.flows.node_tool import call_node, spec_of
 from spindle.flows.problems import BrokenFlowError
 from spindle.flows.trace import NodeEvent, observer
 from spindle.ports.source import Session
+from spindle.sources.flows.node_tool import call_node, spec_of
 from spindle.sources.python.files import FolderModules
 from spindle.threads import in_thread, stdout_to_stderr
 

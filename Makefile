@@ -120,6 +120,11 @@ dist: $(PUBLISH_READY) ## build the wheel and the sdist, check them, and use Spi
 docs: $(PUBLISH_READY) ## build the pages into site/, strictly: every link and every name of the API must be there
 	@.venv-publish/bin/python scripts/build_site.py
 
+.PHONY: picture
+picture: $(VENV_READY) ## draw the terminal of README.md again, out of what its commands really show
+	@$(PREPARE) demo
+	@$(IN_VENV) .venv/bin/python scripts/draw_terminal.py
+
 .PHONY: services
 services: ## install what some tests start and PyPI and npm do not have (Debian, as root)
 	@scripts/install_services.sh

@@ -67,6 +67,7 @@ def test_the_examples_of_a_page_do_what_it_says(
     workspace.mkdir()
     (workspace / "spindle.toml").write_text("")
     ran = 0
+    printed = ""
     for example in examples(page):
         if "file" in example.options:
             target = workspace / example.options["file"]
@@ -76,17 +77,20 @@ def test_the_examples_of_a_page_do_what_it_says(
             run_console(example, workspace, environment, page)
             ran += 1
         elif example.language == "python":
-            run_python(example, workspace, environment, page)
+            printed = run_python(example, workspace, environment, page)
             ran += 1
+        elif example.language == "output":
+            assert fits(example.body, printed), f"{page.name}:{example.line}\ngot:\n{printed}"
     assert ran or page.name in WITHOUT_EXAMPLES, f"{page.name} shows nothing that can be run"
 
 
-def run_python(example: Example, workspace: Path, environment: dict[str, str], page: Path) -> None:
+def run_python(example: Example, workspace: Path, environment: dict[str, str], page: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", RUNNER, example.body],
         cwd=workspace, env=environment, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, f"{page.name}:{example.line}\n{done.stderr}"
+    return done.stdout
 
 
 def run_console(example: Example, workspace: Path, environment: dict[str, str], page: Path) -> None:

@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import spindle
 import spindle.flows
@@ -51,3 +52,21 @@ def test_every_public_name_is_on_the_page_of_names() -> None:
         f"spindle.flows.{name}" for name in spindle.flows.__all__ if name not in foreign | {"flow_safe"}
     }
     assert shown == public
+
+
+def test_the_picture_of_the_terminal_shows_the_session_of_the_readme() -> None:
+    picture = ElementTree.parse(ROOT / "docs" / "assets" / "terminal.svg").getroot()
+    shown = " ".join("".join(picture.itertext()).split())
+    session = (ROOT / "README.md").read_text("utf-8").split("```console\n", 1)[1].split("```", 1)[0]
+    commands = re.findall(r"^\$ (.+)$", session, re.MULTILINE)
+    assert commands
+    for command in commands:
+        assert command.replace(" ", "") in shown.replace(" ", ""), (
+            f"{command}: draw it again with `make picture`"
+        )
+
+
+def test_pictures_fetch_nothing() -> None:
+    for picture in (ROOT / "docs" / "assets").glob("*.svg"):
+        addresses = re.findall(r"(?:https?:)?//[^\s\"')]+", picture.read_text("utf-8"))
+        assert set(addresses) <= {"http://www.w3.org/2000/svg"}, picture.name

@@ -88,10 +88,14 @@ class FakeClock:
         self.time = 1000.0
         self.slept: list[float] = []
         self.on_sleep: Callable[[], None] = lambda: None
+        self.gate: asyncio.Event | None = None
+        """Keeps asleep whoever sleeps, until it is opened."""
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.on_sleep()
+        if self.gate is not None:
+            await self.gate.wait()
         self.time += seconds
 
     @property

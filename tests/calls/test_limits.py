@@ -16,7 +16,8 @@ from made_source import PATIENCE, OpenDesk, failing, spec, text, until
 import spindle
 from servers.examples import examples
 from spindle import CallOptions, Limit, Tool
-from spindle.calls.limits import hold, in_order, rate_limiter
+from spindle.calls.limits import hold, in_order
+from spindle.calls.rates import RateLimiter
 from spindle.domain.call import Call, Result
 from spindle.domain.source import RateLimit
 from spindle.errors import ServerError
@@ -302,6 +303,7 @@ async def test_a_call_cancelled_where_it_waits_leaves_every_place_free(desk: Ope
     concurrency = 1 if place == "source" else 5
     async with desk(spec(), answer=answer, max_concurrency=concurrency, **more) as d:
         await d.app.sync()
+        d.clock.gate = asyncio.Event()
         holder = asyncio.create_task(d.call("made.do", {"hold": True}, options))
         await until(lambda: d.source.running == 1)
         guards = d.app._caller._guards["made"]
@@ -338,7 +340,7 @@ async def _lose_session(d: Any) -> None:
 
 def _waits(place: str, agent: Limit, guards: Any, d: Any) -> bool:
     if place == "rate":
-        return len(guards.rate._waiters) == 3
+        return guards.rate.waiting == 3
     if place == "session":
         return free_places(guards.limit) == 1
     waiters = (agent if place == "agent" else guards.limit)._semaphore._waiters
@@ -346,19 +348,6 @@ def _waits(place: str, agent: Limit, guards: Any, d: Any) -> bool:
 
 
 # --- rates
-
-
-class _Loop:
-    """Only a clock; enough for the limiter."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def time(self) -> float:
-        return self.now
-
-    def is_closed(self) -> bool:
-        return False
 
 
 @pytest.mark.parametrize(
@@ -371,33 +360,56 @@ class _Loop:
     ],
 )
 def test_a_rate_lets_that_many_through_and_no_more(rate: RateLimit, burst: int, after_second: int) -> None:
-    limiter, loop = rate_limiter(rate), _Loop()
-    limiter._event_loop = loop  # type: ignore[assignment]
+    now = [0.0]
+    limiter = RateLimiter(rate, lambda: now[0])
 
     def through() -> int:
         count = 0
-        while limiter.has_capacity():
-            limiter._level += 1
+        while limiter.take() is None:
             count += 1
         return count
 
     assert through() == burst
     assert through() == 0
-    loop.now += 1
+    now[0] += 1
     assert through() == after_second
 
 
 async def test_calls_wait_for_the_rate_before_they_are_sent(desk: OpenDesk) -> None:
     async with desk(spec(), rate_limit="3/day") as d:
+        d.clock.gate = asyncio.Event()
         tasks = [asyncio.create_task(d.call("made.do", n=n)) for n in range(5)]
         await until(lambda: sum(task.done() for task in tasks) == 3)
         rate = d.app._caller._guards["made"].rate
-        await until(lambda: len(rate._waiters) == 2)
+        await until(lambda: rate.waiting == 2)
         assert len(d.source.calls) == 3
-        rate._level = 0.0
-        rate._wake_next()
+        d.clock.gate.set()
         await asyncio.gather(*tasks)
         assert len(d.source.calls) == 5
+        assert d.clock.slept == [pytest.approx(28_800)] * 2
+
+
+async def test_who_waits_longest_for_the_rate_goes_first_and_who_gives_up_takes_nothing() -> None:
+    now, went, gate = [0.0], list[str](), asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        await gate.wait()
+        now[0] += seconds
+
+    limiter = RateLimiter(RateLimit(calls=1, seconds=10), lambda: now[0], sleep)
+
+    async def go(name: str) -> None:
+        await limiter.acquire()
+        went.append(f"{name} at {now[0]:g}")
+
+    tasks = {name: asyncio.create_task(go(name)) for name in ("a", "b", "c", "d", "e")}
+    await until(lambda: limiter.waiting == 4)
+    for name in ("b", "d"):
+        tasks.pop(name).cancel()
+    await until(lambda: limiter.waiting == 2)
+    gate.set()
+    await asyncio.gather(*tasks.values())
+    assert went == ["a at 0", "c at 10", "e at 20"]
 
 
 async def test_a_rate_below_one_call_a_period_is_kept(desk: OpenDesk) -> None:

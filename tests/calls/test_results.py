@@ -10,8 +10,7 @@ import pytest
 from made_source import OpenDesk, spec, text
 
 from spindle import Block, Tool
-from spindle.calls.caller import INLINE_LIMIT
-from spindle.domain.call import Call, Result
+from spindle.domain.call import INLINE_LIMIT, Call, Result
 from spindle.errors import ServerError, StoreError
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}

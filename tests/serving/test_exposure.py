@@ -10,12 +10,13 @@ import pytest
 
 import spindle
 from spindle import CallOptions, Principal
+from spindle.calls.rates import RateLimiter
 from spindle.domain.serve import ServeConfig
 from spindle.domain.source import RateLimit
 from spindle.errors import ConfigurationError, NotFoundError
 from spindle.serving.access import ServingAccess
+from spindle.serving.addressing import network
 from spindle.serving.exposure import Exposed, doubts
-from spindle.serving.rates import Rates, network
 
 TOOLS = ["fs.read", "fs.write", "git.log", "git.push", "hello"]
 
@@ -195,7 +196,7 @@ def test_rules_are_replaced_as_a_whole_or_not_at_all() -> None:
 
 def test_a_client_gets_its_calls_back_evenly_and_others_keep_theirs() -> None:
     now = [50.0]
-    rates = Rates(RateLimit(calls=3, seconds=30), lambda: now[0])
+    rates = RateLimiter(RateLimit(calls=3, seconds=30), lambda: now[0])
     assert [rates.take("ann") for _ in range(4)] == [None, None, None, pytest.approx(10)]
     assert rates.take("bob") is None
     now[0] += 10
@@ -206,7 +207,7 @@ def test_a_client_gets_its_calls_back_evenly_and_others_keep_theirs() -> None:
 
 def test_few_are_remembered_and_those_who_ask_most_longest() -> None:
     now = [0.0]
-    rates = Rates(RateLimit(calls=5, seconds=60), lambda: now[0], max_clients=100)
+    rates = RateLimiter(RateLimit(calls=5, seconds=60), lambda: now[0], max_keys=100)
     for _ in range(5):
         rates.take("greedy")
     for number in range(10_000):

@@ -8,7 +8,7 @@ import pytest
 from spindle.errors import ConfigurationError
 from spindle.stores.open import open_store, shown
 from spindle.stores.postgres.address import parse
-from spindle.stores.postgres.glob import regular_expression
+from spindle.stores.postgres.tools import regular_expression
 
 SECRET = "s3cr3tw0rd"
 

@@ -8,34 +8,50 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from spindle.domain.json_schema import canonical
+from spindle.errors import StoreError
 
 if TYPE_CHECKING:
     from spindle.domain.call import Call, Result
     from spindle.domain.source import CacheConfig
     from spindle.domain.tool import Tool
+    from spindle.ports.source import Note
     from spindle.ports.store import CacheStore
 
 
 class ResultCache:
-    def __init__(self, store: CacheStore, now: Callable[[], float]) -> None:
+    """Keeps results in the store. A store that fails is noted, and costs only the cached result."""
+
+    def __init__(self, store: CacheStore, now: Callable[[], float], note: Note) -> None:
         self._store = store
         self._now = now
+        self._note = note
 
     async def get(
         self, tool: Tool, call: Call, config: CacheConfig | None, ttl: float | None
     ) -> Result | None:
+        """Returns the result of the same call, if one is kept and still good."""
         if ttl is None or not _pure(tool, config):
             return None
-        return await self._store.cached(_key(tool, call), self._now())
+        try:
+            return await self._store.cached(_key(tool, call), self._now())
+        except StoreError as error:
+            self._note(f"a cached result of {tool.name} could not be read: {error.message}")
+            return None
 
     async def put(
         self, tool: Tool, call: Call, config: CacheConfig | None, ttl: float | None, result: Result
     ) -> None:
+        """Keeps the result for `ttl` seconds, unless it is an error or a question."""
         if result.is_error or result.asked is not None or call.answers is not None:
             return
-        if ttl is not None and _pure(tool, config):
-            now = self._now()
+        if ttl is None or not _pure(tool, config):
+            return
+        now = self._now()
+        try:
             await self._store.cache(_key(tool, call), result, now + ttl, now)
+        except (StoreError, TypeError) as error:
+            # A value that the store cannot write, such as a number over 64 bits, is as good as uncached.
+            self._note(f"the result of {tool.name} could not be cached: {error}")
 
 
 def _pure(tool: Tool, config: CacheConfig | None) -> bool:

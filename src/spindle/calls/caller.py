@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
+import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -12,46 +12,45 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spindle.calls.approval import approved_arguments, wants_approval
 from spindle.calls.breaker import Breaker
 from spindle.calls.cache import ResultCache
-from spindle.calls.host import CallHost
+from spindle.calls.content import keep_large_content
+from spindle.calls.host import CallHost, PatientPeer
 from spindle.calls.journal import Journal, current_journal
-from spindle.calls.limits import Limit, hold, in_order, rate_limiter
+from spindle.calls.limits import Limit, hold, in_order
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
-from spindle.calls.patience import PatientPeer
-from spindle.calls.permissions import Permission, Visible, allow_all, require, show_all
-from spindle.calls.record import (
-    configured_secrets,
-    fit_to_store,
-    hide_secrets,
-    masked,
-    mentions_secrets,
-    secrets_in,
+from spindle.calls.permissions import (
+    Permission,
+    Visible,
+    allow_all,
+    approved_arguments,
+    require,
+    show_all,
+    wants_approval,
 )
-from spindle.calls.retry import wait_before_retry
+from spindle.calls.rates import RateLimiter
+from spindle.calls.record import Recorder, configured_secrets, fit_to_store, hide_secrets, secrets_in
 from spindle.calls.validate import Validation
-from spindle.domain.call import INLINE_LIMIT, Block, Call, CallRecord, Result, new_id
+from spindle.domain.call import Call, CallRecord, Result, new_id
 from spindle.domain.identity import Principal
 from spindle.errors import (
     AuthError,
+    BreakerOpenError,
     CallTimeoutError,
     Interruption,
     PermissionDeniedError,
+    RateLimitedError,
     ServerError,
     SpindleError,
-    StoreError,
     ToolError,
 )
 
 if TYPE_CHECKING:
-    from aiolimiter import AsyncLimiter
-
     from spindle.auth.credentials import Credentials
     from spindle.catalog.catalog import Catalog
     from spindle.domain.identity import Credential
     from spindle.domain.json_schema import JsonObject
-    from spindle.domain.source import SourceConfig
+    from spindle.domain.source import RetryConfig, SourceConfig
     from spindle.domain.tool import Tool
     from spindle.ports.source import Note
     from spindle.ports.store import FileStore, Store
@@ -73,7 +72,7 @@ class _Guards:
     config: SourceConfig
     breaker: Breaker
     limit: Limit
-    rate: AsyncLimiter | None
+    rate: RateLimiter | None
     secrets: frozenset[str]
 
 
@@ -107,6 +106,8 @@ _current_call: ContextVar[str | None] = ContextVar("spindle_call", default=None)
 
 
 class Caller:
+    """Makes calls: every door, run, flow and agent calls its tools through this one object."""
+
     def __init__(
         self,
         catalog: Catalog,
@@ -120,7 +121,6 @@ class Caller:
         clock: Clock = Clock(),  # noqa: B008 - frozen
     ) -> None:
         self._catalog = catalog
-        self._store = store
         self._files = files
         self._credentials = credentials
         self._note = note
@@ -128,9 +128,9 @@ class Caller:
         self._visible = visible
         self._clock = clock
         self._validation = Validation()
-        self._cache = ResultCache(store, clock.now)
+        self._cache = ResultCache(store, clock.now, note)
+        self._recorder = Recorder(store, note)
         self._guards: dict[str, _Guards] = {}
-        self._marked: dict[str, bool] = {}
         self._remarked: set[str] = set()
         self._running = 0
         self._idle = asyncio.Event()
@@ -194,13 +194,13 @@ class Caller:
                 options.peer, options.answers,
             )  # fmt: skip
             ttl = config.cache.ttl if config.cache is not None else options.cache_ttl
-            result = await self._cached(tool, call, config, ttl) if options.use_cache else None
+            result = await self._cache.get(tool, call, config.cache, ttl) if options.use_cache else None
             if result is None:
                 timeout = config.timeout if options.timeout is None else options.timeout
                 limits = in_order(options.limits, guards.limit)
                 ready = _Ready(tool, call, config, guards, limits, timeout)
                 result = await self._attempt_until_done(ready, running)
-                await self._keep_result(tool, call, config, ttl, result)
+                await self._cache.put(tool, call, config.cache, ttl, result)
             else:
                 outcome = "cached"
             if result.is_error:
@@ -209,7 +209,7 @@ class Caller:
                 if options.raise_tool_errors:
                     raise ToolError(result.text, source=tool.source, tool=tool.name, details=result.to_dict())
             if running.has_changed:
-                return replace(result, changed=self._masked(tool, given, running.secrets))
+                return replace(result, changed=self._recorder.masked(tool, given, running.secrets))
             return result
         except SpindleError as error:
             if running.tool is not None:
@@ -235,7 +235,7 @@ class Caller:
                     tool=running.tool.name,
                     source=running.tool.source,
                     principal=options.principal.id,
-                    arguments=self._masked(running.tool, given, running.secrets),
+                    arguments=self._recorder.masked(running.tool, given, running.secrets),
                     outcome=outcome,
                     started_at=started_at,
                     duration=time.perf_counter() - began,
@@ -243,7 +243,7 @@ class Caller:
                     error=fit_to_store(problem or running.remark, running.secrets),
                     parent=parent,
                 )
-                await self._record(record)
+                await self._recorder.save(record)
                 if options.on_record is not None:
                     options.on_record(record)
 
@@ -298,7 +298,7 @@ class Caller:
         # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
         if ready.config.check_results and not result.is_error and result.asked is None:
             self._check(ready, running, result)
-        return await self._keep_large_content(result)
+        return await keep_large_content(result, self._files, self._note)
 
     def _check(self, ready: _Ready, running: _Progressing, result: Result) -> None:
         try:
@@ -342,57 +342,31 @@ class Caller:
             config,
             Breaker(source, config.breaker.failures, config.breaker.cooldown, self._clock.monotonic),
             Limit(config.max_concurrency),
-            rate_limiter(config.rate_limit) if config.rate_limit is not None else None,
+            RateLimiter(config.rate_limit, self._clock.monotonic, self._clock.sleep)
+            if config.rate_limit is not None
+            else None,
             frozenset(self._catalog.sources.secrets(source) | configured_secrets(config)),
         )
         return guards
 
-    async def _cached(self, tool: Tool, call: Call, config: SourceConfig, ttl: float | None) -> Result | None:
-        try:
-            return await self._cache.get(tool, call, config.cache, ttl)
-        except StoreError as error:
-            self._note(f"a cached result of {tool.name} could not be read: {error.message}")
-            return None
 
-    async def _keep_result(
-        self, tool: Tool, call: Call, config: SourceConfig, ttl: float | None, result: Result
-    ) -> None:
-        try:
-            await self._cache.put(tool, call, config.cache, ttl, result)
-        except (StoreError, TypeError) as error:
-            # A value that the store cannot write, such as a number over 64 bits, is as good as uncached.
-            self._note(f"the result of {tool.name} could not be cached: {error}")
-
-    async def _keep_large_content(self, result: Result) -> Result:
-        if not any(_is_large(block) for block in result.content):
-            return result
-        blocks = [await self._keep_block(block) if _is_large(block) else block for block in result.content]
-        return replace(result, content=tuple(blocks))
-
-    async def _keep_block(self, block: Block) -> Block:
-        assert block.data is not None
-        try:
-            data = base64.b64decode("".join(block.data.split()), validate=True)
-            path = await self._files.keep(data, block.mime_type)
-        except (ValueError, StoreError) as error:
-            # Too large to be handy is better than lost.
-            self._note(f"a large {block.type} could not be kept as a file: {error}")
-            return block
-        return replace(block, data=None, path=path, size=len(data))
-
-    def _masked(self, tool: Tool, arguments: JsonObject, secrets: frozenset[str]) -> JsonObject:
-        marked = self._marked.get(tool.fingerprint)
-        if marked is None:
-            marked = self._marked[tool.fingerprint] = mentions_secrets(tool.input_schema)
-        return masked(arguments, tool.input_schema, secrets, marked=marked)
-
-    async def _record(self, record: CallRecord) -> None:
-        try:
-            await self._store.save_call(record)
-        except Exception as error:  # noqa: BLE001 - the tool has done its work; its result must not be lost
-            self._note(f"the call of {record.tool} could not be recorded: {error}")
+def wait_before_retry(error: SpindleError, tool: Tool, attempt: int, config: RetryConfig) -> float | None:
+    """Returns the seconds to wait before the next attempt, or None when there must be none: a call that might
+    have had an effect is never made twice."""
+    if attempt >= config.attempts or not _safe(error, tool, config):
+        return None
+    if error.retry_after is not None:
+        # Coming back sooner than asked would only be refused again.
+        return error.retry_after if error.retry_after <= config.max_wait else None
+    longest = min(config.max_wait, config.wait * 2 ** (attempt - 1))
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads callers, guards nothing
 
 
-def _is_large(block: Block) -> bool:
-    # Four characters of base64 are three bytes, the last of which may be padding.
-    return block.data is not None and len(block.data) > (INLINE_LIMIT + 2) // 3 * 4
+def _safe(error: SpindleError, tool: Tool, config: RetryConfig) -> bool:
+    if not error.retryable or isinstance(error, BreakerOpenError):
+        return False
+    if error.status is not None and error.status not in config.statuses:
+        return False
+    # It never left, or doing it twice is harmless, or the source did not do it and says when to come back.
+    told_to = isinstance(error, RateLimitedError) and error.retry_after is not None
+    return not error.sent or told_to or tool.hints.safe_to_repeat

@@ -1,14 +1,20 @@
-"""What a tool returned, as text and pictures, which is all that models take."""
+"""The content of results: large blocks are kept as files, and models get text and pictures."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from spindle.domain.call import Block, Result
+from spindle.domain.call import INLINE_LIMIT, Block, Result
 from spindle.domain.json_schema import to_json
+from spindle.errors import StoreError
+
+if TYPE_CHECKING:
+    from spindle.ports.source import Note
+    from spindle.ports.store import FileStore
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MAX_PICTURE = 5 * 1024 * 1024
@@ -84,3 +90,28 @@ def _described(block: Block) -> str:
 
 def _written(value: object) -> str:
     return value if isinstance(value, str) else to_json(value).decode()
+
+
+async def keep_large_content(result: Result, files: FileStore, note: Note) -> Result:
+    """Returns the result with its large blocks kept as files."""
+    if not any(_is_large(block) for block in result.content):
+        return result
+    blocks = [await _keep(block, files, note) if _is_large(block) else block for block in result.content]
+    return replace(result, content=tuple(blocks))
+
+
+async def _keep(block: Block, files: FileStore, note: Note) -> Block:
+    assert block.data is not None
+    try:
+        data = base64.b64decode("".join(block.data.split()), validate=True)
+        path = await files.keep(data, block.mime_type)
+    except (ValueError, StoreError) as error:
+        # Too large to be handy is better than lost.
+        note(f"a large {block.type} could not be kept as a file: {error}")
+        return block
+    return replace(block, data=None, path=path, size=len(data))
+
+
+def _is_large(block: Block) -> bool:
+    # Four characters of base64 are three bytes, the last of which may be padding.
+    return block.data is not None and len(block.data) > (INLINE_LIMIT + 2) // 3 * 4

@@ -1,7 +1,8 @@
-"""What a tool may do through the call that it serves."""
+"""A tool's way out through the call that it serves: further calls, questions, and the client that called."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from spindle.errors import Interruption
 if TYPE_CHECKING:
     from spindle.calls.caller import Caller
     from spindle.calls.limits import Limit
-    from spindle.domain.call import CallRecord, Host, Reply, Result
+    from spindle.domain.call import CallRecord, Host, Peer, Reply, Result
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool
@@ -70,3 +71,45 @@ class CallHost:
 
     def note(self, name: str, data: JsonObject) -> bool:
         return True if self._journal is None else self._journal.note(name, data)
+
+
+class PatientPeer:
+    """The client that made a call; the call's time limit stands still while the client is asked something."""
+
+    def __init__(self, peer: Peer, timer: asyncio.Timeout, limit: float) -> None:
+        self._peer = peer
+        self._timer = timer
+        self._limit = limit
+        self._asked = 0
+
+    @property
+    def owner(self) -> object:
+        return self._peer.owner
+
+    @property
+    def capabilities(self) -> JsonObject:
+        return self._peer.capabilities
+
+    @property
+    def log_level(self) -> str | None:
+        return self._peer.log_level
+
+    def log(self, level: str, data: Any, logger: str | None) -> None:
+        self._peer.log(level, data, logger)
+
+    def can_answer(self, method: str) -> bool:
+        return self._peer.can_answer(method)
+
+    async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
+        self._asked += 1
+        self._set(None)
+        try:
+            return await self._peer.ask(method, params)
+        finally:
+            self._asked -= 1
+            if not self._asked:
+                self._set(asyncio.get_running_loop().time() + self._limit)
+
+    def _set(self, when: float | None) -> None:
+        if not self._timer.expired():
+            self._timer.reschedule(when)

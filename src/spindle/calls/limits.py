@@ -1,4 +1,4 @@
-"""How much may happen at once, and how often.
+"""Limits on how many calls run at once.
 
 A call may pass several limits: its agent's, its pattern's and its source's. They are taken in one order
 that is the same for every call, the source's last; and a call that makes further calls lends its places
@@ -16,10 +16,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from aiolimiter import AsyncLimiter
-
-    from spindle.domain.source import RateLimit
 
 _serial = itertools.count()
 
@@ -112,11 +108,3 @@ class hold:  # noqa: N801 - used like a function
 
 
 _current: ContextVar[hold | None] = ContextVar("spindle_limits", default=None)
-
-
-def rate_limiter(limit: RateLimit) -> AsyncLimiter:
-    from aiolimiter import AsyncLimiter
-
-    # The limiter admits one call at a time, so a rate below one is one call in a longer time.
-    calls = max(limit.calls, 1.0)
-    return AsyncLimiter(calls, limit.seconds * calls / limit.calls)

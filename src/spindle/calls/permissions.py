@@ -1,29 +1,41 @@
-"""Does this tool exist for this principal, and may it be called? Hooks: everything does and may until
-somebody says otherwise."""
+"""Permission for a call: the tool exists for the principal, who may call it, or a person allows it.
+
+The first two are hooks: every tool exists for everybody, who may call it, until somebody says otherwise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from spindle.domain.identity import Principal
 from spindle.domain.tool import Tool
-from spindle.errors import PermissionDeniedError
+from spindle.errors import ApprovalRequired, PermissionDeniedError
+
+if TYPE_CHECKING:
+    from spindle.calls.journal import Journal
+    from spindle.calls.options import CallOptions
+    from spindle.domain.json_schema import JsonObject
+    from spindle.domain.source import SourceConfig
 
 Permission = Callable[[Principal, Tool], bool]
 
 Visible = Callable[[Principal, str], bool]
-"""Whether the tool of this name exists for the principal. One that does not is not found."""
+"""True if the tool of this name exists for the principal. One that does not is not found."""
 
 
 def show_all(_principal: Principal, _name: str) -> bool:
+    """Every tool exists for everybody."""
     return True
 
 
 def allow_all(_principal: Principal, _tool: Tool) -> bool:
+    """Everybody may call every tool."""
     return True
 
 
 def require(permission: Permission, principal: Principal, tool: Tool) -> None:
+    """Raises PermissionDeniedError unless this principal may call this tool."""
     if not permission(principal, tool):
         raise PermissionDeniedError(
             f"{principal.id!r} may not call {tool.name}",
@@ -31,3 +43,29 @@ def require(permission: Permission, principal: Principal, tool: Tool) -> None:
             source=tool.source,
             tool=tool.name,
         )
+
+
+def wants_approval(tool: Tool, config: SourceConfig, options: CallOptions) -> bool:
+    """True if the tool's source, or whoever makes the call, wants a person to allow it."""
+    destructive = tool.hints.destructive is True
+    if config.approve and config.wants_approval(tool.local_name, destructive=destructive):
+        return True
+    return options.approve is not None and options.approve(tool)
+
+
+def approved_arguments(tool: Tool, arguments: JsonObject, journal: Journal | None) -> JsonObject:
+    """Returns the arguments as a person let them pass, perhaps after changing them. Raises ApprovalRequired
+    until somebody has decided about exactly these."""
+    question = ApprovalRequired(
+        f"{tool.name} is called only with approval",
+        source=tool.source,
+        tool=tool.name,
+        details={"tool": tool.name, "arguments": arguments},
+    )
+    if journal is None:
+        raise question
+    reply = journal.ask(question)
+    if reply.refused is not None:
+        reason = f": {reply.refused}" if reply.refused else ""
+        raise PermissionDeniedError(f"the call of {tool.name} was not approved{reason}", sent=False)
+    return reply.answer.get("arguments", arguments)

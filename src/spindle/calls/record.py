@@ -1,4 +1,4 @@
-"""What is written down about a call, with secrets masked."""
+"""The record of a call, with secrets masked."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve
 
 if TYPE_CHECKING:
+    from spindle.domain.call import CallRecord
     from spindle.domain.source import SourceConfig
+    from spindle.domain.tool import Tool
     from spindle.errors import SpindleError
+    from spindle.ports.source import Note
+    from spindle.ports.store import CallStore
 
 MASK = "•••"
 MAX_TEXT = 4000
@@ -25,6 +29,29 @@ _SECRET_NAME = re.compile(
 _MAX_DEPTH = 8
 _MAX_NESTING = 200
 """Of arguments. What lies deeper is hidden whole: it is not accepted anyway, or no more than just so."""
+
+
+class Recorder:
+    """Writes down calls, and masks their arguments."""
+
+    def __init__(self, store: CallStore, note: Note) -> None:
+        self._store = store
+        self._note = note
+        self._marked: dict[str, bool] = {}
+
+    def masked(self, tool: Tool, arguments: JsonObject, secrets: frozenset[str]) -> JsonObject:
+        """Returns the arguments of a call of this tool without what is secret in them."""
+        marked = self._marked.get(tool.fingerprint)
+        if marked is None:
+            marked = self._marked[tool.fingerprint] = mentions_secrets(tool.input_schema)
+        return masked(arguments, tool.input_schema, secrets, marked=marked)
+
+    async def save(self, record: CallRecord) -> None:
+        """Writes a record to the store. A failure is noted: the tool has done its work."""
+        try:
+            await self._store.save_call(record)
+        except Exception as error:  # noqa: BLE001 - the result of the call must not be lost
+            self._note(f"the call of {record.tool} could not be recorded: {error}")
 
 
 def masked(

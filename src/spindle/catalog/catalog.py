@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.catalog.connections import Connections
 from spindle.catalog.diff import SyncReport, merge
-from spindle.catalog.missing import Sees, not_found, sees_all
-from spindle.catalog.naming import name_tools
+from spindle.catalog.naming import Sees, name_tools, not_found, sees_all
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSpec, ToolSummary
 from spindle.errors import (

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import inspect
 from collections.abc import Awaitable, Callable
+from html import escape
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from spindle.console.pages import page
 from spindle.domain.identity import Principal
 from spindle.errors import PermissionDeniedError, SpindleError
 
@@ -24,6 +26,23 @@ PrincipalOf = Callable[["Request"], Principal | Awaitable[Principal | None] | No
 """Who makes a request, where the application knows."""
 
 MAX_PARAMETER = 4096
+
+_STYLE = (
+    ":root{color-scheme:light dark}"
+    "body{font:1.1rem/1.5 system-ui,sans-serif;max-width:32rem;margin:20vh auto;padding:0 1.5rem}"
+    "h1{font-size:1.5rem;margin:0 0 .5rem}"
+)
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+
+HEADERS = {
+    "Content-Security-Policy": (
+        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Cache-Control": "no-store",
+    # The address holds a code; it must not travel on.
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 def callback_app(
@@ -99,3 +118,13 @@ def _problem(error: SpindleError) -> HTMLResponse:
 
 def _said(*sentences: str) -> str:
     return " ".join(f"{text[:1].upper()}{text[1:]}." for text in sentences)
+
+
+def page(status: int, title: str, text: str) -> HTMLResponse:
+    """Returns a small page that needs nothing but itself: no scripts, no files, nothing from elsewhere."""
+    body = (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
+        f"<main><h1>{escape(title)}</h1><p>{escape(text)}</p></main></html>"
+    )
+    return HTMLResponse(body, status, HEADERS)

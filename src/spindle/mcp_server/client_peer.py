@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
     LOG_LEVEL_META_KEY,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     REQUEST_TIMEOUT,
     ElicitRequestURLParams,
 )
 
-from spindle.domain.call import is_as_severe
+from spindle.domain.call import is_as_severe, new_id
 from spindle.domain.json_schema import JsonObject, is_object, to_json
-from spindle.errors import SpindleError
+from spindle.errors import AuthorizationRequired, Interruption, NotFoundError, SpindleError
 from spindle.mcp_server.convert import error_result
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
 
@@ -41,6 +43,8 @@ ANSWER = "answer"
 PAUSE_PREFIX = "spindle-pause:"
 """Begins the state that a client of 2026-07-28 sends back to a run that waits for it."""
 DEFAULT_LEVEL = "info"
+RESOURCE_NOT_FOUND = -32002
+"""Until 2026-07-28, which has invalid parameters for it."""
 QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 """The capabilities of clients that can be asked something."""
 
@@ -269,3 +273,36 @@ def _is_form(schema: Any) -> bool:
 
 def _about(pause: OpenPause) -> JsonObject:
     return {"io.spindle/pause": pause.to_dict()}
+
+
+def refusal(ctx: RequestContext, error: SpindleError | Interruption) -> MCPError:
+    """Returns one of our errors as the protocol's, for a request whose result cannot say what went wrong."""
+    if isinstance(error, Interruption):
+        return _interrupted(ctx, error)
+    about: JsonObject = error.details if is_object(error.details) else {}
+    is_read = ctx.method.startswith("resources/")
+    missing = RESOURCE_NOT_FOUND if is_read and not is_modern(ctx) else INVALID_PARAMS
+    if isinstance(error, NotFoundError):
+        data = {"uri": about["uri"]} if "uri" in about else None
+        return MCPError(code=missing, message=_text(error), data=data)
+    code = about.get("code")
+    if not isinstance(code, int):
+        return MCPError(code=INTERNAL_ERROR, message=_text(error), data={"category": error.category})
+    if code == RESOURCE_NOT_FOUND:
+        code = missing
+    return MCPError(code=code, message=_text(error), data=about.get("data"))
+
+
+def _text(error: SpindleError) -> str:
+    return error.message if error.hint is None else f"{error.message}; hint: {error.hint}"
+
+
+def _interrupted(ctx: RequestContext, asked: Interruption) -> MCPError:
+    if not isinstance(asked, AuthorizationRequired):
+        return MCPError(code=INTERNAL_ERROR, message=f"{asked.message}, which a person has to answer first")
+    params = ElicitRequestURLParams(message=asked.message, url=asked.url, elicitation_id=new_id())
+    if is_capable(ctx.session.client_capabilities, "elicitation/create", {"mode": "url"}):
+        return UrlElicitationRequiredError([params], asked.message)
+    return MCPError(
+        code=INTERNAL_ERROR, message=f"{asked.message}; open this link to give consent: {asked.url}"
+    )

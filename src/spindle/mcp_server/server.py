@@ -28,6 +28,7 @@ from spindle.mcp_server.client_peer import (
     go_on,
     passed_on,
     paused,
+    refusal,
 )
 from spindle.mcp_server.convert import (
     for_handshake_result,
@@ -38,7 +39,6 @@ from spindle.mcp_server.convert import (
 )
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
 from spindle.mcp_server.listing import BadCursorError, Listing
-from spindle.mcp_server.refusals import refusal
 from spindle.mcp_server.relay import Passing
 from spindle.mcp_server.search_mode import SearchMode
 from spindle.mcp_server.suspended import PREFIX, Suspended, SuspendedCalls

@@ -11,13 +11,13 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from spindle.auth.clients import KnownClients
+from spindle.calls.rates import RateLimiter
 from spindle.domain.identity import Principal
 from spindle.errors import AuthError, ConfigurationError, PermissionDeniedError, SpindleError
 from spindle.http.addresses import is_loopback
-from spindle.serving.addressing import Addressing
+from spindle.serving.addressing import Addressing, network
 from spindle.serving.exposure import Exposed
 from spindle.serving.problems import of_error, problem, respond
-from spindle.serving.rates import Rates, network
 from spindle.serving.resource import METADATA, challenge, metadata, metadata_url
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _Rules:
     clients: KnownClients
     addressing: Addressing
     exposed: Exposed
-    rates: Rates | None
+    rates: RateLimiter | None
 
 
 class ServingAccess:
@@ -71,7 +71,7 @@ class ServingAccess:
         if config.rate_limit is not None:
             kept = before.rates if before else None
             same = kept is not None and kept.limit == config.rate_limit
-            rates = kept if same else Rates(config.rate_limit)
+            rates = kept if same else RateLimiter(config.rate_limit)
         return _Rules(config, clients, Addressing.of(config), Exposed(config), rates)
 
     @property

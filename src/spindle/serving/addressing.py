@@ -56,3 +56,16 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def network(address: str) -> str:
+    """Returns what one client may call its own: an address, of version 6 a network of 64 bits."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if parsed.version == 4:
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, 64), strict=False))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from spindle.calls.record import MIN_SECRET
 from spindle.domain.identity import Credential, Principal
+from spindle.domain.json_schema import JsonObject, Parameter, parameters
 from spindle.domain.source import SourceConfig
 from spindle.errors import AuthError, ConfigurationError, from_description
 from spindle.opening import open as open_workspace
@@ -21,7 +23,6 @@ from spindle.settings import Settings
 from spindle.settings.expand import expand_text, has_reference
 from spindle.tables.arrow import tool_table
 from spindle.tables.rows import GIVEN, Hidden, Note, address_of, credential_of, row_of_tool, source_of
-from spindle.tables.simple import simplified
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -34,6 +35,14 @@ LEFT_OUT = b"spindle.left_out"
 """Beside the schema of a table that was made with `strict`: what is not in it, as JSON."""
 
 logger = logging.getLogger("spindle")
+
+SIMPLE = frozenset({"string", "integer", "number", "boolean"})
+
+# The keywords that the schema of a simple value may have besides its type.
+_KEPT = (
+    "title", "description", "enum", "const", "default", "format", "pattern", "minimum", "maximum",
+    "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "examples",
+)  # fmt: skip
 
 _PLAIN_NAME = "server"
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -184,3 +193,35 @@ def _require_place(table: Mapping[str, Any], *, in_environment: bool) -> None:
         raise AuthError("a server that is reached by its URL sees no variables", hint="leave `env` out")
     if kind not in _TAKE_CREDENTIALS:
         raise AuthError(f"a source of kind {kind!r} takes no credential", hint="leave it out")
+
+
+def simplified(rows: Sequence[ToolRow]) -> tuple[list[ToolRow], list[str]]:
+    """Returns the tools for which plain values are enough, without their other parameters, and sentences that
+    say what was left out."""
+    kept: list[ToolRow] = []
+    left_out: list[str] = []
+    for row in rows:
+        found = parameters(row.parameters)
+        simple = {item.name: schema for item in found if (schema := _simple(item)) is not None}
+        dropped = [item for item in found if item.name not in simple]
+        needed = [item for item in dropped if item.required]
+        if needed:
+            left_out.append(f"{row.name} is left out: it needs {_listed(needed)}")
+            continue
+        if dropped:
+            left_out.append(f"{row.name}: without its optional {_listed(dropped)}")
+        required = [item.name for item in found if item.required]
+        plain: JsonObject = {"type": "object", "properties": simple}
+        kept.append(replace(row, parameters=plain | ({"required": required} if required else {})))
+    return kept, left_out
+
+
+def _simple(item: Parameter) -> JsonObject | None:
+    types = item.types - {"null"}
+    if len(types) != 1 or not types <= SIMPLE:
+        return None
+    return {"type": next(iter(types)), **{key: item.schema[key] for key in _KEPT if key in item.schema}}
+
+
+def _listed(items: Sequence[Parameter]) -> str:
+    return ", ".join(f"{item.name} ({item.label})" for item in items)

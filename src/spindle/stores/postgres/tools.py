@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,6 @@ from spindle.domain.tool import Tool, ToolSummary
 from spindle.errors import NameConflictError
 from spindle.ports.store import SourceState, StoredTool, ToolFilter
 from spindle.stores.postgres.connection import Connection, Database
-from spindle.stores.postgres.glob import regular_expression
 from spindle.stores.postgres.search import index, search
 from spindle.stores.postgres.text import storable_text
 from spindle.stores.rows import (
@@ -268,3 +268,36 @@ _INSERT_TOOLS = """
            fingerprint, definition, held, shared, held_shared
     FROM given
 """
+
+
+def regular_expression(glob: str) -> str:
+    """Translates SQLite's globs into PostgreSQL's regular expressions: `*` is any text, `?` one character,
+    `[abc]`, `[a-z]` and `[^abc]` one of a set. A `[` that is never closed matches nothing."""
+    made, at = "", 0
+    while at < len(glob):
+        character = glob[at]
+        at += 1
+        if character == "*":
+            # Several in a row mean the same as one; a long row would be slow.
+            made += "" if made.endswith(".*") else ".*"
+        elif character == "?":
+            made += "."
+        elif character == "[":
+            # A `]` in first place is one of the characters.
+            found = re.match(r"(\^?)(\]?[^\]]*)\]", glob[at:], re.DOTALL)
+            if found is None or not found[2]:
+                return "^(?!)"
+            made += f"[{found[1]}{_bracket(found[2])}]"
+            at += found.end()
+        else:
+            made += _literal(character)
+    return f"^(?:{made})$"
+
+
+def _bracket(members: str) -> str:
+    # Characters with a meaning inside brackets of a regular expression, but not of a glob.
+    return "".join(f"\\{each}" if each in "\\[]^" else each for each in members)
+
+
+def _literal(character: str) -> str:
+    return character if character.isalnum() or ord(character) > 127 else f"\\{character}"

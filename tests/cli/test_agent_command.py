@@ -190,7 +190,7 @@ def test_ctrl_c_pauses_the_run(work: Any, spindle: Any, server: ModelServer) -> 
         process.wait()
         gate.open()
     assert (process.returncode, out) == (75, "")
-    run = err.split("to go on: spindle resume ")[1].split()[0]
+    run = err.split("to continue: spindle resume ")[1].split()[0]
     server.feed("It is 3.")
     done = spindle("resume", run)
     assert (done.code, done.out) == (0, "It is 3.\n")

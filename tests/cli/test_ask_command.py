@@ -95,7 +95,10 @@ def test_without_a_terminal_it_is_only_shown(work: Any, program: Any, server: Mo
     assert shown.code == 75
     assert "send_note" in shown.out
     assert "Nodes:" in shown.out
-    assert "spindle: nothing was run\n  to go on: say it again with --yes, or with --save NAME" in shown.err
+    assert (
+        "spindle: nothing was run\n  to continue: repeat the command with --yes, or with --save NAME"
+        in shown.err
+    )
     saved = program("ask", WORDS, *MODEL, "--save", "tell")
     assert saved.code == 0
     assert "  to run it: spindle run tell" in saved.err

@@ -59,7 +59,9 @@ def test_claude_code_with_projects(workspace, spindle):
         "there": {"command": ["b"], "cwd": "/elsewhere"},
         "old": {"url": "https://y", "transport": "sse"},
     }
-    assert "note: web: headers.Authorization holds a secret in clear; ${AUTHORIZATION} is safer" in done.err
+    assert (
+        "note: web: headers.Authorization holds a secret in plain text; ${AUTHORIZATION} is safer" in done.err
+    )
 
 
 def test_vs_code_with_comments_and_inputs(workspace, spindle):

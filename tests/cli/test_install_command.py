@@ -47,7 +47,7 @@ def test_each_client_gets_its_own_form(workspace, spindle, monkeypatch):
         assert spindle("serve", "--print-config", client).json == {"mcpServers": {"spindle": program}}
     done = spindle("serve", "--stdio", "--print-config", "vscode")
     assert done.json == {"servers": {"spindle": {"type": "stdio", **program}}}
-    assert f"this goes into {workspace.root / '.vscode/mcp.json'}" in done.err
+    assert f"paste this into {workspace.root / '.vscode/mcp.json'}" in done.err
     assert not (workspace.root / ".vscode").exists()
 
 

@@ -64,7 +64,7 @@ def test_sources_that_were_never_asked_are_noted(workspace, spindle):
     done = spindle("tools")
     assert done.code == 0
     assert done.err.splitlines()[-1] == (
-        "note: mini was not asked for tools since added or changed; run `spindle sync`"
+        "note: mini was not synced since added or changed; run `spindle sync`"
     )
 
 

@@ -120,8 +120,8 @@ def test_secrets_in_clear_are_noted(workspace, spindle):
     )  # fmt: skip
     file = workspace.root / "spindle.toml"
     assert done.err == (
-        f"note: API_KEY now stands in clear in {file}; "
-        "API_KEY=${API_KEY} would take it from the environment\n"
+        f"note: {file} now holds API_KEY in plain text; "
+        "API_KEY=${API_KEY} would read it from the environment\n"
     )
     assert sources(workspace.root)["x"]["env"] == {
         "API_KEY": "abc",

@@ -53,7 +53,7 @@ def test_a_call_that_waits_says_what_for_and_how_to_go_on(work: Any, spindle: An
         "spindle: paused: delete is called only with approval",
         "  tool: delete",
         '  arguments: {"name": "x"}',
-        f"  to go on: spindle resume {token} --approve, or --refuse REASON",
+        f"  to continue: spindle resume {token} --approve, or --refuse REASON",
     ]
     went_on = spindle("resume", token, "--approve")
     assert (went_on.code, went_on.out) == (0, "deleted x\n")
@@ -179,6 +179,6 @@ def test_at_a_terminal_one_may_answer_later(work: Any, spindle: Any) -> None:
     terminal = Terminal("call", "paint")
     terminal.read_until("\nanswer: ")
     terminal.write("\x04")
-    assert "to go on: spindle resume" in terminal.read_all()
+    assert "to continue: spindle resume" in terminal.read_all()
     assert terminal.process.returncode == 75
     assert token_of(spindle)

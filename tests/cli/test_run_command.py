@@ -301,7 +301,7 @@ def test_a_flow_that_waits_for_a_person_is_told_like_a_call(flows: Any, spindle:
         "spindle: paused: delete is called only with approval",
         "  tool: delete",
         '  arguments: {"text": "X"}',
-        f"  to go on: spindle resume {pause['token']} --approve, or --refuse REASON",
+        f"  to continue: spindle resume {pause['token']} --approve, or --refuse REASON",
     ]
     went_on = spindle("resume", pause["token"], "--approve")
     assert (went_on.code, went_on.out) == (0, "deleted X\n")

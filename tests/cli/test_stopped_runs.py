@@ -127,7 +127,7 @@ def test_ctrl_c_stops_a_flow_that_resume_goes_on_with(counted: Any, program: Any
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     run = run_of(program, "cancelled")
-    assert err.splitlines()[-2:] == ["spindle: cancelled", f"  to go on: spindle resume {run[:12]}"]
+    assert err.splitlines()[-2:] == ["spindle: cancelled", f"  to continue: spindle resume {run[:12]}"]
     done = program("resume", "last", "--json")
     assert (done.code, done.json["structured"]) == (0, {"last": 10})
     assert ten.calls == [1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10]

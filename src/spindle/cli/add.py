@@ -1,4 +1,4 @@
-"""`spindle add`: a source from a program, a URL or a preset, written to spindle.toml and synced."""
+"""`spindle add`: adds a source from a program, a URL or a preset to spindle.toml, and syncs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AFTER_DASHES = "spindle.after_dashes"
 
 
 class _AddCommand(click.Command):
-    """Keeps what follows `--` apart, which click would mix with the words before it."""
+    """Keeps the words after `--` separate, which click would mix with those before it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         from spindle.cli.errors import UsageMistakeError
@@ -44,23 +44,27 @@ class _AddCommand(click.Command):
 @command("add", cls=_AddCommand)
 @click.argument("words", nargs=-1, metavar="NAME [URL|FILE] | PRESET [NAME] | NAME -- COMMAND…")
 @click.option("--openapi", is_flag=True, help="The URL or file is an OpenAPI document.")
-@click.option("--http", "as_api", is_flag=True, help="The URL is where an HTTP API begins.")
+@click.option("--http", "as_api", is_flag=True, help="The URL is the base of an HTTP API.")
 @click.option("--utcp", is_flag=True, help="The URL or file is a UTCP manual.")
 @click.option("--presets", "list_presets", is_flag=True, help="List the presets.")
 @click.option("--cli", "as_program", is_flag=True, help="Draft tools from a program's --help.")
 @click.option("--arg", "arguments", multiple=True, help="An argument for a preset. Repeatable.")
-@click.option("--env", multiple=True, metavar="KEY=VALUE", help="A variable of its process. Repeatable.")
-@click.option("--header", multiple=True, metavar="KEY=VALUE", help="A header of its requests. Repeatable.")
-@click.option("--bearer-env", metavar="VAR", help="The environment variable that holds its token.")
-@click.option("--transport", type=click.Choice(["auto", "stdio", "http", "sse"]), help="Found out by itself.")
-@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="For one attempt.")
-@click.option("--description", help="What it is for.")
-@click.option("--include", multiple=True, metavar="REGEX", help="Only tools of such names. Repeatable.")
-@click.option("--exclude", multiple=True, metavar="REGEX", help="No tools of such names. Repeatable.")
+@click.option(
+    "--env", multiple=True, metavar="KEY=VALUE", help="An environment variable of the program. Repeatable."
+)
+@click.option("--header", multiple=True, metavar="KEY=VALUE", help="A header of every request. Repeatable.")
+@click.option("--bearer-env", metavar="VAR", help="The environment variable that holds the token.")
+@click.option(
+    "--transport", type=click.Choice(["auto", "stdio", "http", "sse"]), help="Detected if left out."
+)
+@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="Time limit of one attempt.")
+@click.option("--description", help="What the source is for.")
+@click.option("--include", multiple=True, metavar="REGEX", help="Only tools whose names match. Repeatable.")
+@click.option("--exclude", multiple=True, metavar="REGEX", help="No tools whose names match. Repeatable.")
 @click.option("--pin", is_flag=True, help="Hold changed definitions back until they are accepted.")
 @click.option("--replace", is_flag=True, help="Replace a source of that name.")
 @click.option("--user", is_flag=True, help="For all your workspaces, in your own spindle.toml.")
-@click.option("--no-sync", is_flag=True, help="Do not ask it for its tools yet.")
+@click.option("--no-sync", is_flag=True, help="Do not ask the source for its tools yet.")
 @click.pass_context
 def add(
     ctx: click.Context,
@@ -133,7 +137,7 @@ def add(
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """What the words on the command line stand for: a preset, a command, a URL or a document."""
+    """The meaning of the words on the command line: a preset, a command, a URL or a document."""
 
     name: str
     preset: Preset | None = None
@@ -141,7 +145,7 @@ class _Chosen:
     program: Sequence[str] = ()
     url: str | None = None
     kind: str | None = None
-    """Of the document, or of what is at the URL where that is not an MCP server."""
+    """The kind of the document, or of the URL if that is not an MCP server."""
     drafted: dict[str, Any] | None = None
     document: str | None = None
 
@@ -173,7 +177,7 @@ def _choose(words: Sequence[str], after: Sequence[str] | None, arguments: Sequen
         if len(rest) > 1 or after:
             raise UsageMistakeError("give a name and a URL, and nothing else", f"spindle add {first} {url}")
         return _Chosen(first, url=url)
-    # A preset's arguments and a command both follow `--`: what can be run is a command.
+    # A preset's arguments and a command both follow `--`: if it can be run, it is a command.
     if after and (preset is None or (not rest and not arguments and which(after[0]))):
         if rest:
             raise UsageMistakeError(
@@ -198,7 +202,7 @@ def _draft(cli: CliContext, words: Sequence[str], after: Sequence[str] | None) -
     if len(words) < 2 and not (words and after):
         raise UsageMistakeError("name the program", "spindle add NAME --cli PROGRAM [SUBCOMMAND…]")
     name, *rest = words
-    # A program of several words is quoted, or follows `--`.
+    # A program of several words must be quoted, or follow `--`.
     program, wanted = (after, rest) if after else (shlex.split(rest[0]), rest[1:])
     cli.output.status(f"reading the help of {' '.join(program)} …")
     table, notes = cli.run(draft(name, program, wanted, Path.cwd()))
@@ -263,7 +267,7 @@ def _table(
     for key, value in settings.items():
         if value:
             table[key] = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
-    # Plain values first: after a table of its own, such as `env`, a key would belong to that table.
+    # Plain values first: a key after a table such as `env` would belong to that table.
     return dict(sorted(table.items(), key=lambda item: isinstance(item[1], dict)))
 
 
@@ -342,7 +346,7 @@ async def _wants_oauth(app: Spindle, name: str, report: SyncReport) -> bool:
     try:
         return await app.auth.wants_oauth(name)
     except SpindleError:
-        return False  # what the sync said stands
+        return False  # the sync's own message is enough
 
 
 def _print_presets(cli: CliContext) -> None:

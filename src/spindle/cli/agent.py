@@ -1,4 +1,4 @@
-"""`spindle agent TASK`: a model and the tools, put to work."""
+"""`spindle agent TASK`: a language model works on a task with the workspace's tools."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ NOT_DONE = 1
 @command("agent")
 @click.argument("task", metavar="TASK|-")
 @click.option("-m", "--model", metavar="PROVIDER:NAME", help="The language model.")
-@click.option("--instructions", metavar="TEXT", help="What the model is told before the task.")
+@click.option("--instructions", metavar="TEXT", help="Instructions for the model, besides the task.")
 @click.option(
     "-t", "--tools", metavar="PATTERN", multiple=True, shell_complete=complete_tool,
-    help="Tools that it may use; can be repeated.",
+    help="Tools that the model may use. Repeatable.",
 )  # fmt: skip
 @click.option("--max-steps", type=click.IntRange(min=1), help="Answers of the model before it must stop.")
-@click.option("--continue", "continued", metavar="RUN", help="Go on from the end of a run.")
+@click.option(
+    "--continue", "continued", metavar="RUN", help="Continue the conversation of a run that has ended."
+)
 @click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
-@click.option("--stream", is_flag=True, help="Print what happens, a line of JSON each.")
+@click.option("--stream", is_flag=True, help="Print events as they happen, as lines of JSON.")
 def agent(
     cli: CliContext,
     task: str,
@@ -49,9 +51,9 @@ def agent(
 ) -> int:
     """Give a task to a language model that uses the tools of this workspace.
 
-    What it does is shown on stderr, its answer on stdout. Calls that a person must allow are asked about on a
-    terminal; otherwise, or when the user is asked something, it pauses, and `spindle resume` goes on. Ctrl-C
-    pauses it too. Providers' keys are taken from the environment, such as OPENAI_API_KEY or
+    Its steps are shown on stderr, its answer on stdout. On a terminal you are asked to approve calls that
+    need approval; otherwise, and for questions to the user, the run pauses until `spindle resume`. Ctrl-C
+    pauses it too. Keys of providers are read from the environment, such as OPENAI_API_KEY or
     ANTHROPIC_API_KEY. Settings are in [agent].
     """
     if task == "-":
@@ -95,7 +97,7 @@ async def _agent(
         view.end_line()
         if isinstance(outcome, Paused):
             if not outcome.pauses:
-                cli.output.aside(f"spindle: suspended\n  to go on: spindle resume {outcome.run_id}")
+                cli.output.aside(f"spindle: suspended\n  to continue: spindle resume {outcome.run_id}")
             view.show_pause(outcome)
             show_paused(cli, outcome, quiet=stream)
             return 75
@@ -112,7 +114,7 @@ def _show(cli: CliContext, view: View, result: Any) -> int:
         cli.output.line(result.text)
     if result.ended_by != "answer":
         cli.output.note(f"it ended before there was an answer: the limit of {result.ended_by} was reached")
-        cli.output.aside(f"  to go on: spindle agent --continue {result.run_id} TASK")
+        cli.output.aside(f"  to continue: spindle agent --continue {result.run_id} TASK")
         return NOT_DONE
     return 0
 
@@ -133,7 +135,7 @@ def _made(app: Spindle, config: AgentConfig, model: str) -> Agent:
 
 @contextlib.asynccontextmanager
 async def _suspended_by_ctrl_c(app: Spindle, view: View) -> AsyncGenerator[None]:
-    """The first Ctrl-C lets the run rest, a second one gives it up."""
+    """Makes the first Ctrl-C pause the run, and a second one cancel it."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
     suspended = False

@@ -1,4 +1,4 @@
-"""What an agent does, shown while it happens."""
+"""Shows the work of an agent as it happens."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ LONGEST = 160
 
 
 class View:
-    """Calls and results on stderr. On a terminal the text comes on stdout as it is said; in a pipe only the
-    answer does, at the end. With `stream` all of it is a line of JSON each."""
+    """Shows calls and results on stderr. On a terminal the answer's text appears on stdout as it is
+    generated; in a pipe only the whole answer, at the end. With `stream`, everything is printed as lines
+    of JSON."""
 
     def __init__(self, output: Output, *, stream: bool = False, says_text: bool = True) -> None:
         self.run_id: str | None = None
@@ -30,10 +31,11 @@ class View:
 
     @property
     def streams(self) -> bool:
-        """Whether text is wanted piece by piece."""
+        """True if text is wanted piece by piece."""
         return self._shows_text or self.is_stream
 
     def hear(self, event: AgentEvent) -> None:
+        """Shows one event."""
         self.run_id = event.run_id
         if self.is_stream:
             self._output.line(to_json(event.to_dict(), default=str).decode())
@@ -56,16 +58,19 @@ class View:
                 pass
 
     def show_pause(self, paused: Paused) -> None:
+        """Shows a pause, if events are streamed."""
         if self.is_stream:
             from spindle.agents.agent import paused_event
 
             self.hear(paused_event(paused))
 
     def status(self, text: str) -> None:
+        """Shows a line on stderr."""
         self.end_line()
         self._output.aside(text)
 
     def end_line(self) -> None:
+        """Ends the current line of text."""
         if self._is_in_line:
             self._output.line()
             self._output.flush()
@@ -78,7 +83,7 @@ class View:
 
 
 def print_record(output: Output, record: Record, *, full: bool) -> None:
-    """A run that was, as it happened."""
+    """Prints a past run as it happened."""
     run, events = record.run, list(record.events())
     if output.as_json:
         told = [event.to_dict() for event in events]

@@ -1,4 +1,4 @@
-"""Other names for commands, for those who know them from elsewhere."""
+"""Other names for commands, as other programs call them."""
 
 from __future__ import annotations
 

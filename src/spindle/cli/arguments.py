@@ -1,4 +1,4 @@
-"""From the words after `spindle call TOOL` to the tool's arguments.
+"""Turns the words after `spindle call TOOL` into the tool's arguments.
 
 --path=x                   flags, typed by the tool's schema (calls/flags.py)
 {"path": "x"}              all arguments as JSON; flags win over it
@@ -19,7 +19,7 @@ from spindle.errors import InvalidArgumentsError
 
 @dataclass(slots=True)
 class Given:
-    """What the words said. `document` is JSON text with arguments, or `-` for stdin."""
+    """The arguments in the words. `document` is JSON text with arguments, or `-` for stdin."""
 
     arguments: JsonObject = field(default_factory=dict[str, Any])
     document: str | None = None
@@ -28,6 +28,7 @@ class Given:
 
 
 def parse(tool: str, schema: JsonObject, words: Sequence[str]) -> Given:
+    """Reads the words with the types of the tool's schema."""
     given = Given()
     flags = Flags(tool, schema)
     others: list[str] = []

@@ -1,4 +1,5 @@
-"""`spindle ask WORDS`: words to a flow, shown, run when it is accepted, and saved."""
+"""`spindle ask WORDS`: finds or writes a flow that does what the words say, shows it, runs it if accepted,
+and saves it."""
 
 from __future__ import annotations
 
@@ -24,22 +25,22 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, required=True, metavar="WORDS…|-")
 @click.option("-m", "--model", metavar="PROVIDER:NAME", help="The language model.")
 @click.option("-i", "--input", "inputs", metavar="NAME=VALUE", multiple=True, help="An input of the flow.")
-@click.option("--new", is_flag=True, help="Write a new flow, also where a saved one fits.")
+@click.option("--new", is_flag=True, help="Write a new flow, even if a saved one fits.")
 @click.option("-y", "--yes", is_flag=True, help="Run it without asking; approve what needs approval.")
 @click.option("--save", "name", metavar="NAME", help="Save the flow under this name, in flows/.")
-@click.option("--force", is_flag=True, help="Let --save write over the one that is there.")
+@click.option("--force", is_flag=True, help="Let --save overwrite an existing flow.")
 @click.option(
     "--draw", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
     help="Draw it: SVG into a file ending in .svg, else Mermaid.",
 )  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Show neither the flow nor the nodes as they run.")
 def ask(cli: CliContext, words: tuple[str, ...], **options: Any) -> int:
-    """Say in words what is to be done: a flow that does it is found, or written by a language model.
+    """Find or write a flow that does what your words say, and run it.
 
-    A saved flow that fits the words is taken first. Otherwise the model drafts one out of the tools that the
-    catalog's search finds for the words; what `spindle check` has against it goes back to the model. The flow
-    is shown, and run when you accept it. Without a terminal it is only shown, unless --yes says to run it.
-    Providers' keys are taken from the environment. Settings are in [agent].
+    A saved flow that fits the words is used if there is one. Otherwise a language model drafts one with the
+    tools that the catalog's search finds, and corrects what `spindle check` complains about. The flow is
+    shown, and run when you accept it. Without a terminal it is only shown, unless --yes is given. Keys of
+    providers are read from the environment. Settings are in [agent].
     """
     text = sys.stdin.read() if words == ("-",) else " ".join(words)
     return cli.run(_ask(cli, text.strip(), options))
@@ -50,7 +51,7 @@ async def _ask(cli: CliContext, words: str, options: dict[str, Any]) -> int:
 
     async with cli.open() as app:
         if options["name"] is not None:
-            await check_name(app, options["name"], force=options["force"])  # before a model is paid for
+            await check_name(app, options["name"], force=options["force"])  # before paying for a model
         return await _Asking(cli, app, options).about(words)
 
 
@@ -124,7 +125,7 @@ class _Asking:
                 output.note(f"{tool} may destroy something")
 
     async def _only_show(self, draft: Draft) -> int:
-        """Nobody is here to accept it. Saving it, if that was asked for, is all that there is to do."""
+        """Shows the flow without running it, since nobody is there to accept it; saves it if asked to."""
         from spindle.cli.errors import PAUSED
 
         await self._save_if_named(draft)
@@ -139,7 +140,9 @@ class _Asking:
         if name is not None:
             output.aside(f"  to run it: spindle run {name}{flags}")
         else:
-            output.aside("spindle: nothing was run\n  to go on: say it again with --yes, or with --save NAME")
+            output.aside(
+                "spindle: nothing was run\n  to continue: repeat the command with --yes, or with --save NAME"
+            )
         return 0 if self._saved_as is not None else PAUSED
 
     def _as_json(self, draft: Draft, run_id: str | None = None, result: Result | None = None) -> JsonObject:
@@ -248,7 +251,7 @@ class _Asking:
 
 
 def _given(texts: tuple[str, ...], draft: Draft) -> JsonObject:
-    """What `--input NAME=VALUE` says, typed as the flow wants it."""
+    """The values of `--input NAME=VALUE`, typed as the flow declares them."""
     from collections import deque
 
     from spindle.calls.flags import Flags

@@ -1,4 +1,4 @@
-"""`spindle call TOOL`: flags typed by the tool's own schema, JSON, or JSON on stdin."""
+"""`spindle call TOOL`: calls a tool with flags typed by its schema, or with JSON as a word or on stdin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @command("call", context_settings={"allow_interspersed_args": False})
-@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="For one attempt.")
+@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="Time limit of one attempt.")
 @click.option("--no-cache", is_flag=True, help="Do not answer from the cache.")
 @click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
 @click.argument("tool", shell_complete=complete_tool)
@@ -27,12 +27,12 @@ def call(
 ) -> int:
     """Call a tool.
 
-    Options of Spindle stand before TOOL, the tool's parameters after it; `spindle call TOOL --help`
-    shows them. An array is given by repeating its flag, an object as JSON, a boolean as --x or --no-x.
+    Options of Spindle go before TOOL, the tool's parameters after it; `spindle call TOOL --help`
+    lists them. Repeat a flag for an array, give an object as JSON, and a boolean as --x or --no-x.
     All arguments can also be one JSON object, as a word or on stdin (-).
 
-    Where a person is wanted first (consent, approval, an answer) the call pauses: what is wanted is
-    asked on a terminal, else told on stderr, and `spindle resume` goes on.
+    If a person must act first (consent, approval, an answer), you are asked on a terminal; otherwise the
+    call pauses, stderr says what is needed, and `spindle resume` continues it.
     """
     return cli.run(_call(cli, tool, words, timeout, use_cache=not no_cache, yes=yes))
 

@@ -1,4 +1,4 @@
-"""What other MCP clients write in their settings to have this workspace as a server of theirs."""
+"""The entries by which other MCP clients have this workspace as a server in their settings."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ if TYPE_CHECKING:
     from spindle.domain.serve import ServeConfig
 
 DEFAULT_NAME = "spindle"
-# Of addresses that mean "every one of this machine": the one by which it reaches itself.
+# For addresses that mean all interfaces: the one by which this machine reaches itself.
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked for, not listened on
 _COMMAND_KEYS, _URL_KEYS = frozenset({"command", "args"}), frozenset({"url", "serverUrl", "httpUrl"})
 
 
 @dataclass(frozen=True, slots=True)
 class ClientProgram:
-    """A program that has MCP servers, and how it writes them down."""
+    """A program that uses MCP servers, and the form of its settings."""
 
     title: str
     key: str
-    """The table that holds its servers."""
+    """The key of the table that holds its servers."""
     says_type: bool
-    """Whether an entry says by `type` how the server is reached."""
+    """True if an entry names the transport as `type`."""
     takes_url: bool
-    """Whether an entry may be an address. Others only start programs, and drop what has no `command`."""
+    """True if an entry may be a URL. Other clients drop entries without a `command`."""
     next_step: str
 
     def over_stdio(self, command: Sequence[str], env: Mapping[str, str]) -> JsonObject:
+        """The entry of a server that the client starts as a program."""
         entry: JsonObject = {"type": "stdio"} if self.says_type else {}
         entry |= {"command": command[0], "args": list(command[1:])}
         return entry | ({"env": dict(env)} if env else {})
 
     def over_http(self, url: str, token_variable: str | None) -> JsonObject:
-        """The token itself stays out of the file: the client reads it from its environment."""
+        """The entry of a server at a URL. The client reads the token from its environment, not from the
+        file."""
         entry: JsonObject = {"type": "http"} if self.says_type else {}
         entry["url"] = url
         if token_variable is not None:
@@ -44,7 +46,7 @@ class ClientProgram:
         return entry
 
     def document(self, name: str, entry: JsonObject) -> JsonObject:
-        """A whole file that has this one server."""
+        """A whole settings file with this one server."""
         return {self.key: {name: entry}}
 
 
@@ -65,7 +67,7 @@ CLIENTS: Mapping[str, ClientProgram] = {
 
 
 def says_the_same(there: object, wanted: JsonObject) -> bool:
-    """Whether an entry already is the wanted one. What the user added to it does no harm."""
+    """True if an entry already has everything that is wanted. Keys that the user added do no harm."""
     if not is_object(there):
         return False
     others = _URL_KEYS if "command" in wanted else _COMMAND_KEYS
@@ -82,7 +84,7 @@ def says_the_same(there: object, wanted: JsonObject) -> bool:
 
 
 def url_of(config: ServeConfig) -> str:
-    """Where clients reach `spindle serve --http`."""
+    """The URL of `spindle serve --http` for clients."""
     if config.url is not None:
         return f"{config.url}/mcp"
     host = _ANY.get(config.host, config.host)
@@ -91,8 +93,8 @@ def url_of(config: ServeConfig) -> str:
 
 
 def token_variable(config: ServeConfig) -> str | None:
-    """The variable by whose name an entry refers to the token, where clients must show one. Tokens of an
-    authorisation server are none of these: a client gets them by itself."""
+    """The variable that an entry refers to for the token, if clients must send one. Tokens of an
+    authorisation server are not meant: clients get those by themselves."""
     if config.auth_token_env is not None:
         return config.auth_token_env
     if config.auth_token is not None:

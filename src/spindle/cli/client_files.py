@@ -1,4 +1,4 @@
-"""One server more in the settings file of another MCP client; everything else in it stays."""
+"""Adds a server to the settings file of another MCP client, and leaves everything else in it as it is."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ _FIRST_INDENT = re.compile(r"[{\[]\s*?\n([ \t]+)\S")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a file holds, and what it will."""
+    """The content of a settings file before and after the change."""
 
     file: Path
     before: bytes | None
     after: str
     status: str
-    """`added`, `replaced`, or `there already`, in which case there is nothing to write."""
+    """`added`, `replaced`, or `there already` if there is nothing to write."""
 
 
 def plan(file: Path, client: ClientProgram, name: str, entry: JsonObject) -> Plan:
-    """Raises ConfigurationError, with what to paste, for a file that cannot be edited without a loss."""
+    """Plans the change. Raises ConfigurationError, with the text to paste, for a file that cannot be
+    edited without loss."""
     before = _read(file)
     text = "" if before is None else _decoded(before, file)
     pasted = _pasted(client, name, entry)
@@ -49,7 +50,7 @@ def plan(file: Path, client: ClientProgram, name: str, entry: JsonObject) -> Pla
 
 
 def write(made: Plan) -> Path | None:
-    """Carry it out. The file of the first time is kept beside it, and returned then."""
+    """Writes the change. The first time, the old file is kept beside it, and its path is returned."""
     from spindle.settings.edit import replace_file
 
     if _read(made.file) != made.before:
@@ -66,7 +67,7 @@ def write(made: Plan) -> Path | None:
 
 
 def _keep(file: Path, content: bytes) -> Path | None:
-    """As readable to others as the file itself. An older copy is the one from before Spindle: it stays."""
+    """Keeps a copy with the same permissions. An existing copy is from before Spindle, and stays."""
     backup = file.with_name(f"{file.name}.bak")
     mode = file.stat().st_mode & 0o777
     try:
@@ -121,7 +122,7 @@ def _parsed(text: str, file: Path, pasted: str) -> JsonObject:
 
 
 def _strict(text: str) -> Any:
-    """Refuses all that would not be written again as it is read."""
+    """Parses JSON, and refuses everything that would not be written back as it was read."""
 
     def without_twins(pairs: list[tuple[str, Any]]) -> JsonObject:
         found = dict(pairs)
@@ -167,13 +168,13 @@ def _pasted(client: ClientProgram, name: str, entry: JsonObject) -> str:
 
 
 def _written(data: JsonObject, text: str) -> str:
-    """In the manner of the text that was there: its indentation, its ends of lines."""
+    """The JSON text with the indentation and line endings of the old one."""
     match = _FIRST_INDENT.search(text)
     made = json.dumps(data, indent=match[1] if match else 2, ensure_ascii=False) + "\n"
     try:
         made.encode()
     except UnicodeEncodeError:
-        # Halves of a character, which JSON can hold only when they are escaped.
+        # Lone surrogates, which JSON can hold only as escapes.
         made = json.dumps(data, indent=match[1] if match else 2) + "\n"
     if "\r\n" in text:
         made = made.replace("\n", "\r\n")

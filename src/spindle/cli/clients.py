@@ -1,4 +1,4 @@
-"""The files in which other MCP clients keep their servers, read as sources of ours.
+"""Reads the settings files of other MCP clients, and turns their servers into sources.
 
 Claude Desktop, Claude Code, Cursor and Windsurf have `mcpServers`, Claude Code also one for each
 project, VS Code has `servers` and asks for `inputs`. Comments and trailing commas are allowed.
@@ -26,7 +26,7 @@ _TRANSPORTS = {
     "streamablehttp": "http",
     "sse": "sse",
 }
-# A string, or a comment, or a comma that only spaces and comments part from a closing bracket.
+# A string, a comment, or a comma followed only by spaces and comments before a closing bracket.
 _COMMENT = r"//[^\n]*|/\*.*?\*/"
 _JSONC = re.compile(rf'("(?:\\.|[^"\\])*")|{_COMMENT}|,(?=(?:\s|{_COMMENT})*[}}\]])', re.DOTALL)
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
@@ -34,7 +34,7 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 @dataclass(slots=True)
 class ImportedServer:
-    """A server under a legal name. Without a table it cannot be taken over, and the notes say why."""
+    """A server under a valid name. Without a table it cannot be imported, and the notes say why."""
 
     name: str
     table: JsonObject | None
@@ -42,7 +42,7 @@ class ImportedServer:
 
 
 def usual_places(folder: Path) -> list[Path]:
-    """Where the settings of other clients may be, on Linux and macOS."""
+    """The files that may hold settings of other clients, on Linux and macOS."""
     home, config = Path.home(), _config_folder()
     return [
         folder / ".mcp.json",
@@ -57,7 +57,7 @@ def usual_places(folder: Path) -> list[Path]:
 
 
 def place_of(client: str, folder: Path) -> Path:
-    """The file in which `spindle install` puts the workspace in this folder."""
+    """The file that `spindle install` changes for a client and a workspace folder."""
     match client:
         case "claude":
             return _config_folder() / "Claude/claude_desktop_config.json"
@@ -74,7 +74,7 @@ def _config_folder() -> Path:
 
 
 def read_servers(file: Path, workspace: Path) -> list[ImportedServer]:
-    """Every server in the file. The workspace decides which projects need a folder of their own."""
+    """All servers in the file. Those of another project than the workspace get its folder as `cwd`."""
     data = _load(file)
     found = [_convert(name, entry, file, None) for name, entry in _entries(data)]
     projects = data.get("projects")
@@ -105,6 +105,7 @@ def _load(file: Path) -> JsonObject:
 
 
 def without_comments(text: str) -> str:
+    """JSON text without comments and trailing commas."""
     return _JSONC.sub(lambda match: match[1] or "", text)
 
 
@@ -165,12 +166,12 @@ def _legal(name: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """Some clients allow numbers and booleans as variables; a process gets text."""
+    """A variable's value as text: some clients allow numbers and booleans."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _translate(value: Any, notes: list[str], file: Path) -> Any:
-    """Other clients' `${...}` as ours."""
+    """The value with other clients' `${...}` written as ours."""
     if is_object(value):
         return {key: _translate(item, notes, file) for key, item in value.items()}
     if is_array(value):
@@ -204,7 +205,9 @@ def _note_secrets(server: ImportedServer) -> None:
         values = (server.table or {}).get(key)
         for name, value in (values if is_object(values) else {}).items():
             if looks_secret(name, value):
-                server.notes.append(f"{key}.{name} holds a secret in clear; ${{{_variable(name)}}} is safer")
+                server.notes.append(
+                    f"{key}.{name} holds a secret in plain text; ${{{_variable(name)}}} is safer"
+                )
 
 
 def _variable(name: str) -> str:

@@ -1,4 +1,4 @@
-"""`spindle completion SHELL`, and completion of the names that the workspace knows."""
+"""`spindle completion SHELL`, and completion of names from the workspace."""
 
 from __future__ import annotations
 
@@ -34,10 +34,13 @@ def completion(ctx: click.Context, cli: CliContext, shell: str) -> None:
 
 
 def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of tools that begin with the typed text."""
     return _names(ctx, incomplete, lambda app: app.store.names())
 
 
 def complete_source(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of sources that begin with the typed text."""
+
     async def names(app: Any) -> list[str]:
         return app.catalog.sources.names
 
@@ -45,6 +48,7 @@ def complete_source(ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 def complete_pause(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The tokens of pauses, and the ids of stopped runs, that begin with the typed text."""
     from spindle.cli.run_names import SHORT
 
     async def tokens(app: Any) -> list[str]:
@@ -55,6 +59,8 @@ def complete_pause(ctx: click.Context, _param: click.Parameter, incomplete: str)
 
 
 def complete_flow(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of flows and tools that begin with the typed text."""
+
     async def names(app: Any) -> list[str]:
         return [*app.flows.library.names(), *await app.store.names()]
 
@@ -62,6 +68,8 @@ def complete_flow(ctx: click.Context, _param: click.Parameter, incomplete: str) 
 
 
 def complete_saved_flow(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of saved flows that begin with the typed text."""
+
     async def names(app: Any) -> list[str]:
         return app.flows.library.names()
 
@@ -69,6 +77,7 @@ def complete_saved_flow(ctx: click.Context, _param: click.Parameter, incomplete:
 
 
 def complete_run(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The ids of runs that begin with the typed text."""
     from spindle.cli.run_names import LAST, SHORT
 
     async def ids(app: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a command works with: the workspace that was asked for, and the output."""
+"""The workspace and the output that commands work with."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 
 class CliContext:
+    """The workspace that was asked for, and the output."""
+
     def __init__(self, output: Output) -> None:
         self.output = output
         self.workspace: str | None = None
@@ -32,7 +34,8 @@ class CliContext:
         """The run that a cancelled command can go on with."""
 
     def settings(self) -> Settings:
-        """The settings in force. No workspace and nothing of the user's own is a mistake."""
+        """The settings in force. Raises ConfigurationError if there is neither a workspace nor any user
+        settings."""
         from spindle import settings
         from spindle.errors import ConfigurationError
 
@@ -47,6 +50,7 @@ class CliContext:
         return found
 
     def open(self, note: Note | None = None, visible: Visible | None = None) -> Opening:
+        """Opens the workspace."""
         from spindle import opening
         from spindle.calls.permissions import show_all
 
@@ -55,7 +59,7 @@ class CliContext:
         )
 
     def progress_of(self, what: str) -> Progress:
-        """A listener that shows how far a call is."""
+        """A callback that shows the progress of a call."""
 
         async def show(progress: float, total: float | None, message: str | None) -> None:
             share = f"{progress / total:.0%}" if total else f"{progress:g}"
@@ -65,19 +69,19 @@ class CliContext:
 
     @property
     def can_ask(self) -> bool:
-        """Whether somebody sits here who can be asked."""
+        """True if there is a person at the terminal who can be asked."""
         stdin: TextIO | None = sys.stdin
         return bool(stdin and stdin.isatty() and self.output.shows_progress and not self.output.as_json)
 
     async def ask(self, prompt: str) -> str | None:
-        """One line that somebody types; None when they would rather not."""
+        """Asks for one line; None if the user cancels."""
         import asyncio
         import os
 
         self.output.prompt(prompt)
         loop, readable = asyncio.get_running_loop(), asyncio.Event()
         fd = sys.stdin.fileno()
-        # Not `input` in a thread: a thread that waits for the terminal cannot be ended by Ctrl-C.
+        # Not `input` in a thread: Ctrl-C cannot end a thread that waits for the terminal.
         loop.add_reader(fd, readable.set)
         try:
             await readable.wait()
@@ -90,8 +94,8 @@ class CliContext:
         return line.decode("utf-8", "replace").strip()
 
     def run(self, work: Coroutine[Any, Any, T], *, fast_loop: bool = False) -> T:
-        """Run a command's work. What tools print goes to stderr meanwhile. `fast_loop`: on an event loop
-        that takes longer to load and less for every request."""
+        """Runs a command's work, while output of tools goes to stderr. `fast_loop` uses an event loop that
+        takes longer to load but less for every request."""
         import asyncio
 
         self.output.take_stdout()
@@ -99,7 +103,7 @@ class CliContext:
             return runner.run(self._until_signalled(work))
 
     async def _until_signalled(self, work: Coroutine[Any, Any, T]) -> T:
-        """Being told to end, or losing the terminal, closes the sessions as Ctrl-C does."""
+        """Runs the work; a signal to end, or a lost terminal, closes the sessions as Ctrl-C does."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -114,7 +118,7 @@ class CliContext:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, stop, number)
         except (ValueError, RuntimeError):
-            pass  # not in the main thread, where signals are somebody else's business
+            pass  # not in the main thread, so signals are handled elsewhere
         return await work
 
 

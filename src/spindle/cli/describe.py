@@ -1,4 +1,4 @@
-"""A tool in words: for `show`, and for `call TOOL --help`."""
+"""Describes a tool as text, for `show` and for `call TOOL --help`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HINTS = {
 
 
 def print_usage(output: Output, tool: Tool) -> None:
-    """How to call it."""
+    """Prints how to call a tool."""
     found = parameters(tool.input_schema)
     required = "".join(f" --{item.name}={item.label.upper()}" for item in found if item.required)
     rest = " [--…]" if any(not item.required for item in found) else ""
@@ -34,6 +34,7 @@ def print_usage(output: Output, tool: Tool) -> None:
 
 
 def print_parameters(output: Output, found: list[Parameter]) -> None:
+    """Prints the parameters as a table."""
     if not found:
         output.line("It takes no parameters.")
         return
@@ -48,6 +49,7 @@ def print_parameters(output: Output, found: list[Parameter]) -> None:
 
 
 def hints_in_words(tool: Tool) -> str:
+    """The tool's hints as text."""
     said = tool.hints.to_dict()
     return ", ".join(_HINTS[name][0 if value else 1] for name, value in said.items())
 

@@ -1,4 +1,4 @@
-"""`spindle doctor`: what is wrong, and how to fix it. Changes nothing."""
+"""`spindle doctor`: finds problems and says how to fix them. Changes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "r
 @command("doctor")
 @click.argument("names", nargs=-1, metavar="[SOURCE]…", shell_complete=complete_source)
 def doctor(cli: CliContext, names: tuple[str, ...]) -> int:
-    """Find what is wrong and how to fix it. Exits with 1 when there is a problem."""
+    """Find problems and how to fix them. Exits with 1 if there is one."""
     from spindle.cli.findings import examine
 
     problems = 0

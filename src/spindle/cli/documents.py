@@ -22,7 +22,7 @@ DocumentKind = Literal["openapi", "utcp"]
 def document_in(
     words: Sequence[str], *, openapi: bool, utcp: bool = False
 ) -> tuple[DocumentKind, str] | None:
-    """The document that `NAME PLACE` names: by its name or content, or because the user says so."""
+    """The document that `NAME PLACE` names, recognised by its name or content or because the user says so."""
     from spindle.cli.errors import UsageMistakeError
 
     if openapi and utcp:
@@ -55,7 +55,7 @@ def _recognised(place: str) -> DocumentKind | None:
 
 
 def document_setting(document: str, root: Path, *, user: bool) -> str:
-    """The way it is written to the settings: a file of the workspace relative to it."""
+    """The document as written in the settings: a file of the workspace relative to it."""
     if "://" in document:
         return document
     path = Path(document).expanduser().resolve()

@@ -1,12 +1,12 @@
-"""From errors to what the user reads and what a script tests.
+"""Turns errors into the messages that users read and the exit codes that scripts test.
 
 A mistake is one line on stderr, `spindle: what was wrong`, and a second one, `  hint: what to do`.
 With `--json` the same is also printed as `{"error": {...}}` on stdout, so that a program that reads
 stdout learns why. A traceback is shown only when SPINDLE_DEBUG is set.
 
-Exit codes: 0 all went well; 1 the tool reported an error, or `doctor` found a problem; 2 to 14 as in
-the table; 70 a mistake of Spindle's own; 75 a person is wanted first, such as to log in or to approve; 130
-cancelled; 141 the reader of stdout went away.
+Exit codes: 0 success; 1 the tool reported an error, or `doctor` found a problem; 2 to 14 as in the table;
+70 a bug in Spindle; 75 a person must act first, such as log in or approve; 130 cancelled; 141 the reader of
+stdout went away.
 """
 
 from __future__ import annotations
@@ -60,11 +60,12 @@ class UsageMistakeError(SpindleError):
 
 
 def exit_code(category: str) -> int:
+    """The exit code of an error's category."""
     return EXIT_CODES.get(category, INTERNAL)
 
 
 def report(error: BaseException, cli: CliContext, argv: Sequence[str]) -> int:
-    """Tell the user what went wrong, and return the exit code that says it to a script."""
+    """Shows an error to the user, and returns the exit code."""
     error = innermost(error)
     if isinstance(error, BrokenPipeError):
         raise error
@@ -95,7 +96,7 @@ def _report_cancelled(cli: CliContext) -> int:
     described: dict[str, Any] = {"category": "cancelled", "message": "cancelled"}
     if cli.run_id is not None:
         described |= {"hint": f"`spindle resume {cli.run_id}` goes on with the run", "run_id": cli.run_id}
-        cli.output.aside(f"  to go on: spindle resume {cli.run_id[:12]}")
+        cli.output.aside(f"  to continue: spindle resume {cli.run_id[:12]}")
     if cli.output.as_json:
         cli.output.json({"error": described})
     return 128 + cli.ended_by if cli.ended_by else 130
@@ -132,6 +133,6 @@ def _describe_interruption(pause: Interruption) -> dict[str, Any]:
 
 
 def _asks_for_json(argv: Sequence[str]) -> bool:
-    """For mistakes found before the options were read."""
+    """True if the words have `--json`, for mistakes found before the options are parsed."""
     words = list(argv)
     return "--json" in (words[: words.index("--")] if "--" in words else words)

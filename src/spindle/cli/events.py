@@ -1,4 +1,4 @@
-"""`spindle events listen`: events as they come."""
+"""`spindle events listen`: prints events as they arrive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 events = LazyGroup(
     "events",
-    sections={"Commands": {"listen": ("events", "listen", "Print events as they come.")}},
+    sections={"Commands": {"listen": ("events", "listen", "Print events as they arrive.")}},
     params=shared_options(),
     help="Events of the workspace.",
 )
@@ -26,10 +26,10 @@ events = LazyGroup(
 
 @command("listen")
 @click.argument("pattern", default="*")
-@click.option("--source", help="Of this source only.")
-@click.option("--count", metavar="N", type=click.IntRange(min=1), help="End after so many events.")
-@click.option("--timeout", metavar="SECONDS", type=SECONDS, help="End after so many seconds.")
-@click.option("--webhook", metavar="HOST:PORT", help="Receive webhooks here; port 0 is any that is free.")
+@click.option("--source", help="Only events of this source.")
+@click.option("--count", metavar="N", type=click.IntRange(min=1), help="Stop after this many events.")
+@click.option("--timeout", metavar="SECONDS", type=SECONDS, help="Stop after this many seconds.")
+@click.option("--webhook", metavar="HOST:PORT", help="Receive webhooks here; port 0 takes any free port.")
 def listen(
     cli: CliContext,
     pattern: str,
@@ -38,9 +38,9 @@ def listen(
     timeout: float | None,
     webhook: str | None,
 ) -> None:
-    """Print events as they come, at the servers that the workspace's documents name.
+    """Print events as they arrive at the servers that the workspace's documents name.
 
-    PATTERN, such as 'orders/*', is for the channel or the type of an event.
+    PATTERN, such as 'orders/*', matches the channel or the type of an event.
     """
     cli.run(_listen(cli, pattern, source, count, timeout, webhook))
 
@@ -116,7 +116,7 @@ def _check_place(webhook: str | None) -> None:
 
 
 def _show(cli: CliContext, event: Event) -> None:
-    """One line an event, at once: somebody may be waiting for it at the other end of a pipe."""
+    """Prints an event as one line, flushed at once: a program may be waiting at the other end of a pipe."""
     from spindle.domain.json_schema import to_json
 
     if cli.output.as_json:

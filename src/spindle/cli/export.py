@@ -1,4 +1,4 @@
-"""`spindle export`: the catalog as a document that other software reads."""
+"""`spindle export`: writes the catalog as a document for other software."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 @command("export")
 @click.option("--openapi", "form", flag_value="openapi", help="As an OpenAPI 3.1 document.")
 @click.option("--utcp", "form", flag_value="utcp", help="As a UTCP manual.")
-@click.option("--sse", is_flag=True, help="With --utcp: calls that answer with a stream of events.")
+@click.option("--sse", is_flag=True, help="With --utcp: calls answer with a stream of events.")
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file, not stdout.")
-@click.option("--url", metavar="BASE", help="Where `spindle serve --rest` is reached by those who read it.")
+@click.option("--url", metavar="BASE", help="The URL at which readers reach `spindle serve --rest`.")
 @click.option(
-    "--group", metavar="NAME", help="What this group of [serve] sees; the default group if left out."
+    "--group",
+    metavar="NAME",
+    help="Only tools that this group of [serve] sees; by default the default group.",
 )
 @filters
 def export(

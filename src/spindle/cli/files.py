@@ -1,4 +1,4 @@
-"""The spindle.toml that a command edits, and a check of what it is about to write."""
+"""The spindle.toml that a command edits, and a check before writing it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def file_to_edit(cli: CliContext, *, user: bool) -> Path:
-    """The user's own file, the workspace's, or one to be made in the current folder."""
+    """The user's own file, the workspace's, or a new one in the current folder."""
     if user:
         return settings.user_folder() / settings.FILE_NAME
     return (settings.workspace_root(cli.workspace) or Path.cwd()) / settings.FILE_NAME
 
 
 def check_source(name: str, table: dict[str, Any], file: Path) -> None:
-    """Refuse, with every mistake named, what would not be accepted when it is read again."""
+    """Refuses a table that would not be accepted when read again, and names every mistake."""
     from spindle.catalog.sources import SourceSet
 
     alone = settings.Settings(file.parent, {"sources": {name: table}}, {name: str(file)}, is_workspace=False)

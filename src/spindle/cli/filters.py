@@ -1,4 +1,4 @@
-"""Choosing some of the tools: the options, and what is wrong with them."""
+"""The options that choose some of the tools, and their checks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ def filters(function: Any) -> Any:
     """Adds the options `source`, `kind`, `tag` and `pattern` to a command."""
     for option in reversed(
         (
-            click.option("--source", shell_complete=complete_source, help="Of this source only."),
-            click.option("--kind", help="Of this kind of source only, such as mcp or python."),
-            click.option("--tag", help="With this tag only."),
-            click.option("--filter", "pattern", metavar="GLOB", help="With such a name only: 'fs.*', read."),
+            click.option("--source", shell_complete=complete_source, help="Only tools of this source."),
+            click.option("--kind", help="Only tools of this kind of source, such as mcp or python."),
+            click.option("--tag", help="Only tools with this tag."),
+            click.option(
+                "--filter", "pattern", metavar="GLOB", help="Only tools whose name matches: 'fs.*', read."
+            ),
         )
     ):
         function = option(function)
@@ -27,16 +29,18 @@ def filters(function: Any) -> Any:
 
 
 def as_glob(pattern: str | None) -> str | None:
-    """A word without signs is looked for anywhere in the name."""
+    """The pattern as a glob: a word without wildcards is looked for anywhere in the name."""
     return f"*{pattern}*" if pattern and not any(sign in pattern for sign in "*?[") else pattern
 
 
 def require_source(app: Spindle, source: str | None) -> None:
+    """Refuses the name of an unknown source."""
     if source is not None:
         app.catalog.sources.table(source)  # refuses a name that is not there
 
 
 def require_kind(kind: str | None) -> None:
+    """Refuses an unknown kind of source."""
     from spindle.cli.errors import UsageMistakeError
     from spindle.errors import suggest
     from spindle.plugins import kinds

@@ -1,5 +1,5 @@
-"""What `spindle doctor` looks at. Sources are tried against a store in memory, so that looking does
-not change the catalog."""
+"""The checks of `spindle doctor`. Sources are tried with a store in memory, so that the check does not
+change the catalog."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ _looking_at: ContextVar[str] = ContextVar("spindle_doctor_source", default="")
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
+    """One finding, with a way to fix it."""
+
     level: Literal["ok", "note", "problem"]
     subject: str
     message: str
@@ -50,7 +52,7 @@ class DoctorFinding:
 async def examine(
     workspace: str | None, names: Sequence[str], tell: Tell, status: Callable[[str], None]
 ) -> None:
-    """Tell every finding as soon as it is known."""
+    """Reports every finding as soon as it is known."""
     settings = _examine_settings(workspace, tell)
     if settings is None:
         return
@@ -110,7 +112,7 @@ async def _examine_state(settings: Settings, names: Sequence[str], tell: Tell) -
             states = await app.catalog.states()
     except StoreError as error:
         place = shown(settings.store_address(os.environ))
-        # Of a database the message itself says which.
+        # For a database, the message itself names it.
         message = error.message if "://" in place else f"{error.message} ({place})"
         tell(DoctorFinding("problem", "state", message, error.hint))
         return
@@ -143,7 +145,7 @@ def _examine_configuration(app: Spindle, tell: Tell) -> bool:
 
 
 def _examine_serve(settings: Settings, tell: Tell) -> ServeConfig | None:
-    """What would stop `spindle serve`."""
+    """Reports everything that would stop `spindle serve`."""
     if not settings.raw.get("serve"):
         return None
     from spindle.serving.access import ServingAccess
@@ -170,7 +172,7 @@ async def _examine_lists(app: Spindle, config: ServeConfig, tell: Tell) -> None:
 
 
 def _examine_needs(app: Spindle, name: str, tell: Tell) -> bool:
-    """Whether all that the source needs from this machine is there."""
+    """True if this machine has everything that the source needs."""
     missing = app.catalog.sources.missing_variables(name)
     for variable, key in missing:
         message = f"the environment variable {variable} is not set, but {key} uses it"
@@ -189,7 +191,7 @@ def _examine_needs(app: Spindle, name: str, tell: Tell) -> bool:
 
 
 async def _examine_login(app: Spindle, logins: _Logins, name: str, tell: Tell) -> bool:
-    """Whether the source can be tried: one that wants a login has to have it."""
+    """True if the source can be tried: a source that wants a login must have one."""
     try:
         if not await logins.needs_login(name, app.catalog.sources.config(name)):
             return True
@@ -201,7 +203,7 @@ async def _examine_login(app: Spindle, logins: _Logins, name: str, tell: Tell) -
 
 
 class _Logins:
-    """The tokens of the workspace, for sources that are tried against another store."""
+    """The tokens of the workspace, for sources that are tried with another store."""
 
     def __init__(self, app: Spindle | None) -> None:
         self._app = app
@@ -232,7 +234,7 @@ async def _logins(settings: Settings) -> AsyncGenerator[_Logins]:
         return
     async with contextlib.AsyncExitStack() as stack:
         app = None
-        with contextlib.suppress(StoreError):  # which was told before
+        with contextlib.suppress(StoreError):  # already reported
             app = await stack.enter_async_context(
                 opening.open(settings=settings, note=lambda _sentence: None)
             )
@@ -246,7 +248,7 @@ def _program(command: Any) -> str | None:
         try:
             command = shlex.split(command)
         except ValueError:
-            return None  # a mistake in the settings, which is told as such
+            return None  # a mistake in the settings, which is reported as such
     return str(command[0]) if command else None
 
 
@@ -269,14 +271,14 @@ async def _examine_source(app: Spindle, name: str, limit: asyncio.Semaphore, tel
 
 
 async def _examine_flows(app: Spindle, tell: Tell) -> None:
-    """Flows whose files can be read: what would go wrong when they run."""
+    """Reports everything that would go wrong when a saved flow runs."""
     if not app.flows.library.files():
         return
     from spindle.flows.check.check import check
     from spindle.flows.text.files import Loaded
 
     for _, loaded in app.flows.library.all():
-        if isinstance(loaded, Loaded):  # a broken one was told when it was left out
+        if isinstance(loaded, Loaded):  # a broken one was reported when it was left out
             for problem in await check(loaded.definition, app.show, loaded.positions, loaded.place):
                 level = "problem" if problem.severity == "error" else "note"
                 tell(DoctorFinding(level, problem.where, problem.message, problem.hint))
@@ -284,7 +286,7 @@ async def _examine_flows(app: Spindle, tell: Tell) -> None:
 
 def _tell_note(settings: Settings, sentence: str, tell: Tell) -> None:
     source = _looking_at.get()
-    # What a source of files of our own notes is a file, or a part of one, that had to be left out.
+    # The notes of the workspace's own folders are about files, or parts of them, that were left out.
     is_own = settings.sources.get(source, {}).get("kind") in ("python", "flows")
     tell(
         DoctorFinding("problem", source, sentence, "repair that file")

@@ -1,4 +1,4 @@
-"""`spindle history`: what was called, and one call as a whole."""
+"""`spindle history`: lists calls, or shows one call in full."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from spindle.cli.output import when
 
 @command("history")
 @click.argument("key", required=False)
-@click.option("--tool", shell_complete=complete_tool, help="Of this tool only.")
+@click.option("--tool", shell_complete=complete_tool, help="Only calls of this tool.")
 @click.option(
-    "--outcome", help="With this outcome only: ok, cached, failed, or a kind of error such as timeout."
+    "--outcome", help="Only calls with this outcome: ok, cached, failed, or a kind of error such as timeout."
 )
 @click.option(
     "--limit",
@@ -21,10 +21,10 @@ from spindle.cli.output import when
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="How many at most.",
+    help="At most this many.",
 )
 def history(cli: CliContext, key: str | None, tool: str | None, outcome: str | None, limit: int) -> None:
-    """Show the calls that were made, the newest first; with KEY, all that was kept of that call."""
+    """List past calls, the newest first; with KEY, show everything stored about that call."""
     cli.run(_one(cli, key) if key else _list(cli, tool, outcome, limit))
 
 

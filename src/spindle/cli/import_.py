@@ -1,4 +1,4 @@
-"""`spindle import`: servers that other clients are set up with."""
+"""`spindle import`: imports the servers of other MCP clients."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class _Outcome:
 def import_(
     cli: CliContext, files: tuple[Path, ...], replace: bool, user: bool, dry_run: bool, sync_after: bool
 ) -> int:
-    """Take over MCP servers from Claude Desktop, Claude Code, Cursor, Windsurf or VS Code.
+    """Import MCP servers from Claude Desktop, Claude Code, Cursor, Windsurf or VS Code.
 
-    Without FILE it looks in the places where these programs keep their settings.
+    Without FILE, the usual settings files of these programs are read.
     """
     from spindle.cli.clients import read_servers, usual_places
 
@@ -56,7 +56,7 @@ def import_(
 
 
 def _target(cli: CliContext, user: bool) -> tuple[Path, dict[str, Any]]:
-    """The file to write to, and the sources that are in it."""
+    """The file to write to, and the sources in it."""
     from spindle import settings
     from spindle.cli.files import file_to_edit
 

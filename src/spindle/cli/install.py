@@ -1,4 +1,4 @@
-"""`spindle install`: this workspace as a server of another MCP client."""
+"""`spindle install`: adds this workspace as a server to another MCP client."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
     from spindle.settings import Settings
 
-# Clients put it before the names of the tools, and those must fit what model APIs take.
+# Clients put it before the tools' names, and the result must be valid for model APIs.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
 @command("install")
 @click.argument("client", type=click.Choice(tuple(CLIENTS)))
-@click.option("--name", default=DEFAULT_NAME, show_default=True, help="What the client calls the server.")
-@click.option("--http", is_flag=True, help="By the address of `spindle serve --http`, not as a program.")
+@click.option("--name", default=DEFAULT_NAME, show_default=True, help="The name of the server in the client.")
+@click.option(
+    "--http", is_flag=True, help="Use the URL of `spindle serve --http`, instead of starting a program."
+)
 @click.option("--yes", is_flag=True, help="Replace another entry of that name without asking.")
 def install(cli: CliContext, client: str, name: str, http: bool, yes: bool) -> None:
-    """Write this workspace into the settings of Claude Desktop, Cursor or VS Code.
+    """Add this workspace to the settings of Claude Desktop, Cursor or VS Code.
 
     The client then starts `spindle serve --stdio` by itself. `spindle serve --print-config CLIENT` only
     shows the entry.
@@ -48,7 +50,7 @@ def install(cli: CliContext, client: str, name: str, http: bool, yes: bool) -> N
     made = plan(file, to, name, entry)
     if made.status == "replaced" and not yes:
         _ask(cli, to, file, name)
-    # In a project the folder is for us to make; a client that was ever started has one of its own.
+    # In a project we create the folder; a client that was ever started has created its own.
     is_unknown = settings.root not in file.parents and not file.parent.is_dir()
     backup = None if made.status == "there already" else write(made)
     _print(cli, client, name, entry, file, made.status, backup)
@@ -59,7 +61,7 @@ def install(cli: CliContext, client: str, name: str, http: bool, yes: bool) -> N
 def entry_for(
     client: ClientProgram, settings: Settings, *, http: bool, given: Mapping[str, Any]
 ) -> JsonObject:
-    """The entry by which the client reaches the workspace. `given`: settings of [serve] that differ."""
+    """The entry by which the client reaches the workspace. `given` overrides settings of [serve]."""
     from spindle.cli.client_entries import token_variable, url_of
     from spindle.cli.errors import UsageMistakeError
     from spindle.errors import ConfigurationError
@@ -81,17 +83,17 @@ def entry_for(
 
 
 def print_config(cli: CliContext, client: str, *, http: bool, given: Mapping[str, Any]) -> None:
-    """What `spindle install` would write, to be pasted."""
+    """Prints the entry that `spindle install` would write."""
     from spindle.cli.clients import place_of
 
     settings, to = cli.settings(), CLIENTS[client]
     entry = entry_for(to, settings, http=http, given=given)
     cli.output.json(to.document(DEFAULT_NAME, entry))
-    cli.output.note(f"this goes into {place_of(client, settings.root)}; `spindle install {client}` does it")
+    cli.output.note(f"paste this into {place_of(client, settings.root)}, or run `spindle install {client}`")
 
 
 def _command(settings: Settings) -> list[str]:
-    """How a client that knows neither our folder nor our PATH starts the server."""
+    """The command by which a client that knows neither our folder nor our PATH starts the server."""
     program = Path(sys.executable).with_name("spindle")
     start = [str(program)] if os.access(program, os.X_OK) else [sys.executable, "-m", "spindle"]
     workspace = ["-w", str(settings.root)] if settings.is_workspace else []
@@ -99,7 +101,8 @@ def _command(settings: Settings) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Where our own settings are, if not at the usual place: a client does not pass on what a shell sets."""
+    """The variable with the place of our settings, if it is set: a client does not pass on what a shell
+    sets."""
     home = os.environ.get("SPINDLE_HOME")
     return {"SPINDLE_HOME": str(Path(home).expanduser().absolute())} if home else {}
 

@@ -1,4 +1,4 @@
-"""The command line's front door.
+"""The entry point of the command line.
 
 Imports as little as it can: a command's module is loaded when that command runs, so that `--help`
 and completion answer at once.
@@ -21,39 +21,39 @@ SECTIONS: Sections = {
     "Set up": {
         "new": ("new", "new", "Create a workspace."),
         "add": ("add", "add", "Add a source: a program, a URL or a preset."),
-        "import": ("import_", "import_", "Take over servers from Claude, Cursor or VS Code."),
+        "import": ("import_", "import_", "Import servers from Claude, Cursor or VS Code."),
         "remove": ("remove", "remove", "Remove a source."),
-        "sources": ("sources", "sources", "List the sources and how they are."),
+        "sources": ("sources", "sources", "List the sources and their state."),
         "sync": ("sync", "sync", "Ask sources for their tools."),
     },
     "Use": {
         "tools": ("tools", "tools", "List the tools."),
         "search": ("search", "search", "Find tools by words."),
-        "show": ("show", "show", "Show one tool: parameters, hints, where it is from."),
+        "show": ("show", "show", "Show one tool: parameters, hints, origin."),
         "call": ("call", "call", "Call a tool."),
         "run": ("run", "run", "Run a flow: saved, or a line of tools."),
         "agent": ("agent", "agent", "Give a task to a language model that uses the tools."),
-        "ask": ("ask", "ask", "Say what is to be done; a flow that does it is written and run."),
+        "ask": ("ask", "ask", "Say what to do; a flow that does it is written and run."),
         "events": ("events", "events", "Listen to events."),
-        "pauses": ("pauses", "pauses", "List what waits for a person."),
-        "resume": ("resume", "resume", "Answer what waits, and go on."),
+        "pauses": ("pauses", "pauses", "List the pauses that wait for a person."),
+        "resume": ("resume", "resume", "Answer a pause and resume its run."),
     },
     "Flows": {
         "flow": ("flow.group", "flow", "Save, list, show, check and draw flows."),
-        "check": ("flow.check", "check", "Find what is wrong with a flow without running it."),
+        "check": ("flow.check", "check", "Check a flow without running it."),
         "runs": ("runs", "runs", "List the runs."),
         "trace": ("trace", "trace", "Show one run, node by node."),
     },
     "Share": {
         "serve": ("serve", "serve", "Serve the tools to other programs."),
-        "install": ("install", "install", "Write this workspace into Claude, Cursor or VS Code."),
+        "install": ("install", "install", "Add this workspace to Claude, Cursor or VS Code."),
         "table": ("table.group", "table", "Tools as tables: Parquet, Feather and Arrow files."),
         "export": ("export", "export", "Write the catalog as a UTCP manual or an OpenAPI document."),
     },
-    "Look after": {
+    "Maintain": {
         "auth": ("auth.group", "auth", "Log in to sources; list and revoke access."),
-        "history": ("history", "history", "Show the calls that were made."),
-        "doctor": ("doctor", "doctor", "Find what is wrong and how to fix it."),
+        "history": ("history", "history", "List past calls."),
+        "doctor": ("doctor", "doctor", "Find problems and how to fix them."),
         "completion": ("completion", "completion", "Print the completion script of a shell."),
     },
     "Other names": {
@@ -84,7 +84,7 @@ GROUP = LazyGroup(
 
 
 def execute(argv: Sequence[str]) -> int:
-    """Run one command line in this process and return its exit code."""
+    """Runs one command line in this process and returns its exit code."""
     from spindle.cli.context import CliContext
     from spindle.cli.output import Output
 
@@ -120,7 +120,7 @@ def run() -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """End now. A Python tool that was given up may still run in its thread, and Python would wait for it."""
+    """Exits now. Otherwise Python would wait for a cancelled tool that still runs in its thread."""
     import threading
 
     others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
@@ -128,7 +128,7 @@ def _leave(code: int) -> NoReturn:
         sys.exit(code)
     import atexit
 
-    # What would run at the end of the program still does: ending servers that were left behind.
+    # Exit handlers still run: they end servers that were left behind.
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - there is no public way
     sys.stderr.flush()
     os._exit(code)

@@ -1,4 +1,4 @@
-"""`spindle new`: a workspace to start from."""
+"""`spindle new`: creates a workspace from a template."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 @command("new")
 @click.argument("path", default=".", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--template", default="basic", show_default=True, help="What to start from.")
+@click.option("--template", default="basic", show_default=True, help="The template to start from.")
 def new(cli: CliContext, path: Path, template: str) -> None:
     """Create a workspace in PATH, or in this folder."""
     files = _read_template(template)
@@ -65,7 +65,7 @@ def _refuse_to_overwrite(folder: Path, files: dict[str, str]) -> None:
 
 
 def _ignore_state(file: Path) -> None:
-    """The state is of this machine; it does not belong in version control."""
+    """Adds the state folder, which belongs to this machine alone, to .gitignore."""
     lines = file.read_text("utf-8").splitlines() if file.exists() else []
     if not {".spindle", ".spindle/", "/.spindle", "/.spindle/"} & set(lines):
         file.write_text("\n".join([*lines, ".spindle/"]) + "\n", "utf-8")

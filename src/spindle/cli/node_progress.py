@@ -1,4 +1,5 @@
-"""The nodes of a run on stderr, while it runs: a line for each that has ended, and what runs now."""
+"""Shows the nodes of a run on stderr while it runs: a line for each that has ended, and those that run
+now."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class NodeProgress:
-    """`observe` it. Inside `shown()` the line of what runs now is kept up to date on a terminal."""
+    """Shows the events given to `observe`. Inside `shown()`, a terminal also shows the running nodes."""
 
     def __init__(self, output: Output, width: int = 0, *, quiet: bool = False) -> None:
         self._output = output
@@ -33,6 +34,7 @@ class NodeProgress:
         """What was shown before a pause need not be shown again after it."""
 
     def observe(self, event: NodeEvent) -> None:
+        """Shows one event of a node."""
         key = (event.node, event.visit)
         if event.kind == "started":
             self._running[key] = time.monotonic()
@@ -60,6 +62,7 @@ class NodeProgress:
 
     @contextlib.asynccontextmanager
     async def shown(self) -> AsyncGenerator[NodeProgress]:
+        """Keeps the line of running nodes up to date on a terminal."""
         if self._quiet or not self._output.shows_progress:
             yield self
             return
@@ -72,7 +75,7 @@ class NodeProgress:
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncGenerator[None]:
-        """Told of the nodes of whatever runs inside."""
+        """Shows the nodes of everything that runs inside."""
         from spindle.flows.trace import observer
 
         token = observer.set(self.observe)
@@ -91,20 +94,23 @@ class NodeProgress:
 
 
 def is_unicode(stream: Any) -> bool:
+    """True if the stream can show Unicode."""
     return "utf" in (getattr(stream, "encoding", None) or "").lower()
 
 
 def label(event: NodeEvent) -> str:
+    """The node's name, with the number of the visit after the first."""
     return event.node if event.visit == 1 else f"{event.node} #{event.visit}"
 
 
 def line(event: NodeEvent, width: int) -> str:
-    """`search  0.12 s  2 attempts`"""
+    """The line for a node that has ended: `search  0.12 s  2 attempts`."""
     parts = [label(event).ljust(width), f"{event.duration:6.2f} s", remarks(event)]
     return "  ".join(parts).rstrip()
 
 
 def remarks(event: NodeEvent, *, with_message: bool = True) -> str:
+    """The remarks on a node: items, attempts, error and action."""
     said: list[str] = []
     is_batch = is_array(event.inputs)
     if is_batch:
@@ -126,7 +132,7 @@ def remarks(event: NodeEvent, *, with_message: bool = True) -> str:
 
 
 def was_recorded(event: NodeEvent) -> bool:
-    """Whether the run had this from before it went on here: a tool's node of which no call was made."""
+    """True if the node's result was recorded before the run was resumed: a tool's node without a call."""
     made_none = event.tool is not None and not event.attempts and not event.cached
     return made_none and event.error is None and event.inputs != []
 

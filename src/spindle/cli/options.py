@@ -1,4 +1,4 @@
-"""Options that every command accepts."""
+"""The options that every command accepts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _json(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
 
 
 def shared_options() -> list[click.Option]:
-    """What every command accepts too, so that nobody has to remember where to put it."""
+    """The options that every command accepts too, so that their place does not matter."""
     return [
         click.Option(
             ["-w", "--workspace"],
@@ -31,7 +31,7 @@ def shared_options() -> list[click.Option]:
             envvar="SPINDLE_WORKSPACE",
             expose_value=False,
             callback=_workspace,
-            help="The workspace; else the nearest one at or above this folder.",
+            help="The workspace; by default the nearest one at or above this folder.",
         ),
         click.Option(
             ["--json"], is_flag=True, expose_value=False, callback=_json, help="Print JSON on stdout."

@@ -1,4 +1,4 @@
-"""What became of a call, shown to the person who made it: a result, or what is wanted of a person first."""
+"""Shows the outcome of a call: its result, or what a person must do first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def conclude(
     show: Show | None = None,
     progress: NodeProgress | None = None,
 ) -> int:
-    """Print the result. While the call is paused, ask whoever sits at the terminal, or say what is wanted.
+    """Prints the result. If the call is paused, asks the person at the terminal, or says what is needed.
     `progress` shows the nodes of a flow as they run."""
     from spindle.runs.outcomes import Finished, Paused
 
@@ -58,7 +58,7 @@ async def conclude(
 
 @contextlib.asynccontextmanager
 async def watching(progress: NodeProgress | None) -> AsyncGenerator[None]:
-    """The nodes of a flow are shown as they run, where there are any."""
+    """Shows the nodes of a flow as they run, if there is a `progress`."""
     if progress is None:
         yield
         return
@@ -67,12 +67,12 @@ async def watching(progress: NodeProgress | None) -> AsyncGenerator[None]:
 
 
 async def answered_here(cli: CliContext, pause: OpenPause, *, approve: bool) -> dict[str, Any] | None:
-    """The answer of whoever sits at the terminal, as arguments of `resume`."""
+    """The answer of the person at the terminal, as arguments of `resume`."""
     return await _answer(cli, pause, approve=approve)
 
 
 async def _answer(cli: CliContext, pause: OpenPause, *, approve: bool) -> dict[str, Any] | None:
-    """The answer as arguments of `resume`; None: nobody here gives one."""
+    """The answer as arguments of `resume`; None if nobody here gives one."""
     if approve and pause.kind == "approval":
         return {"answer": True}
     if not cli.can_ask:
@@ -100,7 +100,7 @@ async def _typed_answer(cli: CliContext, pause: OpenPause) -> dict[str, Any] | N
 
     schema = pause.details.get("schema", {})
     if types_of(schema, schema) & {"object", "array"}:
-        return None  # more than a line: `resume --answer` takes it
+        return None  # needs more than a line: give it with `resume --answer`
     while (said := await cli.ask("answer: ")) is not None:
         if not schema:
             return {"answer": said or None}
@@ -112,13 +112,13 @@ async def _typed_answer(cli: CliContext, pause: OpenPause) -> dict[str, Any] | N
 
 
 def show_paused(cli: CliContext, paused: Any, *, quiet: bool = False) -> None:
-    """What is wanted, and how to go on. `quiet`: stdout has it already."""
+    """Says what is needed and how to resume. With `quiet`, stdout has it already."""
     if not cli.can_ask:
         for pause in paused.pauses:
             for line in _described(pause):
                 cli.output.aside(line)
     for pause in paused.pauses:
-        cli.output.aside(f"  to go on: {_command(pause)}")
+        cli.output.aside(f"  to continue: {_command(pause)}")
     if cli.output.as_json and not quiet:
         pauses = [pause.to_dict() for pause in paused.pauses]
         cli.output.json({"paused": {"run_id": paused.run_id, "pauses": pauses}})
@@ -134,7 +134,7 @@ def _described(pause: OpenPause) -> list[str]:
         scopes = ", ".join(map(str, details.get("scopes") or ()))
         lines.append(f"  {who} asks for your consent" + (f" to: {scopes}" if scopes else ""))
         lines.append(f"  to give it: {_login(pause)}")
-        # Where the application listens itself for users to come back, the link alone is enough.
+        # If the application itself receives users who come back, the link alone is enough.
         lines.append(f"  or open: {details['url']}")
     elif "url" in details:
         lines.append(f"  open: {details['url']}")
@@ -184,6 +184,7 @@ def _command(pause: OpenPause) -> str:
 
 
 def print_result(cli: CliContext, result: Result) -> None:
+    """Prints the result of a tool."""
     output = cli.output
     if output.as_json:
         output.json(result.to_dict())
@@ -203,7 +204,7 @@ def print_result(cli: CliContext, result: Result) -> None:
 
 
 def _in_words(block: Block) -> str:
-    """One line for what a terminal cannot show."""
+    """Describes content that a terminal cannot show, in one line."""
     count = block.size if block.size is not None else len(block.data or "") * 3 // 4
     parts = [block.type, block.name, block.mime_type, size(count) if count else None, block.path or block.uri]
     return f"[{', '.join(part for part in parts if part)}]"

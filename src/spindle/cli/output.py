@@ -1,4 +1,4 @@
-"""What a person or a program sees: results on stdout, progress and notes on stderr.
+"""Writes results to stdout, and progress and notes to stderr.
 
 On a terminal a listing is a table; in a pipe it is lines of tab-separated values without a heading,
 for `cut` and `awk`; with `--json` it is one JSON value.
@@ -12,20 +12,22 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-# Text that comes from servers must not move the cursor or repaint the terminal: control characters
-# are shown as pictures of themselves.
+# Text from servers must not move the cursor or repaint the terminal: control characters
+# are shown as their Unicode pictures.
 _VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | dict.fromkeys(
     range(127, 160), 65533
 )
 
-# Of a table on a terminal: all columns but the last are kept whole up to WIDEST characters, and the
-# last one, which is the text to read, gets what is left.
+# On a terminal, all columns but the last are shown whole up to WIDEST characters, and the last,
+# which is the text to read, gets the rest.
 WIDEST = 48
 NARROWEST = 20
 GAP = 2
 
 
 class Output:
+    """Writes to stdout and stderr in the form that a terminal, a pipe or `--json` needs."""
+
     def __init__(self, stdout: TextIO | None, stderr: TextIO | None) -> None:
         self._given_stdout = stdout
         self._stdout = _lenient(stdout)
@@ -39,23 +41,25 @@ class Output:
     # --- results
 
     def line(self, text: str = "") -> None:
+        """Prints a line."""
         self._clear_status()
         self._stdout.write((text.translate(_VISIBLE) if self.is_terminal else text) + "\n")
 
     def piece(self, text: str) -> None:
-        """Part of a line, shown at once."""
+        """Prints a part of a line at once."""
         self._clear_status()
         self._stdout.write(text.translate(_VISIBLE) if self.is_terminal else text)
         self._stdout.flush()
 
     def json(self, value: Any) -> None:
+        """Prints a value as JSON."""
         self._clear_status()
         self._stdout.write(_to_json(value) + "\n")
 
     def table(
         self, headings: Sequence[str], rows: Sequence[Sequence[str]], *, wrap_last: bool = False
     ) -> None:
-        """Every cell is one line. On a terminal the last column is cut to fit, or wrapped."""
+        """Prints rows of one-line cells. On a terminal the last column is cut to fit, or wrapped."""
         self._clear_status()
         cleaned = [[" ".join(cell.split()).translate(_VISIBLE) for cell in row] for row in rows]
         if not self.is_terminal:
@@ -79,7 +83,7 @@ class Output:
         console.print(table)
 
     def paint(self, text: str, colour: str) -> str:
-        """For short words of our own: cleaned text takes no colour codes."""
+        """Colours a short word of ours on stdout. Cleaned text takes no colour codes."""
         if not self.is_terminal or os.environ.get("NO_COLOR"):
             return text
         import click
@@ -87,7 +91,7 @@ class Output:
         return click.style(text, fg=colour)
 
     def paint_aside(self, text: str, colour: str) -> str:
-        """The same for stderr."""
+        """Colours a short word of ours on stderr."""
         if not self.shows_progress or os.environ.get("NO_COLOR"):
             return text
         import click
@@ -95,28 +99,30 @@ class Output:
         return click.style(text, fg=colour)
 
     def painted_line(self, mark: str, colour: str, text: str) -> None:
+        """Prints a line after a coloured mark."""
         self._clear_status()
         self._stdout.write(f"{self.paint(mark, colour)} {text.translate(_VISIBLE)}\n")
 
     # --- everything else
 
     def note(self, text: str) -> None:
+        """Prints a note on stderr."""
         self.aside(f"note: {text}")
 
     def aside(self, text: str, mark: str = "") -> None:
-        """A line on stderr. `mark` stands before it, and may be painted."""
+        """Prints a line on stderr, after a `mark` that may be coloured."""
         self._clear_status()
         self._stderr.write(mark + (text.translate(_VISIBLE) if self.shows_progress else text) + "\n")
         self._stderr.flush()
 
     def prompt(self, text: str) -> None:
-        """What a person at the terminal answers on the same line."""
+        """Prints a question that a person at the terminal answers on the same line."""
         self._clear_status()
         self._stderr.write(text)
         self._stderr.flush()
 
     def status(self, text: str) -> None:
-        """How far the work is: one line that is written over, and only on a terminal."""
+        """Shows progress as one line that is overwritten, only on a terminal."""
         if self.shows_progress:
             width = os.get_terminal_size(self._stderr.fileno()).columns if self._stderr.isatty() else 80
             shown = " ".join(text.split()).translate(_VISIBLE)[: max(width - 1, 10)]
@@ -133,7 +139,7 @@ class Output:
     # --- keeping stdout to ourselves
 
     def take_stdout(self) -> None:
-        """From now on what others print, or what programs they start print, goes to stderr."""
+        """Redirects what others print, or programs they start, to stderr from now on."""
         if self._taken_fd is not None or self._given_stdout is None:
             return
         sys.stdout = sys.stderr
@@ -146,11 +152,12 @@ class Output:
                 self._stdout = open(self._taken_fd, "w", encoding=encoding, errors="backslashreplace")  # noqa: SIM115
 
     def hand_over_stdout(self) -> int:
-        """A descriptor of the real stdout, for whoever writes to it instead of us."""
+        """A descriptor of the real stdout, for another writer."""
         self.flush()
         return os.dup(self._taken_fd if self._taken_fd is not None else 1)
 
     def give_back(self) -> None:
+        """Ends the redirection of stdout."""
         self._clear_status()
         if self._given_stdout is not None:
             sys.stdout = self._given_stdout
@@ -162,10 +169,11 @@ class Output:
             self._taken_fd = None
 
     def flush(self) -> None:
+        """Writes out what is buffered for stdout."""
         self._stdout.flush()
 
     def abandon(self) -> None:
-        """The reader has gone: let what is still buffered go nowhere, quietly."""
+        """Discards buffered output silently, because the reader has gone."""
         with contextlib.suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stdout.fileno())
@@ -173,7 +181,7 @@ class Output:
 
 
 def _lenient(stream: TextIO | None) -> TextIO:
-    """A stream that can show any text, whatever its encoding, and exists even when it was closed."""
+    """A stream that can show any text in its encoding, even if the original is closed."""
     if stream is None:
         return open(os.devnull, "w", encoding="utf-8")
     reconfigure = getattr(stream, "reconfigure", None)
@@ -195,7 +203,7 @@ def _to_json(value: Any) -> str:
 
 
 def when(timestamp: float | None) -> str:
-    """A moment, as short as it can be understood."""
+    """A moment in short words."""
     if timestamp is None:
         return "never"
     import time
@@ -211,10 +219,12 @@ def when(timestamp: float | None) -> str:
 
 
 def size(count: int) -> str:
+    """A number of bytes in short words."""
     if count < 1000:
         return f"{count} bytes"
     return f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
 
 
 def plural(count: int, word: str) -> str:
+    """A number with its noun, such as `2 tools`."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"

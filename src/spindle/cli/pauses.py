@@ -1,4 +1,4 @@
-"""`spindle pauses`: what waits for a person."""
+"""`spindle pauses`: lists what waits for a person."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from spindle.cli.output import when
 
 @command("pauses")
 def pauses(cli: CliContext) -> None:
-    """List what waits for a person, the oldest first: consent, approval or an answer.
+    """List the pauses that wait for a person, the oldest first: consent, approval or an answer.
 
-    `spindle resume TOKEN` answers one and goes on with its run.
+    `spindle resume TOKEN` answers one and resumes its run.
     """
     cli.run(_pauses(cli))
 

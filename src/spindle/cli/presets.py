@@ -1,4 +1,4 @@
-"""Popular servers by name, from `presets.toml`."""
+"""Presets: popular servers by name, from `presets.toml`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = Path(__file__).parent.parent / "presets.toml"
 
 @dataclass(frozen=True, slots=True)
 class PresetArgument:
-    """What follows the preset's own command."""
+    """The argument that follows the preset's own command."""
 
     name: str
     help: str
@@ -27,6 +27,8 @@ class PresetArgument:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
+    """A popular server, with the command that starts it."""
+
     name: str
     description: str
     registry: str
@@ -37,7 +39,7 @@ class Preset:
     argument: PresetArgument | None = None
 
     def table(self, arguments: Sequence[str]) -> dict[str, Any]:
-        """The source's settings, as they are written to spindle.toml."""
+        """The source's settings as written to spindle.toml."""
         table: dict[str, Any] = {
             "description": self.description,
             "command": [*self._program(), *self._arguments(arguments)],
@@ -47,14 +49,14 @@ class Preset:
         return table
 
     def needs(self) -> str:
-        """What the user has to bring, in words."""
+        """The variables and arguments that the user must supply, as text."""
         needed = list(self.env)
         if self.argument is not None and (self.argument.required or self.argument.default):
             needed.append(self.argument.default or self.argument.name)
         return ", ".join(needed)
 
     def advice(self) -> str | None:
-        """What to install, where the preset's program is missing."""
+        """What to install if the preset's program is missing."""
         from shutil import which
 
         program = self._program()[0]
@@ -90,6 +92,7 @@ class Preset:
 
 @cache
 def presets() -> dict[str, Preset]:
+    """All presets by name."""
     tables = tomllib.loads(FILE.read_text("utf-8"))
     return {name: _preset(name, table) for name, table in tables.items()}
 

@@ -1,4 +1,4 @@
-"""`spindle remove NAME`."""
+"""`spindle remove NAME`: removes a source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @command("remove")
 @click.argument("name", shell_complete=complete_source)
 def remove(cli: CliContext, name: str) -> None:
-    """Remove a source from the file that has it, and its tools from the catalog."""
+    """Remove a source from its spindle.toml, and its tools from the catalog."""
     from spindle.settings.edit import remove_source
 
     file = _file_of(cli.settings(), name)
@@ -50,7 +50,8 @@ def _file_of(settings: Settings, name: str) -> Path:
 
 
 async def _forget(cli: CliContext, name: str) -> str | None:
-    """Opening forgets what is no longer configured. The file that still has the name, if any."""
+    """Opens the workspace, which forgets sources that are no longer configured. Returns the file that
+    still has the name, if any."""
     from spindle import opening, settings
 
     after = settings.load(cli.workspace)

@@ -1,4 +1,4 @@
-"""`spindle resume`: answer what waits, and go on."""
+"""`spindle resume`: answers a pause and resumes its run."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ LOOK_AGAIN = 0.5
 @click.argument("token", metavar="TOKEN|RUN", shell_complete=complete_pause)
 @click.argument("value", required=False, metavar="[ANSWER]")
 @click.option("--answer", metavar="JSON", help="The answer as JSON.")
-@click.option("--approve", is_flag=True, help="Allow the call that asks for approval.")
-@click.option("--refuse", metavar="REASON", help="Say no.")
+@click.option("--approve", is_flag=True, help="Approve the call.")
+@click.option("--refuse", metavar="REASON", help="Refuse, with a reason.")
 def resume(
     cli: CliContext, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
 ) -> int:
-    """Answer what waits, and go on with its run.
+    """Answer a pause and resume its run.
 
-    A consent needs no answer, once it was given at the provider. An approval is --approve or --refuse; with
-    --answer '{"approved": true, "arguments": {…}}' the call is made with other arguments. A question is
-    answered by ANSWER, typed as it wants, or by --answer.
+    Once consent was given at the provider, it needs no answer. Answer a request for approval with --approve
+    or --refuse, or change the call's arguments with --answer '{"approved": true, "arguments": {…}}'. Answer
+    a question with ANSWER, typed by its schema, or with --answer.
 
-    With the id of a RUN, a beginning of it, or `last`: goes on with a run that was stopped or whose process
-    died, or shows again how it ended. What it has done is not done again.
+    With the id of a RUN (or its beginning, or `last`), resumes a run that was stopped or whose process died,
+    or shows how it ended. Steps that were done are not done again.
     """
     given = [name for name, said in _said(value, answer, approve, refuse).items() if said]
     if len(given) > 1:
@@ -100,7 +100,7 @@ async def _answered(
 
 
 def _for_flow(cli: CliContext, flow: Run | None) -> tuple[NodeProgress | None, Show | None]:
-    """How the nodes and the result of a flow are shown."""
+    """The progress display and the printer of the result, if the run is of a flow."""
     if flow is None:
         return None, None
     from spindle.cli.flow.results import print_flow_result
@@ -120,18 +120,20 @@ async def _named(app: Spindle, token: str) -> str:
 
 
 async def _until_it_is_free(cli: CliContext, app: Spindle, run: Run) -> None:
-    """A process that was killed could not say that it no longer executes the run. When it gives no sign of
-    life for as long as it would have, the run can be taken over."""
+    """Waits until a run whose process was perhaps killed can be taken over: when that has given no sign of
+    life until its lease ended."""
     import asyncio
     import time
 
     lease = run.lease_until
     while run.status == "running" and lease is not None and (left := lease - time.time()) > 0:
-        cli.output.status(f"the process that executes the run may have died: that is known in {left:.0f} s …")
+        cli.output.status(
+            f"the process that executes this run may have died; waiting {left:.0f} s to be sure …"
+        )
         await asyncio.sleep(min(left, LOOK_AGAIN))
         again = await app.store.run(run.id)
         if again is None or again.lease_until != lease:
-            return  # it lives, or the run has ended: `resume` says which
+            return  # it is alive, or the run has ended: `resume` will say which
         run = again
 
 
@@ -148,7 +150,7 @@ def _typed(pause: OpenPause | None, value: str) -> Any:
     from spindle.cli.errors import UsageMistakeError
 
     if pause is None:
-        return value  # whatever is wrong with the token is said when it is used
+        return value  # a wrong token is reported when it is used
     if pause.kind == "approval":
         raise UsageMistakeError("an approval is not answered by a word", "use --approve or --refuse REASON")
     if pause.kind == "consent":

@@ -1,4 +1,4 @@
-"""`spindle search WORDS…`."""
+"""`spindle search WORDS…`: finds tools by words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spindle.cli.context import CliContext, command
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="How many at most.",
+    help="At most this many.",
 )
 def search(cli: CliContext, words: tuple[str, ...], limit: int) -> None:
     """Find tools by words in their names, descriptions and parameters, the best first."""

@@ -1,4 +1,4 @@
-"""Noticing secrets that stand in a file in clear."""
+"""Notices secrets written in plain text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ _REFERENCE = re.compile(r"\$\{[A-Za-z_]")
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Whether a value is probably a secret written out, rather than a reference to a variable."""
+    """True if a value is probably a secret, rather than a reference to a variable."""
     return bool(value and _SECRET_NAME.search(name) and not _REFERENCE.search(value))
 
 
 def clear_secret_note(name: str, value: str, file: Path) -> str | None:
+    """The note about a secret written in plain text, or None."""
     if not looks_secret(name, value):
         return None
     variable = re.sub(r"[^A-Za-z0-9]+", "_", name).upper()
-    return f"{name} now stands in clear in {file}; {name}=${{{variable}}} would take it from the environment"
+    return f"{file} now holds {name} in plain text; {name}=${{{variable}}} would read it from the environment"

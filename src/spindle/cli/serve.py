@@ -1,4 +1,4 @@
-"""`spindle serve`: the catalog for other programs."""
+"""`spindle serve`: serves the catalog to other programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--http", is_flag=True, help="As an MCP server over Streamable HTTP, at /mcp.")
 @click.option("--rest", is_flag=True, help="As a REST API, described by /openapi.json and /utcp.")
 @click.option("--host", help="The address to listen on; 127.0.0.1 by default.")
-@click.option("--port", type=click.IntRange(0, 65535), help="8321 by default; 0 takes any that is free.")
+@click.option("--port", type=click.IntRange(0, 65535), help="8321 by default; 0 takes any free port.")
 @click.option(
     "--print-config",
     type=click.Choice(tuple(CLIENTS)),
@@ -40,7 +40,7 @@ def serve(
 ) -> int:
     """Serve the tools to other programs, until stopped by Ctrl-C or a signal.
 
-    Settings are in [serve]. Others than programs on this machine are let in only with a token.
+    Settings are in [serve]. Programs on other machines are let in only with a token.
     """
     from spindle.cli.errors import UsageMistakeError
 
@@ -131,7 +131,7 @@ async def _opened(cli: CliContext, access: ServingAccess) -> AsyncGenerator[Spin
 async def _live(
     cli: CliContext, app: Spindle, access: ServingAccess, given: Mapping[str, Any]
 ) -> AsyncGenerator[None]:
-    """Other settings take effect meanwhile."""
+    """Applies changed settings while the server runs."""
     from spindle.serving.reload import Live, warn
 
     await warn(app, access.config, cli.output.note)
@@ -145,7 +145,7 @@ async def _live(
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Being told to stop is how a server ends well."""
+    """Runs the server; being stopped is its normal end."""
     try:
         await work
     except asyncio.CancelledError:

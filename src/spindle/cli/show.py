@@ -1,4 +1,4 @@
-"""`spindle show TOOL`."""
+"""`spindle show TOOL`: shows one tool."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @command("show")
 @click.argument("tool", shell_complete=complete_tool)
-@click.option("--as-node", is_flag=True, help="As a node of a flow: what it reads and writes, its actions.")
+@click.option("--as-node", is_flag=True, help="As a node of a flow: its inputs, outputs and actions.")
 def show(cli: CliContext, tool: str, as_node: bool) -> None:
-    """Show one tool: parameters, hints, where it is from.
+    """Show one tool: its parameters, hints and origin.
 
-    The last part of a name is enough where only one tool has it.
+    The last part of a name is enough if only one tool has it.
     """
     found = cli.run(_find(cli, tool))
     if as_node:

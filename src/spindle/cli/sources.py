@@ -1,4 +1,4 @@
-"""`spindle sources`."""
+"""`spindle sources`: lists the sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @command("sources")
 def sources(cli: CliContext) -> None:
-    """List the sources and how they are. Contacts none of them."""
+    """List the sources and their state. Contacts none of them."""
     cli.run(_sources(cli))
 
 

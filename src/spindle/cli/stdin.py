@@ -1,18 +1,18 @@
-"""What is piped in."""
+"""Reads what is piped into a command."""
 
 from __future__ import annotations
 
 import stat
 import sys
 
-# An idle pipe as stdin, as programs that start us often leave it, must not stop a call that needs
-# nothing from it. `-` waits for as long as it takes.
+# Programs that start us often leave an idle pipe as stdin, which must not block a call that needs
+# nothing from it. `-` waits as long as it takes.
 PATIENCE_WHEN_NEEDED = 5.0
 PATIENCE_WHEN_OPTIONAL = 0.1
 
 
 async def read_stdin(patience: float | None) -> str | None:
-    """All of stdin, or None when nothing arrives in time. A terminal is read only when told to."""
+    """All of stdin, or None if nothing arrives in time. A terminal is read only with unlimited patience."""
     import asyncio
     import os
 

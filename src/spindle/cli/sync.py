@@ -1,4 +1,4 @@
-"""`spindle sync`: ask sources for their tools, and say what changed."""
+"""`spindle sync`: asks sources for their tools and shows what changed."""
 
 from __future__ import annotations
 
@@ -26,14 +26,18 @@ SHOWN_NOTES = 10
     "--accept", multiple=True, metavar="TOOL", help="Trust this tool's held definition. Repeatable."
 )
 @click.option("--accept-all", is_flag=True, help="Trust every held definition of these sources.")
-@click.option("--verbose", is_flag=True, help="Show every note, such as what a document cannot say.")
+@click.option(
+    "--verbose",
+    is_flag=True,
+    help="Show every note, such as about parts of a document that are not supported.",
+)
 def sync(
     cli: CliContext, names: tuple[str, ...], accept: tuple[str, ...], accept_all: bool, verbose: bool
 ) -> int:
     """Ask all sources, or those named, for their tools.
 
-    Shows what was added (+), removed (-), changed (~), and what a pinned source changed but may not
-    without your consent (!).
+    Shows which tools were added (+), removed (-) or changed (~), and which changes of pinned sources wait
+    for your consent (!).
     """
     notes = _Notes(cli, None if verbose else SHOWN_NOTES)
     try:
@@ -43,7 +47,7 @@ def sync(
 
 
 class _Notes:
-    """The first few notes; a document of a thousand operations may cause a thousand."""
+    """Shows the first few notes: a document of a thousand operations may cause a thousand."""
 
     def __init__(self, cli: CliContext, limit: int | None) -> None:
         self._cli = cli
@@ -86,7 +90,7 @@ async def _sync(
 async def sync_and_print(
     cli: CliContext, app: Spindle, names: Sequence[str] = (), accept: Sequence[str] | bool = ()
 ) -> list[SyncReport]:
-    """Sync these sources, or all, side by side, and print each report as it comes."""
+    """Syncs these sources, or all, in parallel, and prints each report as it arrives."""
     import asyncio
 
     app.catalog.sources.validate()
@@ -118,6 +122,7 @@ async def sync_and_print(
 
 
 def print_report(cli: CliContext, report: SyncReport) -> None:
+    """Prints what a sync changed."""
     output = cli.output
     if report.error:
         message = report.error["message"]
@@ -153,7 +158,7 @@ def print_report(cli: CliContext, report: SyncReport) -> None:
 
 
 async def _full(app: Spindle, accept: tuple[str, ...]) -> list[str]:
-    """Names that are not full are completed from what is held."""
+    """Completes short names of tools from those that are held back."""
     held = [
         stored.name
         for source in app.catalog.sources.names

@@ -1,4 +1,4 @@
-"""`spindle tools`: the stored catalog, without contacting any source but the workspace's own files."""
+"""`spindle tools`: lists the stored catalog, without contacting any source but the workspace's own files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _ToolsGroup(LazyGroup):
-    """Lists when no command follows."""
+    """Lists the tools if no command follows."""
 
     def __init__(self, *args: Any, **rest: Any) -> None:
         sections = {"Commands": {"connect": ("add", "add", "Another name for `spindle add PRESET`.")}}
@@ -64,6 +64,7 @@ async def _tools(
 
 
 def print_tools(cli: CliContext, found: Sequence[ToolSummary]) -> None:
+    """Prints tools as a table or JSON."""
     if cli.output.as_json:
         cli.output.json([tool.to_dict() for tool in found])
     elif found:
@@ -72,12 +73,11 @@ def print_tools(cli: CliContext, found: Sequence[ToolSummary]) -> None:
 
 
 def note_unsynced(cli: CliContext, app: Spindle) -> None:
+    """Notes which sources must be synced."""
     names = app.catalog.unsynced()
     if names:
         verb = "was" if len(names) == 1 else "were"
-        cli.output.note(
-            f"{', '.join(names)} {verb} not asked for tools since added or changed; run `spindle sync`"
-        )
+        cli.output.note(f"{', '.join(names)} {verb} not synced since added or changed; run `spindle sync`")
 
 
 def _headline(tool: ToolSummary) -> str:

@@ -1,4 +1,4 @@
-"""`spindle trace RUN`: one run, node by node."""
+"""`spindle trace RUN`: shows one run, node by node."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ SHOWN = 160
 
 @command("trace")
 @click.argument("run", metavar="[RUN]", default="last", shell_complete=complete_run)
-@click.option("--full", is_flag=True, help="Show values whole.")
+@click.option("--full", is_flag=True, help="Show whole values.")
 def trace(cli: CliContext, run: str, full: bool) -> None:
-    """Show one run node by node: when, what went in and came out, attempts, answers from the cache, errors.
+    """Show one run node by node: times, inputs and outputs, attempts, cached answers, errors.
 
     RUN is an id or the beginning of one; without it, the last run.
     """
@@ -172,9 +172,9 @@ class _Printing:
             output.line(f"\nfailed: {run.error.get('message')}")
         for pause in waiting:
             output.line(f"\nwaits for {pause.kind}: {pause.message}")
-            output.aside(f"to go on: spindle resume {pause.token}")
+            output.aside(f"to continue: spindle resume {pause.token}")
         if run.status == "cancelled":
-            output.aside(f"to go on: spindle resume {run.id[:12]}")
+            output.aside(f"to continue: spindle resume {run.id[:12]}")
 
     def _value(self, value: Any) -> str:
         if value is None:

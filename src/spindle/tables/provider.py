@@ -112,7 +112,7 @@ async def rows_from(
         raise from_description({**report.error, "message": message})
     credential = given or credential_of(source, table.get("auth"), hidden)
     for variable in dict.fromkeys(hidden.variables):
-        note(f"{source}: a value in clear is not written to the table; calling needs the variable {variable}")
+        note(f"{source}: a plain secret is not written to the table; calls need the variable {variable}")
     hidden.values |= app.catalog.sources.secrets(source) | (shown.secrets if shown is not None else set())
     secrets = {value for value in hidden.values if len(value) >= MIN_SECRET}
     tools = await app.catalog.whole_tools(ToolFilter(source=source))

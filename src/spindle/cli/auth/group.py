@@ -1,4 +1,4 @@
-"""`spindle auth`: logging in to sources, and looking after what that leaves behind."""
+"""`spindle auth`: logs in to sources and manages the access given."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ auth = LazyGroup(
             "revoke": ("auth.tokens", "revoke", "Take access back."),
         },
         "Keys": {
-            "rotate": ("auth.keys", "rotate", "Seal what is stored with a new key."),
+            "rotate": ("auth.keys", "rotate", "Encrypt stored secrets with a new key."),
             "new-key": ("auth.keys", "print_key", "Print a key for SPINDLE_KEY or a key file."),
         },
     },
-    help="Log in to sources that want OAuth, and look after tokens and keys.",
+    help="Log in to sources that use OAuth, and manage tokens and keys.",
 )

@@ -1,4 +1,4 @@
-"""`spindle auth rotate` and `spindle auth new-key`: the keys that stored secrets are sealed with."""
+"""`spindle auth rotate` and `spindle auth new-key`: the keys that encrypt stored secrets."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def print_key(cli: CliContext) -> None:
     help="Forget the old keys. Runs that were recorded under them can no longer be read.",
 )
 def rotate(cli: CliContext, drop_old: bool) -> int:
-    """Make a new key the first one, and seal all stored tokens with it.
+    """Create a new key and encrypt all stored tokens with it.
 
-    Old keys stay behind it, to open what is still sealed with them, unless --drop-old is given. Keys
-    in SPINDLE_KEY are changed by you: put a new one (`spindle auth new-key`) in front, then run this.
+    Old keys are kept to read what is still encrypted with them, unless --drop-old is given. If the keys
+    are in SPINDLE_KEY, first put a new one (`spindle auth new-key`) in front yourself, then run this.
     """
     return cli.run(_rotate(cli, drop_old))
 

@@ -1,4 +1,4 @@
-"""`spindle auth login SOURCE`: consent in a browser, on this machine or another device."""
+"""`spindle auth login SOURCE`: gives consent in a browser, on this machine or another device."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ T = TypeVar("T")
 
 @command("login")
 @click.argument("source", shell_complete=complete_source)
-@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Ask for this too. Repeatable.")
-@click.option("--device", is_flag=True, help="Enter a code on another device, where the provider has that.")
+@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Ask for this scope too. Repeatable.")
+@click.option("--device", is_flag=True, help="Enter a code on another device, if the provider supports it.")
 @click.option("--no-browser", is_flag=True, help="Only print the link.")
 @click.option("--as", "user", metavar="USER", help="For this user instead of yourself.")
 @click.option(
-    "--timeout", type=SECONDS, metavar="SECONDS", help="How long to wait; the link is good for 600."
+    "--timeout", type=SECONDS, metavar="SECONDS", help="How long to wait; the link is valid for 600."
 )
-@click.option("--yes", is_flag=True, help="Write `auth` for a source whose server wants OAuth, unasked.")
+@click.option(
+    "--yes", is_flag=True, help="Configure `auth` for a source whose server wants OAuth without asking."
+)
 def login(
     cli: CliContext,
     source: str,
@@ -44,8 +46,8 @@ def login(
 ) -> int:
     """Give a source your consent.
 
-    The link is opened in your browser, and printed for when there is none. Afterwards the tools of a
-    source that was never asked for them are fetched.
+    The link is opened in your browser, and printed in case there is none. Afterwards a source that was never
+    synced is asked for its tools.
     """
     from spindle.domain.identity import LOCAL, Principal
 
@@ -55,7 +57,7 @@ def login(
 
 
 async def _prepare(cli: CliContext, source: str, yes: bool) -> None:
-    """A source without `auth` whose server wants OAuth gets it, if the user agrees."""
+    """Adds `auth` to a source whose server wants OAuth, if the user agrees."""
     async with cli.open() as app:
         if app.catalog.sources.config(source).auth is not None or not await app.auth.wants_oauth(source):
             return
@@ -77,6 +79,7 @@ def _agrees(source: str, file: str) -> bool:
 
 
 def write_oauth(cli: CliContext, source: str, file: Path) -> None:
+    """Writes OAuth as the `auth` of a source in spindle.toml."""
     from spindle.settings.edit import set_in_source
 
     set_in_source(file, source, "auth", {"type": "oauth"})
@@ -163,7 +166,7 @@ async def _in_a_browser(
                 principal=who,
             )
         except SpindleError as error:
-            visit.answer("That did not work", f"{error.message}. The terminal says how to go on.")
+            visit.answer("That did not work", f"{error.message}. The terminal says what to do.")
             raise
         except BaseException:
             visit.answer("That did not work", "The login was broken off.")
@@ -209,7 +212,7 @@ async def _in_time(
 
 
 def _open_browser(url: str) -> None:
-    """In a window, where there are windows: a browser that runs in the terminal would take it over."""
+    """Opens the link in a window, if there are windows: a browser in the terminal would take it over."""
     if sys.platform == "linux" and not any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     ):

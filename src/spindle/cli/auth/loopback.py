@@ -28,7 +28,7 @@ _PAGE = """<!doctype html>
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The user came back with these parameters, and waits to be told what became of it."""
+    """A user who came back with these parameters and waits for a page with the outcome."""
 
     code: str | None
     state: str = field(repr=False)
@@ -38,11 +38,14 @@ class Visit:
     page: asyncio.Future[tuple[str, str]] = field(repr=False)
 
     def answer(self, title: str, text: str) -> None:
+        """Shows the user a page with the outcome."""
         if not self.page.done():
             self.page.set_result((title, text))
 
 
 class Loopback:
+    """Listens on this machine for the browser that a provider sends back."""
+
     def __init__(self, path: str) -> None:
         self._path = path
         self._state = ""
@@ -51,14 +54,15 @@ class Loopback:
         self.redirect_uri = ""
 
     async def visit(self, state: str) -> Visit:
-        """Returns when the browser comes back with this state; anybody else is turned away."""
+        """Returns when the browser comes back with this state; other requests are turned away."""
         self._state = state
         return await self._came
 
     @classmethod
     @contextlib.asynccontextmanager
     async def listening(cls, configured: str | None, default: str) -> AsyncGenerator[Loopback]:
-        """Listen where the settings say, if that is here; else at the usual place, or any free port."""
+        """Listens at the address in the settings, if it is on this machine; else at the usual port, or any
+        free one."""
         parts = urlsplit(configured or "")
         own = parts.scheme == "http"
         if not own:
@@ -84,7 +88,7 @@ class Loopback:
             await loopback.close()
 
     async def close(self) -> None:
-        """Those who wait for their page get it; those who never sent a request do not."""
+        """Sends the pages that visitors wait for, then closes the other connections."""
         waiting = {task for task in self._tasks if not task.done()}
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=1.0)
@@ -93,6 +97,7 @@ class Loopback:
             await asyncio.gather(*late, return_exceptions=True)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers one connection."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -119,7 +124,7 @@ class Loopback:
             asyncio.IncompleteReadError,
             asyncio.LimitOverrunError,
         ):
-            pass  # not a browser that comes back, but something that looks around
+            pass  # not the returning browser, but some other request
         finally:
             self._tasks.discard(task)
             writer.close()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @command("list")
 def listing(cli: CliContext) -> int:
-    """Show who has given access to what, and for how long. Never the tokens themselves."""
+    """List the access that users have given, and how long it is valid. Never shows the tokens."""
     return cli.run(_list(cli))
 
 
@@ -52,10 +52,10 @@ def _state(item: TokenInfo) -> str:
 
 @command("revoke")
 @click.argument("source", shell_complete=complete_source)
-@click.option("--as", "user", metavar="USER", help="Another user's access than your own.")
+@click.option("--as", "user", metavar="USER", help="The access of this user instead of yours.")
 @click.option("--all", "everybody", is_flag=True, help="Every user's access to this source.")
 def revoke(cli: CliContext, source: str, user: str | None, everybody: bool) -> int:
-    """Take access back: the provider is told where it can be, and the tokens are deleted here in any case."""
+    """Revoke access: at the provider if it supports that, and by deleting the tokens here in any case."""
     from spindle.cli.errors import UsageMistakeError
 
     if user and everybody:

@@ -1,1 +1,1 @@
-"""Reading a program's `--help` to draft the settings of a `cli` source."""
+"""Reads a program's `--help` to draft the settings of a `cli` source."""

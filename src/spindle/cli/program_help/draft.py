@@ -1,4 +1,4 @@
-"""A first description of a program, made from what its `--help` says. For a person to review."""
+"""Drafts the settings of a program from its `--help`, for a person to review."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spindle.sources.environment import environment
 MAX_COMMANDS = 80
 SECONDS = 20.0
 HELP_SIZE = 1024 * 1024
-# How git ends options (`--` means paths to it), and how it shows a help that is not a manual page.
+# For git: the word that ends options (`--` means paths to it), and the help that is no manual page.
 _SEPARATORS = {"git": "--end-of-options"}
 _REFUSED = re.compile(r"(?i)unrecognized|unknown|invalid choice|no such|is not a")
 _SHORT_HELP = frozenset({"git"})
@@ -26,7 +26,7 @@ _SHORT_HELP = frozenset({"git"})
 async def draft(
     name: str, program: Sequence[str], wanted: Sequence[str], cwd: Path
 ) -> tuple[dict[str, Any], list[str]]:
-    """The settings of a source for the program, or for some of its subcommands; and what to tell the user."""
+    """The settings of a source for the program, or for some of its subcommands; and notes for the user."""
     notes: list[str] = []
     text = await _help(name, program, (), cwd)
     known = subcommands(text)
@@ -76,7 +76,7 @@ async def draft(
 
 
 def _listed(program: Sequence[str], word: str, row: Subcommand) -> dict[str, Any]:
-    """A subcommand without a help text of its own: all that is known is what the list says."""
+    """A subcommand without its own help text: only the entry in the list is known."""
     command: dict[str, Any] = {"description": row.about} if row.about else {}
     found = words_of(row.words, [*program, word])
     return {**command, "args": [word]} | ({"parameters": found} if found else {})
@@ -120,5 +120,5 @@ async def _help(name: str, program: Sequence[str], words: Sequence[str], cwd: Pa
 
 
 def _tool_name(program: Sequence[str]) -> str:
-    """`python -m json.tool` is called json.tool, `/usr/bin/ls` is called ls."""
+    """The name of the tool: json.tool for `python -m json.tool`, ls for `/usr/bin/ls`."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(program[-1]).name).strip("-") or "run"

@@ -1,7 +1,7 @@
-"""What a program's `--help` says of itself and its options.
+"""Reads a program's description and options from its `--help`.
 
 There is no standard, so this reads the forms that argparse, click, cobra, clap and GNU programs write, and
-leaves out what it does not understand. What comes of it is a draft.
+leaves out what it does not understand. The result is a draft.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ _NO_OPTIONS = frozenset({"help", "version", "h"})
 
 
 def clean(text: str) -> str:
-    """Without colours, overstrikes and tabs, and without what the settings would take for a variable."""
+    """The text without colours, overstrikes and tabs, and without `${`, which settings would take for a
+    variable."""
     return re.sub(r"\x1b\[[0-9;]*m|.\x08", "", text).expandtabs().replace("${", "{")
 
 
 def described(text: str) -> str:
-    """The first sentence or two that are neither usage nor options. What comes below a list of options or
+    """The first one or two sentences that are neither usage nor options. Text below a list of options or
     commands is about those."""
     for paragraph in re.split(r"\n\s*\n", text):
         lines = [line for line in paragraph.split("\n") if line.strip()]
         if any(is_usage(line) for line in lines):
-            # GNU programs write what they do right below their usage, in which further forms are indented.
+            # GNU programs describe themselves right below the usage, whose further forms are indented.
             lines = lines[max(at for at, line in enumerate(lines) if is_usage(line)) + 1 :]
             while lines and not is_listed(lines[0]) and not lines[0][0].isupper():
                 lines.pop(0)
@@ -50,7 +51,7 @@ def described(text: str) -> str:
 
 
 def is_listed(line: str) -> bool:
-    """Whether it belongs to a list: a heading of one, or an option."""
+    """True if the line belongs to a list: its heading, or an option."""
     return line.rstrip().endswith(":") or line.lstrip().startswith("-")
 
 
@@ -58,7 +59,7 @@ def is_listed(line: str) -> bool:
 
 
 def options(text: str) -> JsonObject:
-    """The parameters that the listed options make, by name."""
+    """The parameters of the listed options, by name."""
     found: JsonObject = {}
     for head, description in _listed(text):
         made = _parameter(head, description, text)
@@ -68,7 +69,7 @@ def options(text: str) -> JsonObject:
 
 
 def _listed(text: str) -> Iterator[tuple[str, str]]:
-    """Each option's own words, and its description put together from its lines."""
+    """Each option's own words, and its description joined from its lines."""
     head, lines, indent, column = "", [""], 0, None
     for line in text.split("\n"):
         here = len(line) - len(line.lstrip())
@@ -101,7 +102,7 @@ def _parameter(head: str, description: str, text: str) -> tuple[str, JsonObject]
     flag = (longs or names)[0]
     value = _NAME.sub("", head).strip(" ,|/")
     if value == "..." or re.fullmatch(r"=(true|false):?", value):
-        value = ""  # clap: it may be given again, without a value; kubectl: what it is without being given
+        value = ""  # clap: may be repeated, without a value; kubectl: the default
     if not value:
         # npm says only in its usage that an option takes a value.
         elsewhere = re.search(rf"{re.escape(flag)}[ =](<[^<>]+>)", text)
@@ -148,7 +149,7 @@ def _value(value: str, description: str) -> JsonObject:
 
 
 def parameters(text: str, program: list[str]) -> dict[str, Any]:
-    """All parameters of a command, those that stand by themselves first."""
+    """All parameters of a command, positional ones first."""
     flagged = options(text)
     alone: JsonObject = {}
     for name, made in standing(text, program).items():

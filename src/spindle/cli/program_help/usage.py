@@ -1,4 +1,4 @@
-"""What a program's `--help` says of words that stand by themselves: its usage line and its subcommands."""
+"""Reads positional words from a program's `--help`: its usage line and its subcommands."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ROW = re.compile(
 )
 _COMMANDS = re.compile(r"(?i)\b(sub)?commands?\b")
 _HEADING = re.compile(r"(?im)^[\w ,&-]*\b(sub)?commands?\b[^:.\n]*:\s*$")
-# What may be glued to a word and is a part of its value: NAME[:TAG], <DEP>[@<VERSION>]
+# Suffixes that are part of a word's value: NAME[:TAG], <DEP>[@<VERSION>]
 _GLUED = re.compile(r"(?<=[>\w])\[[^\w\s\[\]-][^\[\]]*\]")
-# A name of something to fill in, and what may follow it.
+# The name of a word to fill in, and its suffixes.
 _WORD = re.compile(r"<?([A-Za-z][\w-]*(?:(?: |/|:)[A-Za-z][\w-]*)*)>?(\]?\.\.\.|…)?")
 _COMMAND_WORDS = frozenset({"command", "subcommand", "commands", "cmd"})
 _OPTION_WORDS = frozenset({"option", "options", "flag", "flags"})
@@ -26,13 +26,15 @@ _ARGUMENT_WORDS = frozenset({"arg", "args", "argument", "arguments"})
 
 
 class Subcommand(NamedTuple):
+    """A subcommand listed in a help text."""
+
     about: str
     words: str = ""
-    """What the list says of its words, where it does."""
+    """The positional words that the list names, if any."""
 
 
 def is_usage(line: str) -> bool:
-    """Also without the word: `systemctl [OPTIONS...] COMMAND ...`."""
+    """True for a usage line, also without the word: `systemctl [OPTIONS...] COMMAND ...`."""
     return bool(_USAGE.match(line) or re.match(r"\S+ \[OPTIONS?\b", line))
 
 
@@ -61,13 +63,13 @@ def usage(text: str) -> str:
 
 
 def standing(text: str, program: list[str]) -> JsonObject:
-    """The parameters without a flag that the usage line names, in order."""
+    """The positional parameters in the usage line, in order."""
     return words_of(_after_name(usage(text)), program, has_commands=bool(subcommands(text)))
 
 
 def literals(text: str, program: list[str]) -> list[str]:
-    """Words that the usage begins with and means as they are: `npm access list packages [<user>]`. Known only
-    where it marks what is to be filled in."""
+    """The literal words that the usage begins with: `npm access list packages [<user>]`. Known only if it
+    marks the words to fill in."""
     line = _after_name(usage(text))
     found: list[str] = []
     for token in _own_tokens(line, program) if "<" in line else ():
@@ -78,8 +80,9 @@ def literals(text: str, program: list[str]) -> list[str]:
 
 
 def words_of(line: str, program: list[str], *, has_commands: bool = False) -> JsonObject:
+    """The positional parameters in a line of usage, by name."""
     tokens = _own_tokens(line, program)
-    # Who marks what is to be filled in means other words as they are.
+    # If words to fill in are marked, other words are literal.
     marks = "<" in line
     left_out = _OPTION_WORDS | (_COMMAND_WORDS | _ARGUMENT_WORDS if has_commands else set[str]())
     found: JsonObject = {}
@@ -101,12 +104,12 @@ def words_of(line: str, program: list[str], *, has_commands: bool = False) -> Js
 
 
 def _after_name(line: str) -> str:
-    """Without the program, whatever it calls itself."""
+    """The line without the program's name."""
     return line.partition(" ")[2]
 
 
 def _own_tokens(line: str, program: list[str]) -> list[str]:
-    """Those after the program and its subcommand."""
+    """The tokens after the program and its subcommand."""
     tokens = list(_tokens(re.sub(r"\[--\]\s*|(?<=\s)--(?=\s)", "", _GLUED.sub("", line))))
     own = {word.rsplit("/", 1)[-1] for word in program} | {"python", "python3", "-m"}
     while tokens and tokens[0] in own:
@@ -115,7 +118,7 @@ def _own_tokens(line: str, program: list[str]) -> list[str]:
 
 
 def _places(token: str) -> Iterator[tuple[str, bool]]:
-    """Parts of a token, each with whether it is optional: `[A [B]]` are two."""
+    """The parts of a token, each with True if it is optional: `[A [B]]` are two."""
     depth, part = 0, ""
     for letter in re.sub(r"\](\.\.\.|…)", r"\1]", token):
         if letter in "[]":
@@ -130,7 +133,10 @@ def _places(token: str) -> Iterator[tuple[str, bool]]:
 
 
 def _named(place: str) -> Iterator[tuple[str, bool]]:
-    """Names of what to fill in. Of `A | B` it is the first."""
+    """The names of the words to fill in; the first of `A
+
+    B`.
+    """
     shown = re.split(r"\s*\|\s*(?![^<]*>)", place.strip("() "))[0]
     pieces = re.findall(r"<[^<>]+>(?:\.\.\.|…)?", shown) or [shown]
     for piece in pieces:
@@ -156,7 +162,7 @@ def _add(found: JsonObject, name: str, *, many: bool, required: bool) -> None:
 
 
 def subcommands(text: str) -> dict[str, Subcommand]:
-    """By name, where the program has any."""
+    """The subcommands by name."""
     line = usage(text)
     braces = re.search(r"\{([\w,-]+)\} \.\.\.", line)
     names = set(braces[1].split(",")) if braces else None
@@ -179,7 +185,7 @@ def subcommands(text: str) -> dict[str, Subcommand]:
 
 
 def _tokens(line: str) -> Iterator[str]:
-    """Words, with what is in brackets as one, the dots behind it, and what is said to stand for it."""
+    """The words, each with its brackets, dots and alternatives."""
     depth, word = 0, ""
     joined = re.sub(r"(?<=[\]>\w]) (?=\.\.\.)", "", line)
     for letter in re.sub(r"\s*\|\s*", "|", joined) + " ":

@@ -1,4 +1,4 @@
-"""`spindle table from`: the tools of sources as a file."""
+"""`spindle table from`: writes the tools of sources to a file."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     required=True,
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Its end chooses the format: .parquet, .feather, .arrow.",
+    help="The suffix chooses the format: .parquet, .feather, .arrow.",
 )
 @click.option(
     "--strict", is_flag=True, help="Only parameters of simple types, and tools that need no others."
 )
 @click.option("--bearer-env", metavar="VAR", help="For a URL: the variable that holds its token.")
 @click.option("--column", default="tool", show_default=True, help="The name of the column.")
-@click.option("--knime", is_flag=True, help="With the kind as int32, as KNIME wants it.")
+@click.option("--knime", is_flag=True, help="With the kind as int32, for KNIME.")
 def from_(
     cli: CliContext,
     sources: tuple[str, ...],
@@ -38,7 +38,7 @@ def from_(
     column: str,
     knime: bool,
 ) -> None:
-    """Write the tools of sources to a file, one row for each.
+    """Write the tools of sources to a file, one row each.
 
     A SOURCE is one of this workspace, or the URL of an MCP server. Sources are asked for their tools first.
     """
@@ -47,7 +47,7 @@ def from_(
     from spindle.tables import for_knime, provide, write_table
     from spindle.tables.files import format_for
 
-    format_for(out)  # a name that says no format is a mistake before any source is asked
+    format_for(out)  # an unknown suffix is a mistake before any source is asked
     urls = [source for source in sources if "://" in source]
     if bearer_env and not urls:
         raise UsageMistakeError(

@@ -1,4 +1,4 @@
-"""`spindle table`: tools as tables in files."""
+"""`spindle table`: works with tables of tools in files."""
 
 from __future__ import annotations
 

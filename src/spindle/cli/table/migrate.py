@@ -1,4 +1,4 @@
-"""`spindle table migrate`: a file of an older layout, brought up to date."""
+"""`spindle table migrate`: converts a file of an older layout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spindle.cli.context import CliContext, command
 @command("migrate")
 @click.argument("file", type=click.Path(path_type=Path))
 def migrate(cli: CliContext, file: Path) -> None:
-    """Bring the columns of tools in a file into today's layout.
+    """Convert the columns of tools in a file to the current layout.
 
     Other columns stay as they are. The file is replaced at once and as a whole, or not at all.
     """

@@ -1,4 +1,4 @@
-"""`spindle table prompt`: a model, put to work with the tools in a file."""
+"""`spindle table prompt`: a language model works with the tools in a file."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ NOT_DONE = 1
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("message", metavar="MESSAGE|-")
 @click.option("-m", "--model", metavar="PROVIDER:NAME", help="The language model.")
-@click.option("--instructions", metavar="TEXT", help="What the model is told before the message.")
-@click.option("--data", metavar="NAME=FILE", multiple=True, help="A table for tools; can be repeated.")
-@click.option("--column", help="The column of tools, where there are several.")
+@click.option("--instructions", metavar="TEXT", help="Instructions for the model, besides the message.")
+@click.option("--data", metavar="NAME=FILE", multiple=True, help="A table for tools. Repeatable.")
+@click.option("--column", help="The column of tools, if there are several.")
 @click.option(
     "--out", metavar="FILE", type=click.Path(path_type=Path), help="Write all messages to this file."
 )
@@ -38,11 +38,13 @@ NOT_DONE = 1
     "--bearer-env",
     metavar="NAME=VAR",
     multiple=True,
-    help="The variable that holds the token which rows want to be given as NAME.",
+    help="The variable that holds the token that rows ask for as NAME.",
 )
 @click.option("--max-steps", type=click.IntRange(min=1), help="Answers of the model before it must stop.")
-@click.option("--trust", is_flag=True, help="Do what the file says: start programs, run flows, read files.")
-@click.option("-y", "--yes", is_flag=True, help="Allow tools that may destroy.")
+@click.option(
+    "--trust", is_flag=True, help="Trust the file: it may start programs, run flows and read files."
+)
+@click.option("-y", "--yes", is_flag=True, help="Allow destructive tools.")
 def prompt(
     cli: CliContext,
     file: Path,
@@ -60,9 +62,9 @@ def prompt(
 ) -> int:
     """Give a message to a language model that uses the tools in a FILE.
 
-    Calls and results are shown on stderr, the answer on stdout. Tables that are given as data are handed to
-    tools by their names; the model sees their columns, never their rows. Flows run in the workspace that -w
-    names, or with --trust in their own.
+    Calls and results are shown on stderr, the answer on stdout. Tables given as --data are passed to tools by
+    their names; the model sees their columns, never their rows. Flows run in the workspace that -w names, or
+    with --trust in their own.
     """
     from spindle.cli.agent_view import View
     from spindle.errors import SpindleError
@@ -71,7 +73,7 @@ def prompt(
     from spindle.tables.prompt import ENDED_BY
 
     if out is not None:
-        format_for(out)  # a name that says no format is a mistake before anybody is asked
+        format_for(out)  # an unknown suffix is a mistake before the model is asked
     config = _config(cli, model)
     rows = _rows(file, column)
     tables, credentials = _tables(data), _credentials(bearer_env)
@@ -178,7 +180,7 @@ def _pairs(given: tuple[str, ...], option: str, example: str) -> list[tuple[str,
 
 
 def _in_the_shell(error: SpindleError) -> SpindleError:
-    """The same with the way out as it is in the shell."""
+    """The error with its hint as it applies in the shell."""
     from spindle.errors import AuthError, PermissionDeniedError
 
     if isinstance(error, PermissionDeniedError) and "trusted" in (error.hint or ""):

@@ -1,4 +1,4 @@
-"""`spindle table show`: the tools in a file."""
+"""`spindle table show`: shows the tools in a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @command("show")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--column", help="The column of tools, where there are several.")
+@click.option("--column", help="The column of tools, if there are several.")
 def show(cli: CliContext, file: Path, column: str | None) -> None:
     """Show the tools in a file: Parquet, Feather or Arrow, of any layout."""
     from spindle.errors import TableError

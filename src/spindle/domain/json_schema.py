@@ -74,15 +74,20 @@ def survives_json(value: Any) -> bool:
         return False
 
 
-def resolve_pointer(root: JsonObject, reference: str) -> Any:
-    """What a local `#/...` reference points at, or None when it points nowhere."""
+def pointer_steps(reference: str) -> list[str]:
+    """Returns the names in the JSON pointer at the end of a reference, each as it stands in the document."""
     from urllib.parse import unquote
 
+    pointer = reference if reference.startswith("/") else reference.partition("#")[2]
+    return [unquote(step).replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+
+
+def resolve_pointer(root: JsonObject, reference: str) -> Any:
+    """Returns what a local `#/...` reference points at, or None when it points nowhere."""
     if not reference.startswith(("#/", "/")):
         return root if reference in ("#", "") else None
     node: Any = root
-    for raw in reference.removeprefix("#").split("/")[1:]:
-        step = unquote(raw).replace("~1", "/").replace("~0", "~")
+    for step in pointer_steps(reference):
         if is_object(node) and step in node:
             node = node[step]
         elif is_array(node) and _INDEX.fullmatch(step) and int(step) < len(node):
@@ -92,7 +97,7 @@ def resolve_pointer(root: JsonObject, reference: str) -> Any:
     return node
 
 
-_INDEX = re.compile(r"[0-9]{1,9}")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def resolve(root: JsonObject, schema: Any) -> JsonObject:

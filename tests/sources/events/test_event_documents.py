@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 from event_documents import Workspace, document
 
+from spindle.domain.event import Event
+from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import ConfigurationError, InvalidArgumentsError, SpindleError
+from spindle.sources.events.answers import asked
+from spindle.sources.events.links.port import Outgoing
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
 
@@ -259,7 +263,7 @@ async def test_traits_are_merged(workspace: Workspace) -> None:
         ("asyncapi: 1.2.0", "AsyncAPI 1.2.0 is not known"),
         ("asyncapy: 3.0.0", "`asyncapy` should be `asyncapi`"),
         ("channels: {}", "does not say which version"),
-        ("a: &a [*a]\nasyncapi: 3.0.0", "circles"),
+        ("a: &a [*a]\nasyncapi: 3.0.0", "stands inside of what it stands for"),
     ],
 )
 async def test_a_broken_file_is_reported_and_the_others_work(
@@ -427,3 +431,12 @@ async def test_a_variable_without_a_value_says_where_to_put_it(workspace: Worksp
         with pytest.raises(ConfigurationError) as caught:
             await app.call("emit")
     assert caught.value.hint == "set sources.events.servers.main.variables.region"
+
+
+def test_an_id_is_written_where_it_is_looked_for() -> None:
+    """In a pointer, `~1` stands for a slash in a name."""
+    location = "$message.payload#/meta~1data/the%20id"
+    metadata = {"reply": {"address": "answers"}, "messages": [{"correlation": location}]}
+    tool = Tool("events.ask", "events", "events", ToolSpec("ask", metadata=metadata), "")
+    question = asked(tool, Outgoing(Event(data={"meta/data": {"x": 1}}, id="7")), "unique")
+    assert question.message.event.data == {"meta/data": {"x": 1, "the id": "7"}}

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from servers.echo_server import EchoServer, OpenApi, a_document
 from spindle.calls.validate import Validation
+from spindle.documents.refs import Document, Documents
 from spindle.domain.tool import Tool
 from spindle.errors import ConfigurationError, InvalidArgumentsError, SpindleError
-from spindle.sources.openapi.documents import Document, Documents
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.servers import ServerChoice
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from spindle.domain.json_schema import JsonObject, is_object, resolve_pointer
+from spindle.domain.json_schema import JsonObject, is_object, pointer_steps, resolve_pointer
 from spindle.sources.events.links.port import Incoming, Outgoing
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _written(data: Any, headers: dict[str, str], location: object, value: str) -
     present = at_pointer(data, match[2])
     if present is not None or not is_object(data):
         return data, present
-    steps = match[2].lstrip("/").split("/")
+    steps = pointer_steps(match[2])
     data = node = dict(data)
     for step in steps[:-1]:
         inner = node.get(step)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.documents.refs import Document, Documents, Located, entries, shown
+from spindle.domain.json_schema import JsonObject, is_array, is_object, pointer_steps
 from spindle.errors import ConfigurationError, SpindleError
-from spindle.sources.openapi.documents import Document, Documents, Located, entries, shown
 
 Action = Literal["send", "receive"]
 EXTENSION = "x-agent-tool"
@@ -189,10 +189,8 @@ def text_or_none(value: Any) -> str | None:
 
 
 def last_step(reference: str) -> str:
-    """The name at the end of a reference."""
-    from urllib.parse import unquote
-
-    return unquote(reference.rpartition("/")[2]).replace("~1", "/").replace("~0", "~")
+    """Returns the name at the end of a reference."""
+    return (pointer_steps(reference) or [reference.rpartition("/")[2]])[-1]
 
 
 def _patched(below: JsonObject, above: JsonObject) -> JsonObject:

@@ -8,20 +8,30 @@ from urllib.parse import unquote, urlsplit
 
 import httpx2
 
+from spindle.documents.fetch import file_address, load
+from spindle.documents.refs import Documents
 from spindle.errors import ConfigurationError, SpindleError, suggest
 from spindle.ports.source import Note
 from spindle.sources.events.config import EventsConfig
 from spindle.sources.events.folder import ENDINGS, MAX_FILES
-from spindle.sources.openapi.documents import Documents, file_address, load
 from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.reach import Reach
+
+ASYNCAPI = "an AsyncAPI document"
+SETTING = "`path` or `url`"
 
 
 class _Files(Fetcher):
     """Reads the files that a local document refers to, inside one folder."""
 
     def __init__(self, folder: Path, config: EventsConfig, reach: Reach) -> None:
-        super().__init__(reach, config.max_document_size, allow_private=True, timeout=config.connect_timeout)
+        super().__init__(
+            reach,
+            config.max_document_size,
+            allow_private=True,
+            timeout=config.connect_timeout,
+            setting=SETTING,
+        )
         self._folder = folder.resolve()
 
     async def fetch(self, address: str) -> bytes:
@@ -47,28 +57,23 @@ async def _documents(
             config.max_document_size,
             allow_private=config.allow_private,
             timeout=config.connect_timeout,
+            setting=SETTING,
         )
-        try:
-            return [(await load(config.url, fetcher), bool(fetcher.remote))]
-        except SpindleError as error:
-            raise _about_asyncapi(error) from None
+        return [(await load(config.url, fetcher, ASYNCAPI), bool(fetcher.remote))]
     assert config.path is not None
     place = root / config.path
     if place.is_file():
         # A document configured by name must exist and be valid.
-        try:
-            files = _Files(_bounds(place.parent, root), config, reach)
-            return [(await load(file_address(place), files), False)]
-        except SpindleError as error:
-            raise _about_asyncapi(error) from None
+        files = _Files(_bounds(place.parent, root), config, reach)
+        return [(await load(file_address(place), files, ASYNCAPI), False)]
     if not place.is_dir() and place.suffix in ENDINGS:
         raise ConfigurationError(f"there is no file {place}", hint="check `path`")
     found: list[tuple[Documents, bool]] = []
     for path in _in_folder(place, note):
         try:
-            loaded = await load(file_address(path), _Files(_bounds(place, root), config, reach))
+            loaded = await load(file_address(path), _Files(_bounds(place, root), config, reach), ASYNCAPI)
         except SpindleError as error:
-            note(f"{_about_asyncapi(error).message}; the file is left out")
+            note(f"{error.message}; the file is left out")
             continue
         if _is_meant_as_document(loaded, path, note):
             found.append((loaded, False))
@@ -104,11 +109,3 @@ def _is_meant_as_document(loaded: Documents, path: Path, note: Note) -> bool:
         meant = f": `{mistyped}` should be `asyncapi`" if mistyped else ""
         note(f"{path} does not say which version of AsyncAPI it is{meant}; the file is left out")
     return False
-
-
-def _about_asyncapi(error: SpindleError) -> SpindleError:
-    # The reader of documents is shared with OpenAPI, which its messages mention.
-    error.message = error.message.replace("an OpenAPI document", "an AsyncAPI document")
-    error.hint = error.hint and error.hint.replace("`document`", "`path` or `url`")
-    error.args = (error.message,)
-    return error

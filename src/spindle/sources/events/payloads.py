@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spindle.calls.validate import schema_problem
+from spindle.documents.refs import Documents
 from spindle.domain.definitions import Definitions
 from spindle.domain.json_schema import JsonObject, canonical, is_array, is_object, types_of
 from spindle.errors import SpindleError
 from spindle.sources.events.asyncapi import EventMessage
-from spindle.sources.openapi.documents import Documents
 from spindle.sources.openapi.schemas import Schemas
 
 PAYLOAD = "payload"

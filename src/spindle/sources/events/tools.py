@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from spindle.catalog.naming import legal
+from spindle.documents.refs import Documents, entries
 from spindle.domain.definitions import Definitions
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import Hints, ToolSpec
@@ -18,7 +19,6 @@ from spindle.sources.events.cloudevents import Envelope
 from spindle.sources.events.config import EventsConfig
 from spindle.sources.events.payloads import Arguments, Payloads, beside
 from spindle.sources.events.servers import PROTOCOLS, chosen, to_metadata
-from spindle.sources.openapi.documents import Documents, entries
 
 _ENVELOPES: tuple[Envelope, ...] = ("structured", "binary", "plain")
 _LOCATION = re.compile(r"\$message\.(header|payload)#(/.*)?")

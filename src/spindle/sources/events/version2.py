@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from spindle.documents.refs import Document, Located, entries
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.sources.events.asyncapi import (
     Action,
@@ -16,7 +17,6 @@ from spindle.sources.events.asyncapi import (
     last_step,
     text_or_none,
 )
-from spindle.sources.openapi.documents import Document, Located, entries
 
 _ACTIONS: dict[str, Action] = {"subscribe": "send", "publish": "receive"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from spindle.documents.refs import Document, Located, entries
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import ConfigurationError
 from spindle.sources.events.asyncapi import (
@@ -17,7 +18,6 @@ from spindle.sources.events.asyncapi import (
     last_step,
     text_or_none,
 )
-from spindle.sources.openapi.documents import Document, Located, entries
 
 
 class Version3(AsyncApiReader):

@@ -9,8 +9,9 @@ from typing import Literal
 
 import httpx2
 
+from spindle.documents.fetch import parse
+from spindle.documents.refs import Document
 from spindle.errors import ConfigurationError, ConnectionFailedError, SpindleError
-from spindle.sources.openapi.documents import Document, parse
 from spindle.sources.openapi.fetch import Fetcher
 
 PLACES = (

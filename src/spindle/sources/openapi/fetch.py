@@ -8,9 +8,9 @@ from urllib.parse import unquote, urlsplit
 
 import httpx2
 
+from spindle.documents.refs import shown
 from spindle.errors import ConfigurationError, ConnectionFailedError, SpindleError, from_status
 from spindle.http.addresses import same_origin
-from spindle.sources.openapi.documents import shown
 from spindle.sources.reach import InsideError, Reach
 
 MAX_REDIRECTS = 5
@@ -29,12 +29,14 @@ class Fetcher:
         allow_private: bool,
         timeout: float,
         headers: Mapping[str, str] | None = None,
+        setting: str = "`document`",
     ) -> None:
         self._reach = reach
         self._left = limit
-        self._limit = limit
+        self.limit = limit
         self._allow_private = allow_private
         self._timeout = httpx2.Timeout(timeout)
+        self._setting = setting
         self._headers = dict(headers or {})
         self._origin: httpx2.URL | None = None
         self._landed: dict[str, str] = {}
@@ -62,7 +64,7 @@ class Fetcher:
             with path.open("rb") as file:
                 data = file.read(self._left + 1)
         except FileNotFoundError:
-            raise ConfigurationError(f"there is no file {path}", hint="check `document`") from None
+            raise ConfigurationError(f"there is no file {path}", hint=f"check {self._setting}") from None
         except OSError as error:
             raise ConfigurationError(f"cannot read {path}: {error.strerror or error}") from None
         if len(data) > self._left:
@@ -98,13 +100,13 @@ class Fetcher:
         except httpx2.HTTPError as error:
             raise ConnectionFailedError(
                 f"cannot get {address}: {str(error) or type(error).__name__}",
-                hint="check `document` and that its server runs",
+                hint=f"check {self._setting} and that its server runs",
             ) from error
         raise ConfigurationError(f"{address} was redirected more than {MAX_REDIRECTS} times")
 
     async def _body(self, address: str, response: httpx2.Response) -> bytes:
         if response.status_code >= 400:
-            raise _refused(address, response.status_code)
+            raise self._refused(address, response.status_code)
         announced = response.headers.get("content-length", "")
         if announced.isdecimal() and int(announced) > self._left:
             raise self._too_large(address)
@@ -117,15 +119,14 @@ class Fetcher:
 
     def _too_large(self, address: str) -> SpindleError:
         return ConfigurationError(
-            f"{shown(address)} is too large: over {self._limit} bytes with all it refers to",
+            f"{shown(address)} is too large: over {self.limit} bytes with all it refers to",
             hint="raise `max_document_size` if that is meant",
         )
 
-
-def _refused(address: str, status: int) -> SpindleError:
-    error = from_status(status, f"{address} answered with HTTP status {status}")
-    if status in (401, 403):
-        error.hint = "download the document with your login, and give the file as `document`"
-    elif status in (404, 410):
-        error.hint = "check `document`: there is nothing at this address"
-    return error
+    def _refused(self, address: str, status: int) -> SpindleError:
+        error = from_status(status, f"{address} answered with HTTP status {status}")
+        if status in (401, 403):
+            error.hint = f"download the document with your login, and give the file as {self._setting}"
+        elif status in (404, 410):
+            error.hint = f"check {self._setting}: there is nothing at this address"
+        return error

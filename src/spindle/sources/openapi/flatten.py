@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from spindle.documents.refs import Located, entries
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.http.bodies import body_kind
 from spindle.http.encode import DEFAULT_STYLE, STYLES_OF
-from spindle.sources.openapi.documents import Located, entries
 from spindle.sources.openapi.schemas import Schemas
 
 PLACES = ("path", "query", "header", "cookie")

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from spindle.documents.refs import Document, Documents, Located, entries, shown
 from spindle.domain.definitions import Definitions
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import ConfigurationError
 from spindle.http.bodies import body_kind
 from spindle.sources.openapi import swagger2
-from spindle.sources.openapi.documents import Document, Documents, Located, entries, shown
 from spindle.sources.openapi.flatten import KINDS, Flattener
 from spindle.sources.openapi.schemas import Schemas
 from spindle.sources.openapi.security import requirements

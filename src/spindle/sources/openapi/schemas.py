@@ -10,8 +10,8 @@ import re
 from typing import Any
 
 from spindle.calls.validate import schema_problem
+from spindle.documents.refs import Document, Documents, broken
 from spindle.domain.json_schema import JsonObject, is_array, is_object
-from spindle.sources.openapi.documents import Document, Documents, broken
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
 _DROPPED = ("externalDocs", "$schema", "$id", "$anchor", "id", "allowEmptyValue")

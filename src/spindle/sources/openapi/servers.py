@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urljoin
 
+from spindle.documents.refs import Document, entries, shown
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import ConfigurationError, suggest
 from spindle.http.addresses import same_origin
-from spindle.sources.openapi.documents import Document, entries, shown
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 

@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from spindle.documents.fetch import file_address, load
 from spindle.domain.call import Call, Result
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.ports.source import Session
-from spindle.sources.openapi.documents import file_address, load
 from spindle.sources.openapi.exchange import HttpExchange
 from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.openapi.operations import import_tools

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from spindle.documents.refs import Document, Documents, Located, entries
 from spindle.domain.json_schema import JsonObject, is_array, is_object
-from spindle.sources.openapi.documents import Document, Documents, Located, entries
 
 _SCHEMA_KEYS = frozenset(
     {

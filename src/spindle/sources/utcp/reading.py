@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import httpx2
 from pydantic import ValidationError
 
+from spindle.documents.fetch import complete, file_address, parse
+from spindle.documents.refs import shown
 from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import ToolSpec
 from spindle.errors import ConfigurationError, NotFoundError, ResultTooLargeError, SpindleError, from_status
 from spindle.http.addresses import leads_inside
 from spindle.http.credentials import CredentialParts
-from spindle.sources.openapi.documents import complete, file_address, parse, shown
 from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.request import Prepared

@@ -15,11 +15,11 @@ from aio_pika.exceptions import PublishError as ReturnedError
 from faststream import AckPolicy
 from faststream.rabbit import Channel, ExchangeType, RabbitBroker, RabbitExchange, RabbitQueue
 
+from spindle.documents.refs import entries
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ServerError
 from spindle.sources.events.links.broker import BrokerLink
 from spindle.sources.events.links.port import Incoming, Outgoing
-from spindle.sources.openapi.documents import entries
 
 END_TIMEOUT = 1.0
 

@@ -32,7 +32,7 @@ Hear = Callable[[AgentEvent], None]
 
 
 class Workspace(Protocol):
-    """What an agent needs of an open workspace."""
+    """The parts of an open workspace that an agent uses."""
 
     @property
     def agents(self) -> WorkspaceAgents: ...
@@ -41,13 +41,13 @@ class Workspace(Protocol):
 
 
 class Agent:
-    """A language model that picks tools of the catalog, several at once where it likes, until it can answer.
+    """A language model that calls tools of the catalog, also several at once, until it can answer.
 
-    `model` is named as `provider:name`, or is an object of pydantic-ai. `tools` are patterns over the names
-    of tools; without them all may be used. `approve` are patterns of those whose calls a person must allow,
-    `"destructive"` standing for all that say they are. `name` tells agents apart whose model is an object: a
-    run goes on, in another process, with the model of the agent of its name. `settings` go to the model:
-    `temperature`, `max_tokens`.
+    `model` is a name such as `provider:name`, or a model object of pydantic-ai. `tools` are patterns over the
+    names of tools; without them all may be used. `approve` are patterns of tools whose calls a person must
+    approve; `"destructive"` stands for all that say they are. `name` tells agents apart whose model is an
+    object: a run is resumed, in another process, with the model of the agent of its name. `settings` go to
+    the model: `temperature`, `max_tokens`.
     """
 
     def __init__(
@@ -101,12 +101,12 @@ class Agent:
         on_event: Hear | None = None,
         streams: bool = False,
     ) -> AgentOutcome:
-        """Work on a task: an AgentResult, or Paused where a person is wanted first.
+        """Works on a task and returns an AgentResult, or Paused if a person must act first.
 
-        `output_type` is a Pydantic model, or any type that Pydantic knows, for an answer that is no text.
-        `history` are messages that came before. `parallel` is how many calls may be made at the same time for
-        this task, where that is fewer than the agent's limit. `on_event` is told what happens; with `streams`
-        also of text while the model says it.
+        `output_type` is a Pydantic model, or any type that Pydantic knows, for an answer that is not text.
+        `history` are earlier messages. `parallel` is the number of simultaneous calls for this task, if it is
+        lower than the agent's limit. `on_event` is told what happens; with `streams` also of text while the
+        model writes it.
         """
         job = self._job(task, output_type, history, parallel)
         return await self._run(job, principal, output_type, on_event, streams=streams)
@@ -122,14 +122,14 @@ class Agent:
         on_event: Hear | None = None,
         streams: bool = False,
     ) -> AgentOutcome:
-        """Answer a pause by its token and go on, in whatever process. With the id of a run, go on where its
-        process died or it was suspended."""
+        """Answers a pause by its token and continues the run, in any process. With the id of a run,
+        continues where its process died or it was suspended."""
         with listening(on_event, streams=streams, check=checker_of(output_type)):
             outcome = await self._runner.resume(token, answer, refused=refused, principal=principal)
         return _concluded(outcome, output_type)
 
     def suspend(self, run_id: str) -> bool:
-        """Let a run that works in this process come to rest; `resume(run_id)` goes on."""
+        """Lets a run in this process come to rest; `resume(run_id)` continues it."""
         return self._runner.suspend(run_id)
 
     def stream(
@@ -141,8 +141,8 @@ class Agent:
         history: Sequence[ModelMessage] = (),
         parallel: int | None = None,
     ) -> AsyncIterator[AgentEvent]:
-        """The same as `run`, as it happens; the last event is `pause` or `end`. Leaving the iteration cancels
-        the run."""
+        """Does the same as `run`, and yields events as they happen; the last one is `pause` or `end`.
+        Leaving the iteration cancels the run."""
         job = self._job(task, output_type, history, parallel)
         return _events(lambda hear: self._run(job, principal, output_type, hear, streams=True))
 
@@ -154,7 +154,8 @@ class Agent:
         refused: str | None = None,
         principal: Principal | None = None,
     ) -> AsyncIterator[AgentEvent]:
-        """The same as `resume`, as it happens, without what happened before the pause."""
+        """Does the same as `resume`, and yields events as they happen, without those from before the
+        pause."""
 
         async def work(hear: Hear) -> AgentOutcome:
             with listening(hear, streams=True):
@@ -175,8 +176,8 @@ class Agent:
         on_event: Hear | None = None,
         streams: bool = False,
     ) -> AgentOutcome:
-        """A new run that goes on from the end of another, however that ended, with a new message. It is for
-        the same principal: what one user was told is nobody else's business."""
+        """Starts a new run that continues from the end of another, however that ended, with a new message.
+        It belongs to the same principal: what one user was told is not shown to others."""
         return await self.fork(
             run_id, None, message, principal=principal, output_type=output_type, on_event=on_event,
             streams=streams,
@@ -193,8 +194,8 @@ class Agent:
         on_event: Hear | None = None,
         streams: bool = False,
     ) -> AgentOutcome:
-        """A new run that begins with what another had done up to a step, its calls included. Without a
-        message the model is asked again from there."""
+        """Starts a new run from a step of another, with its calls up to there. Without a message the model
+        is asked again from there."""
         from spindle.agents.conversation import Conversation, write_messages
 
         record = await self._agents.record(run_id)
@@ -212,14 +213,15 @@ class Agent:
         return await self._run(job, principal or owner, output_type, on_event, streams=streams)
 
     async def history(self, run_id: str) -> list[ModelMessage]:
-        """The messages of a run, to be given to another as `history`."""
+        """Returns the messages of a run, which can be given to another as `history`."""
         return (await self.record(run_id)).messages()
 
     async def replay(self, run_id: str) -> list[AgentEvent]:
-        """What happened in a run, again from the record: no model and no tool is asked."""
+        """Returns the events of a run from its record, without asking the model or any tool."""
         return list((await self.record(run_id)).events())
 
     async def record(self, run_id: str) -> Record:
+        """Returns the record of a run."""
         return await self._agents.record(run_id)
 
     # ---
@@ -282,6 +284,7 @@ async def _events(work: Callable[[Hear], Awaitable[AgentOutcome]]) -> AsyncItera
 
 
 def paused_event(paused: Paused) -> AgentEvent:
+    """Returns the event with the pauses that a run waits for."""
     return AgentEvent("pause", paused.run_id, pauses=tuple(pause.to_dict() for pause in paused.pauses))
 
 

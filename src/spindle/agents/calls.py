@@ -1,4 +1,4 @@
-"""The calls of one turn: made side by side, each answered with what the model can use."""
+"""Makes the calls of one turn at the same time, and answers each with a text for the model."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ ReadEarlier = Callable[[str], Awaitable[str | None]]
 DEFAULT_FOUND = 8
 MOST_SAID_OF_CUTS = 200
 MOST_KEPT = 1_000_000
-"""Characters of a cut result that later runs can read on in."""
+"""Characters of a cut result that later runs can read."""
 
 
 class Calls:
+    """The tool calls of one run of an agent."""
+
     def __init__(
         self,
         job: Job,
@@ -46,14 +48,14 @@ class Calls:
         self._wholes: dict[str, str] = {}
         """By reference, results that were cut."""
         self._in_a_row: Counter[bytes] = Counter()
-        """By call, in how many turns up to the last it was made."""
+        """By call, the number of consecutive turns in which it was made."""
         self._failing: Counter[str] = Counter()
-        """By tool, in how many turns up to its last all its calls failed."""
+        """By tool, the number of consecutive turns in which all its calls failed."""
         self._made: dict[tuple[int, int], JsonObject] = {}
 
     @property
     def made(self) -> list[JsonObject]:
-        """The calls of tools so far, and how they ended."""
+        """Returns the calls of tools so far, and how they ended."""
         return [self._made[place] for place in sorted(self._made)]
 
     @property
@@ -61,8 +63,8 @@ class Calls:
         return bool(self._wholes)
 
     async def make(self, turn: ModelTurn, conversation: Conversation, note: NoteResult) -> bool:
-        """Make the calls, and answer each. False: none of them could be made, for what the model wrote.
-        When some pause, the others end first; nothing is answered then."""
+        """Makes the calls and answers each. False: none could be made because of what the model wrote. If
+        some pause, the others finish first, and none is answered."""
         calls = turn.calls
         self._count_repeats(turn)
 
@@ -210,7 +212,7 @@ class Calls:
         return self._in_a_row[_key(call)]
 
     def _count_failures(self, calls: Sequence[ModelCall], shown: Sequence[ShownResult]) -> set[str]:
-        """Take out the tools that keep failing. What a person refused is no failure."""
+        """Removes tools that keep failing. A refusal by a person is not a failure."""
         failed: dict[str, bool] = {}
         for call, answer in zip(calls, shown, strict=True):
             if call.tool is not None and answer.outcome not in ("repeated", "permission"):
@@ -237,7 +239,7 @@ def _noted(turn: ModelTurn, index: int, shown: ShownResult) -> JsonObject:
 
 
 def _raise_first(ended: Sequence[object]) -> None:
-    """A pause before anything else: the run stops for it, whatever else went wrong meanwhile."""
+    """Raises a pause before anything else: the run stops for it, whatever else went wrong."""
     problems = [outcome for outcome in ended if isinstance(outcome, BaseException)]
     for problem in sorted(problems, key=lambda problem: not isinstance(problem, Interruption)):
         raise problem

@@ -1,4 +1,4 @@
-"""The messages between an agent and its model, built the same way while they come and from the record."""
+"""The messages between an agent and its model, built the same way live and from the record."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ NOT_MADE = "this call was not made, because the run ended before"
 
 
 class Conversation:
+    """The messages of one run."""
+
     def __init__(self, history: Sequence[ModelMessage] = ()) -> None:
         self._messages: list[ModelMessage] = list(history)
         self._next: list[ModelRequestPart] = []
 
     def say(self, text: str) -> None:
-        """Something to the model, from the user or about its last answer."""
+        """Adds something to tell the model, from the user or about its last answer."""
         self._next.append(UserPromptPart(text))
 
     def respond(self, response: ModelResponse) -> None:
-        """The model's answer to all that was said since its last one."""
+        """Adds the model's answer to everything said since its last one."""
         self._flush()
         self._messages.append(response)
 
@@ -53,14 +55,14 @@ class Conversation:
         self._next.append(ToolReturnPart(name, content, call_id, outcome=outcome))
 
     def messages(self) -> list[ModelMessage]:
-        """All of it, such that a model can be asked to go on: no call is without an answer."""
+        """Returns all messages, such that a model can continue: every call has an answer."""
         self._answer_the_rest()
         self._flush()
         return list(self._messages)
 
     @property
     def awaits_the_model(self) -> bool:
-        """Whether it is the model's turn."""
+        """True if it is the model's turn."""
         return bool(self._next) or (bool(self._messages) and isinstance(self._messages[-1], ModelRequest))
 
     def _flush(self) -> None:
@@ -82,14 +84,17 @@ class Conversation:
 
 
 def write_messages(messages: Sequence[ModelMessage]) -> list[JsonObject]:
+    """Returns messages as JSON."""
     return ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
 
 
 def read_messages(messages: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
+    """Returns the messages that `write_messages` wrote."""
     return ModelMessagesTypeAdapter.validate_python(list(messages))
 
 
 def read_response(data: Mapping[str, Any]) -> ModelResponse:
+    """Returns one answer of a model that was written as JSON."""
     (response,) = read_messages([data])
     assert isinstance(response, ModelResponse)
     return response

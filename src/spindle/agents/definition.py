@@ -1,4 +1,4 @@
-"""An agent as data: what a run keeps, so that another process can go on with it."""
+"""An agent as data: the part of a run's record with which another process can resume it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ DESTRUCTIVE = "destructive"
 
 @dataclass(frozen=True, slots=True)
 class AgentDefinition:
+    """The settings of an agent."""
+
     name: str = "agent"
     model: str | None = None
-    """`provider:name`; None: an object, which the process that goes on must be given."""
+    """`provider:name`; None: an object, which the process that resumes a run must be given."""
     instructions: str = ""
     tools: tuple[str, ...] = ()
     """Patterns over the names of tools; none: all."""
     approve: tuple[str, ...] = ()
-    """Patterns, or `destructive`: calls that a person must allow, besides those that sources name."""
+    """Patterns, or `destructive`: calls that a person must approve, besides those that sources name."""
     asks: bool = True
-    """Whether the model can ask the user."""
+    """True if the model can ask the user."""
     limits: Limits = field(default_factory=Limits)
     prices: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     settings: JsonObject = field(default_factory=dict[str, Any])
-    """For the model: temperature, max_tokens and the like."""
+    """Settings for the model: temperature, max_tokens and the like."""
 
     def wants_approval(self, tool: Tool) -> bool:
         if DESTRUCTIVE in self.approve and tool.hints.destructive is True:
@@ -68,7 +70,7 @@ class AgentDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of an agent: what it was given."""
+    """One run of an agent: its task and settings."""
 
     run: str
     agent: AgentDefinition
@@ -76,11 +78,11 @@ class Job:
     output: JsonObject | None = None
     """The JSON Schema of the answer; None: text."""
     history: Sequence[JsonObject] = ()
-    """Messages from before, as JSON."""
+    """Earlier messages, as JSON."""
     earlier: tuple[str, ...] = ()
-    """Runs that the history is of: their results can still be read on in."""
+    """The runs whose messages `history` holds; their cut results can still be read."""
     parallel: int | None = None
-    """Calls at the same time, where that is less than the agent's."""
+    """The number of simultaneous calls, if it is lower than the agent's."""
 
     def to_dict(self) -> JsonObject:
         return {

@@ -1,4 +1,4 @@
-"""What happens in a run of an agent, as it is told while it happens and again from the record."""
+"""The events of a run of an agent, sent while they happen and again from the record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EventKind = Literal["start", "thought", "text", "tool_call", "tool_result", "tol
 
 @dataclass(frozen=True, slots=True)
 class AgentEvent:
-    """One thing that happened.
+    """One event of a run.
 
     `start` has the task as `text`; `thought` and `text` what the model says, in pieces while it is streamed;
     `tool_call` and `tool_result` the `tool`, and its `arguments`, or how it ended (`outcome`: `ok` or the
@@ -26,7 +26,7 @@ class AgentEvent:
     kind: EventKind
     run_id: str
     step: int = 0
-    """The answer of the model that it belongs to, from 1."""
+    """The number of the model's answer that it belongs to, from 1."""
     text: str | None = None
     tool: str | None = None
     call_id: str | None = None
@@ -36,6 +36,7 @@ class AgentEvent:
     result: JsonObject | None = None
 
     def to_dict(self) -> JsonObject:
+        """Returns the event as JSON, without fields that are not set."""
         names = (
             "kind",
             "run_id",
@@ -53,13 +54,13 @@ class AgentEvent:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who follows a run that is executed in this context, and what they can check that JSON cannot."""
+    """Follows a run that is executed in this context, and checks what a JSON Schema cannot."""
 
     hear: Callable[[AgentEvent], None] | None = None
     streams: bool = False
-    """Whether to tell of text while the model says it."""
+    """True: also send text while the model writes it."""
     check: Callable[[Any], str | None] | None = None
-    """What is wrong with an answer that fits the schema."""
+    """Returns what is wrong with an answer that fits the schema."""
 
 
 listener: ContextVar[Listener] = ContextVar("spindle_agent_listener", default=Listener())  # noqa: B039 - frozen
@@ -72,7 +73,7 @@ def listening(
     streams: bool = False,
     check: Callable[[Any], str | None] | None = None,
 ) -> Generator[None]:
-    """Follow the runs of agents that are executed in here."""
+    """Sends events of the agents' runs that are executed inside to the listener."""
     token = listener.set(Listener(hear, streams, check))
     try:
         yield
@@ -81,11 +82,13 @@ def listening(
 
 
 async def sse(events: AsyncIterator[AgentEvent]) -> AsyncIterator[bytes]:
-    """Events as a `text/event-stream`: the body of a response, such as Starlette's StreamingResponse."""
+    """Yields events as a `text/event-stream`: the body of a response, such as Starlette's
+    StreamingResponse."""
     async for event in events:
         yield encode(event)
 
 
 def encode(event: AgentEvent) -> bytes:
+    """Returns an event as one entry of a `text/event-stream`."""
     data = to_json(event.to_dict(), default=str)
     return b"event: " + event.kind.encode() + b"\ndata: " + data + b"\n\n"

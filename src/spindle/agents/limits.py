@@ -1,4 +1,4 @@
-"""How far an agent may go. Whatever it reaches first ends its run, with what was achieved until then."""
+"""The limits of an agent. The first one that is reached ends its run, with what was achieved until then."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ EndedBy = Literal["answer", "steps", "time", "tokens", "cost"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """All of an agent's bounds. None: no bound."""
+    """All limits of an agent. None: no limit."""
 
     steps: int = 30
     """Answers of the model in one run."""
     time: float | None = None
-    """Seconds that a run works. Waiting for a person is not counted."""
+    """Seconds that a run works. Waiting for a person does not count."""
     tokens: int | None = None
     """Of input and output together, in one run."""
     cost: float | None = None
     """US dollars, in one run."""
     parallel: int = 16
-    """Calls of the agent at the same time, in all its runs. Each keeps its source's limit too."""
+    """Simultaneous calls of the agent, in all its runs. Each call also keeps to its source's limit."""
     tools: int = 40
-    """Tools that the model is shown at once. Above that it searches for those that it needs."""
+    """Tools that the model is shown at once. If there are more, it searches for those that it needs."""
     result: int = 20_000
-    """Characters of a result that the model is shown. It can read on where one is cut."""
+    """Characters of a result that the model is shown. It can read the rest of one that is cut."""
     repairs: int = 3
-    """Answers in a row that cannot be used, of which the model is told why, before the run fails."""
+    """Unusable answers in a row, each with an explanation to the model, before the run fails."""
     failures: int = 3
-    """Turns in a row in which all calls of a tool failed, before it is taken away from the model."""
+    """Turns in a row in which all calls of a tool failed, before the tool is removed."""
     repeats: int = 5
     """Turns in a row in which the model may make the very same call."""
     request: float = 300.0
@@ -47,10 +47,12 @@ class Limits:
                 raise ConfigurationError(f"the limit `{field.name}` must be more than 0, and is {value!r}")
 
     def to_dict(self) -> JsonObject:
+        """Returns the limits as JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
     def of(cls, given: Limits | Mapping[str, Any] | None) -> Self:
+        """Returns limits as given, or those of a mapping, or the defaults. Raises ConfigurationError."""
         if isinstance(given, cls):
             return given
         known = [field.name for field in dataclasses.fields(cls)]
@@ -64,7 +66,7 @@ class Limits:
 
 
 class LimitReachedError(Exception):
-    """Ends a run early. Not an error of anybody's: what was achieved is the result."""
+    """Ends a run early. It is not a failure: what was achieved is the result."""
 
     def __init__(self, by: EndedBy) -> None:
         super().__init__(by)

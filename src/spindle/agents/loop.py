@@ -1,8 +1,8 @@
 """The loop of an agent: one turn of the model after the other, each with the calls that it asks for.
 
-It is the work of a run, so it is executed again from its beginning after every pause, with the model's
-answers and the calls that were made given from the record. All that decides how it goes on is therefore taken
-from them, and from nothing that may be different in another process.
+It is the work of a run, so it starts over after every pause, with the model's answers and the results of
+calls taken from the record. Everything that decides how it continues is therefore taken from them, and from
+nothing that may differ in another process.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ NOT_BY_TOOL = f"Give the answer by calling {ANSWER}, not as text."
 
 
 class Loop:
+    """One run of an agent, from its task to its answer."""
+
     def __init__(
         self, job: Job, host: Host, turns: Turns, calls: Calls, budget: Budget, listener: Listener
     ) -> None:
@@ -49,9 +51,9 @@ class Loop:
         self._conversation = Conversation(read_messages(job.history))
         self._step = 0
         self._useless = 0
-        """Answers in a row that could not be used."""
+        """The number of unusable answers in a row."""
         self._text = ""
-        """What the model said last."""
+        """The last text of the model."""
 
     async def run(self) -> Result:
         self._note("start", {"kind": "start", "task": self._job.task, "model": self._job.agent.model})
@@ -86,7 +88,8 @@ class Loop:
         return turn
 
     async def _follow(self, turn: ModelTurn) -> tuple[str, Any] | None:
-        """Do what the model asks for. Returns its answer, text and value, when it has given one."""
+        """Makes the calls that the model asks for. Returns its answer, text and value, when it has given
+        one."""
         response = turn.response
         text = (response.text or "").strip()
         self._text = text or self._text
@@ -140,7 +143,7 @@ class Loop:
         raise ModelError(what, hint="say the task in other words", details=self._so_far())
 
     def _repair(self, told: str | None, what: str, hint: str | None = None) -> None:
-        """Tell the model about an answer that cannot be used, but not for ever."""
+        """Tells the model why its answer cannot be used, up to the limit."""
         self._useless += 1
         if self._useless > self._job.agent.limits.repairs:
             raise ModelError(
@@ -156,7 +159,8 @@ class Loop:
         self._note(f"result.{index}", data)
 
     def _note(self, name: str, data: JsonObject, *, was_streamed: bool = False) -> None:
-        """Keep it with the run, and tell whoever listens, unless that was done before a pause."""
+        """Records the event with the run and sends it to the listener, unless that was done before a
+        pause."""
         is_new = self._host.note(f"{self._step}.{name}", data)
         if is_new and self._listener.hear is not None:
             for event in events_of(self._job.run, data):

@@ -1,4 +1,4 @@
-"""One request to a model: whole or streamed, within its time, with errors as Spindle has them."""
+"""One request to a model: whole or streamed, with a timeout, and with Spindle's errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Said = Callable[[Literal["thought", "text"], str], None]
 
 ATTEMPTS = 3
-"""At an answer whose connection breaks. Client libraries repeat only what fails before it begins."""
+"""Attempts at an answer whose connection breaks. Client libraries repeat only what fails before it begins."""
 
 
 async def ask(
@@ -35,7 +35,7 @@ async def ask(
     timeout: float,
     said: Said | None = None,
 ) -> ModelResponse:
-    """What the model answers. `said` is told of it piece by piece."""
+    """Returns the model's answer. `said` is called with each piece of it."""
     for attempt in range(1, ATTEMPTS + 1):
         timer = asyncio.timeout(timeout)
         try:
@@ -141,7 +141,7 @@ def _mapped(model: Model, error: Exception) -> SpindleError:
 
 
 def _said(error: Any) -> str:
-    """What the provider said, out of the body that its library repeats whole."""
+    """Returns the provider's message from the body that its library repeats whole."""
     body = error.body
     for key in ("error", "message"):
         if isinstance(body, dict) and key in body:

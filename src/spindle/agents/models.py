@@ -1,4 +1,4 @@
-"""From the name of a model to one that can be asked."""
+"""Finds the model of a name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INSTALL = 'pip install "spindle-tools[agent]"'
 
 
 def require_library() -> None:
-    """Raises what to install where the library that speaks to providers is missing."""
+    """Raises an error that says what to install if the library for models is missing."""
     try:
         import pydantic_ai  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ModuleNotFoundError as error:
@@ -24,12 +24,14 @@ def require_library() -> None:
 
 
 def no_model() -> ConfigurationError:
+    """Returns the error for an agent without a model."""
     return ConfigurationError(
         "no model is chosen", hint="say `--model provider:name`, or set `model` in [agent] of spindle.toml"
     )
 
 
 def check_name(name: str) -> None:
+    """Raises ConfigurationError if the name of a model cannot be right."""
     provider, colon, model = name.partition(":")
     if not colon or not provider or not model:
         raise ConfigurationError(
@@ -38,8 +40,8 @@ def check_name(name: str) -> None:
 
 
 def resolve(name: str, key: str | None = None) -> Model:
-    """The model of this name, `provider:model`. Providers find their keys in the environment, unless one is
-    given: then it is used, or it is an error."""
+    """Returns the model of this name, `provider:model`. Providers find their keys in the environment,
+    unless a key is given; then it is used, or it is an error."""
     require_library()
     check_name(name)
     if key is not None and not key.strip():

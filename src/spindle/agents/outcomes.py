@@ -1,4 +1,4 @@
-"""What becomes of a task."""
+"""The results of tasks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ OutputType = Any
 
 @dataclass(frozen=True, slots=True)
 class AgentResult:
-    """The run is done.
+    """The result of a run that is done.
 
-    `output` is the answer: text, or what `output_type` says. `ended_by` is `answer`, or the limit that ended
-    the run before there was one: then `text` is what the model said last, and `output` None where it was to
-    be of a type. `calls` are the calls that were made, each with its `tool`, `step` and `outcome`.
+    `output` is the answer: text, or a value of `output_type`. `ended_by` is `answer`, or the limit that ended
+    the run before there was one: then `text` is the last text of the model, and `output` is None if a type
+    was asked for. `calls` are the calls that were made, each with its `tool`, `step` and `outcome`.
     """
 
     run_id: str
@@ -36,6 +36,7 @@ class AgentResult:
     calls: list[JsonObject] = field(default_factory=list[JsonObject])
 
     def to_dict(self) -> JsonObject:
+        """Returns the result as JSON."""
         return {
             "run_id": self.run_id,
             "text": self.text,
@@ -48,6 +49,7 @@ class AgentResult:
 
     @classmethod
     def of(cls, run_id: str, result: Result, output_type: OutputType = None) -> AgentResult:
+        """Returns the result of a finished run, with its output as a value of the type."""
         found: JsonObject = result.structured
         output: Any = found["output"]
         if output_type is not None and found["ended_by"] == "answer":
@@ -67,11 +69,13 @@ AgentOutcome = AgentResult | Paused | Continuing
 
 
 def plain(value: Any) -> Any:
+    """Returns a Pydantic model as JSON, and any other value unchanged."""
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if dump is not None else value
 
 
 def schema_of(output_type: OutputType) -> JsonObject | None:
+    """Returns the JSON Schema of a type; None for text."""
     if output_type is None or output_type is str:
         return None
     from pydantic import TypeAdapter
@@ -80,7 +84,7 @@ def schema_of(output_type: OutputType) -> JsonObject | None:
 
 
 def checker_of(output_type: OutputType) -> Callable[[Any], str | None] | None:
-    """What a type wants of a value that its JSON Schema does not say."""
+    """Returns a check of what a type requires of a value beyond its JSON Schema."""
     if output_type is None or output_type is str:
         return None
     from pydantic import TypeAdapter, ValidationError

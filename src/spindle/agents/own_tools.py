@@ -1,4 +1,4 @@
-"""The tools that an agent's model has besides those of the catalog."""
+"""The tools of an agent's model besides those of the catalog."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ SCHEMAS: Mapping[str, JsonObject] = {
 
 
 def answer_schema(schema: JsonObject) -> JsonObject:
-    """The schema of the tool by which a model gives an answer of this schema: tools take objects."""
+    """Returns the schema of the tool with which a model gives an answer of this schema: tools take
+    objects."""
     return schema if schema.get("type") == "object" else _wrapped(schema)
 
 
@@ -71,4 +72,5 @@ def _wrapped(schema: JsonObject) -> JsonObject:
 
 
 def answer_in(schema: JsonObject, arguments: JsonObject) -> Any:
+    """Returns the answer that is wrapped in the arguments of that tool."""
     return arguments if schema.get("type") == "object" else arguments.get("answer")

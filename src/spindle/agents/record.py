@@ -1,4 +1,4 @@
-"""What was kept of a run of an agent: its events, its messages, and the results that were cut."""
+"""The record of a run of an agent: its events, its messages, and the results that were cut."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KIND = "agent"
 
 
 def events_of(run: str, data: JsonObject) -> Iterator[AgentEvent]:
-    """The events that one note of a run stands for."""
+    """Returns the events of one note of a run."""
     step = data.get("step", 0)
     match data["kind"]:
         case "start":
@@ -54,6 +54,8 @@ def events_of(run: str, data: JsonObject) -> Iterator[AgentEvent]:
 
 @dataclass(frozen=True, slots=True)
 class Record:
+    """The record of one run."""
+
     run: Run
     job: Job
     notes: Sequence[JsonObject]
@@ -63,7 +65,7 @@ class Record:
             yield from events_of(self.run.id, note)
 
     def messages(self, step: int | None = None) -> list[ModelMessage]:
-        """The conversation, up to a step and the results of its calls."""
+        """Returns the conversation, up to a step and the results of its calls."""
         from spindle.agents.conversation import Conversation, read_messages, read_response
 
         last = max((note.get("step", 0) for note in self.notes), default=0)
@@ -84,7 +86,7 @@ class Record:
         return conversation.messages()
 
     def whole(self, reference: str) -> str | None:
-        """All of a result that was cut under this reference."""
+        """Returns the whole of a result that was cut under this reference."""
         mark, _, place = reference.partition("-")
         if mark != self.run.id[:8]:
             return None
@@ -95,12 +97,12 @@ class Record:
 
 
 def _is_ours(path: str) -> bool:
-    """Whether the agent noted it itself, and not a flow that it called."""
+    """True if the agent made the note itself, not a flow that it called."""
     return path.partition("#")[0].count("/") == 1
 
 
 def _readable(arguments: object) -> object:
-    """Arguments as an object where they are one; as the model wrote them where that is broken."""
+    """Returns arguments as an object if they are one, or else as the model wrote them."""
     if not isinstance(arguments, str):
         return arguments or {}
     try:
@@ -115,6 +117,7 @@ def _in_order(note: JsonObject) -> tuple[int, int, int]:
 
 
 async def read_record(store: RunStore, sealer: Sealer, run: str) -> Record:
+    """Reads the record of a run. Raises NotFoundError."""
     found = await store.run(run) if run else None
     if found is None or found.kind != KIND:
         what = f"run {found.id} is not one of an agent" if found else f"there is no run {run!r}"

@@ -1,4 +1,4 @@
-"""What the model is shown of a call: all of it as text, cut where it is long, with a way to read on."""
+"""Results as the model sees them: as text, cut where it is long, with a way to read the rest."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ class ShownResult:
     outcome: str = "ok"
     """`ok`, or the category of the error."""
     whole: str | None = None
-    """All of the text where it was cut."""
+    """The whole text if it was cut."""
     pictures: Sequence[PicturePart] = ()
 
     @property
     def failed(self) -> bool:
-        """What a person decided is no failure."""
+        """True if the call failed. A decision of a person is not a failure."""
         return self.outcome not in ("ok", "refused")
 
 
 async def shown_result(result: Result, reference: str, limit: int) -> ShownResult:
+    """Returns a result as the model sees it."""
     parts = await parts_of(result)
     pictures = [part for part in parts if isinstance(part, PicturePart)]
     text = "\n".join(
@@ -49,7 +50,7 @@ async def shown_result(result: Result, reference: str, limit: int) -> ShownResul
 
 
 def shown_error(error: SpindleError) -> ShownResult:
-    """An error as the model can act on it: what was wrong, with every problem of its arguments."""
+    """Returns an error so that the model can act on it, with every problem of its arguments."""
     lines = [error.message]
     problems = [item for item in error.details if is_object(item)] if is_array(error.details) else []
     lines += [
@@ -63,7 +64,7 @@ def shown_error(error: SpindleError) -> ShownResult:
 
 
 def cut(text: str, start: int, length: int, reference: str) -> str:
-    """A piece of a text, and where to read on."""
+    """Returns a piece of a text, with a note on how to read the rest."""
     end = min(start + length, len(text))
     piece = text[start:end]
     if end >= len(text):

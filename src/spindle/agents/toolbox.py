@@ -1,8 +1,9 @@
-"""Which tools the model sees, and under which names.
+"""The tools that the model sees, and their names.
 
-A model is shown all that the agent may use, or where that is too much, two tools to look for what it needs.
-It knows tools by names that every provider takes; the way back is a map, and what a name meant is kept with
-each answer, so that a catalog that changes meanwhile changes nothing about calls that were asked for.
+A model is shown all tools that the agent may use or, if there are too many, two tools to search for those
+that it needs. It knows tools by names that every provider accepts; a map leads back, and the meaning of a
+name is kept with each answer, so that a catalog that changes meanwhile changes nothing about calls that were
+asked for.
 """
 
 from __future__ import annotations
@@ -42,17 +43,19 @@ class Offered:
 
 @dataclass(slots=True)
 class _View:
-    """What the agent may use, at one version of the catalog."""
+    """The tools that the agent may use, at one version of the catalog."""
 
     version: int
     summaries: Mapping[str, ToolSummary]
     given: Mapping[str, str]
-    """By the name in the catalog, the one that models know."""
+    """By the name in the catalog, the name for models."""
     meant: Mapping[str, str]
     whole: dict[str, Tool] = field(default_factory=dict[str, "Tool"])
 
 
 class Toolbox:
+    """The tools of one run, which grow as the model searches."""
+
     def __init__(
         self, catalog: Catalog, visible: Visible, principal: Principal, patterns: Sequence[str], most: int
     ) -> None:
@@ -64,14 +67,14 @@ class Toolbox:
         self._view: _View | None = None
         self._is_ready = False
         self._loaded: dict[str, None] = {}
-        """Tools of a large catalog that the model has found, the ones asked for last at the end."""
+        """Tools of a large catalog that the model has found, the most recent last."""
         self.removed: set[str] = set()
         """Tools that failed too often."""
 
     # --- what the model is shown
 
     async def offered(self) -> tuple[list[Offered], bool]:
-        """The tools, and whether the model has to look for others."""
+        """Returns the tools, and whether the model must search for others."""
         view = await self._current()
         if self._is_large(view):
             names = [name for name in self._loaded if name in view.summaries]
@@ -89,7 +92,7 @@ class Toolbox:
         return len(view.summaries) > self._most
 
     async def meant_by(self, name: str) -> str:
-        """The tool that a model means by this name, as it was shown. Raises NotFoundError."""
+        """Returns the tool that a model means by this name. Raises NotFoundError."""
         view = self._view or await self._current()
         tool = view.meant.get(name) or (name if name in view.summaries else None)
         if tool is not None and tool in self.removed:
@@ -110,8 +113,8 @@ class Toolbox:
     # --- looking for tools
 
     async def search(self, query: str, limit: int) -> list[JsonObject]:
-        """Those that fit the words best, as JSON. `load` is called with what this gave, also when it is
-        given from the record."""
+        """Returns the tools that fit the words best, as JSON. `load` is called with this result, also when
+        it comes from the record."""
         view = await self._current()
         asked = limit
         while True:
@@ -137,7 +140,7 @@ class Toolbox:
         }
 
     def load(self, names: Sequence[str]) -> None:
-        """Show these to the model from now on; those that were loaded longest ago make room."""
+        """Shows these tools to the model from now on; those loaded longest ago make room."""
         for name in names:
             self._loaded.pop(name, None)
             self._loaded[name] = None
@@ -168,8 +171,8 @@ class Toolbox:
         return fits and not item.held and self._sees(item.name)
 
     async def _make_ready(self) -> None:
-        """Sources that were never asked for their tools are asked now. One that is named in the patterns is
-        wanted enough to ask for consent to it; any other that cannot be asked is done without."""
+        """Discovers the tools of sources that were never asked. A source that the patterns name may ask
+        for consent; any other that fails is skipped."""
         names = self._catalog.sources.names
         wanted = {pattern.partition(".")[0] for pattern in self._patterns if "." in pattern} & set(names)
         for name in sorted(wanted):
@@ -198,7 +201,7 @@ class Toolbox:
 
 
 def _unreserved(given: Mapping[str, str]) -> Mapping[str, str]:
-    """The same, where a tool that would have the name of one of the agent's own has another."""
+    """Returns the names with another one for a tool that would have the name of an agent's own tool."""
     clashing = [full for full, name in given.items() if name in RESERVED]
     if not clashing:
         return given

@@ -1,4 +1,4 @@
-"""One answer of the model: asked for, or taken from the record, with what each of its calls means."""
+"""One answer of the model, asked for or taken from the record, with the meaning of each of its calls."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ GENERAL = (
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """A call that the model asks for, and what it means: one of `tool`, `own` and `problem`."""
+    """A call that the model asks for, and its meaning: one of `tool`, `own` and `problem`."""
 
     id: str
     name: str
@@ -54,17 +54,19 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class ModelTurn:
+    """One answer of the model, and the calls in it."""
+
     step: int
     response: ModelResponse
     calls: list[ModelCall]
     answer_problem: str | None
-    """What is wrong with the answer, where it is to be of a type and was given."""
+    """The fault of an answer that does not fit its type."""
     record: JsonObject
     was_streamed: bool
 
 
 class Turns:
-    """Asks the model, with all that it needs to know."""
+    """Asks the model, with everything that it needs to know."""
 
     def __init__(
         self,
@@ -84,7 +86,8 @@ class Turns:
         self.can_read_more = bool(job.earlier)
 
     async def next(self, step: int, conversation: Conversation, said: Said | None) -> ModelTurn:
-        """The model's answer to the conversation. Raises LimitReachedError when all is spent."""
+        """Returns the model's answer to the conversation. Raises LimitReachedError when a limit is used
+        up."""
         made: ModelResponse | None = None
 
         async def make(_: Host) -> JsonObject:
@@ -158,7 +161,8 @@ class Turns:
     # --- what a call means
 
     async def _meaning(self, call: ToolCallPart) -> JsonObject:
-        """As JSON, so that it is kept with the answer: later the catalog may be another."""
+        """Returns the meaning of a call as JSON, which is kept with the answer: later the catalog may
+        differ."""
         try:
             arguments = _read(call)
             if call.tool_name in RESERVED:

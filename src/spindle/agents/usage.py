@@ -1,4 +1,4 @@
-"""What a run has used up, and what is left of it."""
+"""The use that a run makes of its limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Prices = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class ModelUsage:
-    """Tokens as the provider counted them. `cost` is in US dollars; None: not all of it is known."""
+    """Tokens as the provider counted them. `cost` is in US dollars; None: a part of it is unknown."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -66,7 +66,7 @@ def _cost(response: ModelResponse, prices: Prices) -> float | None:
 
 
 class Budget:
-    """Counts what a run uses, also the part of it that other processes did."""
+    """Counts what a run uses, also in other processes."""
 
     def __init__(
         self, limits: Limits, prices: Prices, monotonic: Callable[[], float] = time.monotonic
@@ -93,7 +93,7 @@ class Budget:
             self._before, self._began = elapsed, self._monotonic()
 
     def check(self, step: int) -> None:
-        """Raises LimitReachedError when no further answer of the model can be afforded."""
+        """Raises LimitReachedError if the limits allow no further answer of the model."""
         limits, usage = self._limits, self.usage
         if step > limits.steps:
             raise LimitReachedError("steps")
@@ -113,6 +113,7 @@ class Budget:
 
 
 def read_prices(given: Mapping[str, Any] | None) -> dict[str, tuple[float, float]]:
+    """Reads prices from the settings. Raises ConfigurationError."""
     found: dict[str, tuple[float, float]] = {}
     for name, price in (given or {}).items():
         try:

@@ -1,4 +1,4 @@
-"""Agents in an open workspace. Light: the library that speaks to models is imported when one is asked."""
+"""Agents in an open workspace. Light: the library for models is imported when a model is first asked."""
 
 from __future__ import annotations
 
@@ -25,23 +25,25 @@ if TYPE_CHECKING:
 
 
 class WorkspaceAgents:
+    """The agents of a workspace, and their runs."""
+
     def __init__(self, catalog: Catalog, visible: Visible, store: RunStore, sealer: Sealer) -> None:
         self._catalog = catalog
         self._visible = visible
         self._store = store
         self.sealer = sealer
         self._given: dict[str, Model] = {}
-        """By agent, models that are objects, which no run can keep."""
+        """By agent, models that are objects, which no record can hold."""
         self._resolved: dict[str, Model] = {}
         self._limits: dict[str, tuple[int, Limit]] = {}
         self._open = contextlib.AsyncExitStack()
 
     def know(self, agent: str, model: Model) -> None:
-        """Runs of the agent of this name are gone on with by this model."""
+        """Sets the model with which runs of the agent of this name are resumed."""
         self._given[agent] = model
 
     async def work(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
-        """What a run of an agent does, whenever it is executed."""
+        """Executes a run of an agent, from its start or after a pause."""
         from spindle.agents.models import require_library
 
         require_library()
@@ -75,7 +77,7 @@ class WorkspaceAgents:
         await self._open.aclose()
 
     async def model_of(self, agent: AgentDefinition) -> Model:
-        """Raises ConfigurationError where it cannot be had."""
+        """Returns the model of an agent. Raises ConfigurationError."""
         if agent.model is None:
             known = self._given.get(agent.name)
             if known is None:
@@ -87,7 +89,7 @@ class WorkspaceAgents:
         return await self.named(agent.model)
 
     async def named(self, name: str) -> Model:
-        """The model of this name, one for all that use it here. Raises ConfigurationError."""
+        """Returns the model of this name, one object for all its users. Raises ConfigurationError."""
         from spindle.agents.models import resolve
 
         model = self._resolved.get(name)
@@ -97,7 +99,7 @@ class WorkspaceAgents:
         return model
 
     def _limit(self, agent: AgentDefinition) -> Limit:
-        """One for all runs of the agent in this process."""
+        """Returns the limit that all runs of the agent in this process share."""
         places, limit = self._limits.get(agent.name, (0, None))
         if limit is None or places != agent.limits.parallel:
             limit = Limit(agent.limits.parallel)

@@ -65,7 +65,8 @@ async def _run(
 async def _meant(
     app: Spindle, text: str, words: tuple[str, ...], command: click.Command
 ) -> tuple[FlowDefinition, InputNames, RunWords]:
-    """The flow, what it takes, and what was said. The flags after one tool are that tool's."""
+    """Returns the flow, its inputs, and the words that were given. Flags after a single tool are that
+    tool's."""
     import contextlib
 
     from spindle.cli.run_words import read_words
@@ -98,7 +99,7 @@ async def _meant(
 
 
 def _with_later(ctx: click.Context, said: RunWords, options: dict[str, Any]) -> dict[str, Any]:
-    """With those options that stand after the flow."""
+    """Returns the options with those that follow the flow."""
     from click.core import ParameterSource
 
     if not said.options:
@@ -179,7 +180,7 @@ class _Running:
         return await self._execute(inputs, start, reuse)
 
     async def _to_reuse(self, start: str | None) -> str | None:
-        """The run whose outputs the nodes from `start` on work with."""
+        """Returns the run whose outputs the nodes from `start` on use."""
         from spindle.cli.run_names import SHORT, find_run
         from spindle.flows.execution import starting_at
 
@@ -194,7 +195,7 @@ class _Running:
         return found
 
     async def _piped(self, inputs: JsonObject, *, needed: bool) -> JsonObject:
-        """What is piped in, as the input `stdin` or as the only one that is missing."""
+        """Returns piped input as the input `stdin`, or as the only one that is missing."""
         from spindle.calls.flags import value_of
         from spindle.cli.stdin import PATIENCE_WHEN_NEEDED, PATIENCE_WHEN_OPTIONAL, read_stdin
 

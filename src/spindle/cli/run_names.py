@@ -1,4 +1,4 @@
-"""Which run a user means."""
+"""Finds the run that a user names."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 LAST = "last"
 SHORT = 12
-"""Characters of an id that are shown; any beginning that one run alone has will do."""
+"""Characters of an id that are shown; any unique beginning of an id can be given."""
 
 
 async def find_run(app: Spindle, text: str) -> Run:
-    """By its id, by a beginning of it, or `last`."""
+    """Returns the run of an id, of a unique beginning of one, or the last run for `last`."""
     from spindle.errors import NotFoundError
 
     if text == LAST:

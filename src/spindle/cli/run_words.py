@@ -1,4 +1,4 @@
-"""The words after `spindle run FLOW`: what the flow takes by name, and options of `run` itself.
+"""The words after `spindle run FLOW`: values for the flow by name, and options of `run` itself.
 
 A user types flags and need not know whose they are: one that names an input of the flow is data, one that
 names a parameter of its nodes overrides it, and any other is an option of `run`.
@@ -25,16 +25,19 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RunWords:
+    """The words after the flow, sorted by whom they are for."""
+
     values: JsonObject = field(default_factory=dict[str, Any])
-    """By name of an input or parameter."""
+    """Values by the name of an input or parameter."""
     options: list[str] = field(default_factory=list[str])
     """Words for `run` itself."""
     own: list[str] = field(default_factory=list[str])
-    """All others, as they were typed."""
+    """All other words, as they were typed."""
     wants_help: bool = False
 
 
 def read_words(words: Sequence[str], flow: str, names: InputNames, command: click.Command) -> RunWords:
+    """Sorts the words after the flow. Raises an error for one that nothing takes."""
     found = RunWords()
     flags = Flags(flow, names.schema, is_template)
     options = _options(command)
@@ -68,7 +71,7 @@ def read_words(words: Sequence[str], flow: str, names: InputNames, command: clic
 
 
 def read_params(given: Sequence[str], flow: str, names: InputNames) -> JsonObject:
-    """What `--param NAME=VALUE` says, typed as the tools want it."""
+    """Returns the values of `--param NAME=VALUE`, typed by the tools' schemas."""
     flags = Flags(flow, {"type": "object", "properties": dict(names.params)}, is_template)
     for text in given:
         name, equals, _ = text.partition("=")

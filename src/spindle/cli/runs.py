@@ -53,7 +53,7 @@ async def _runs(cli: CliContext, flow: str | None, status: Any, limit: int) -> N
 
 
 def took(run: Run) -> float:
-    """Seconds, until now where it has not ended."""
+    """Returns the seconds that a run took, or has taken so far."""
     import time
 
     until = time.time() if run.status == "running" else run.updated_at

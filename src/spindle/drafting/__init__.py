@@ -1,1 +1,1 @@
-"""From words to flows: a model drafts one out of the catalog's tools, and `check` looks at it first."""
+"""Words become flows: a model drafts one from the catalog's tools, and `flows/check` checks it."""

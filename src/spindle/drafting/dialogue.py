@@ -1,4 +1,5 @@
-"""A model is asked for a document, and told what is wrong with it, until it can be used: but not for ever."""
+"""Asks a model for a document and tells it what is wrong, until the document is usable or a limit is
+reached."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ IN_OTHER_WORDS: Final = "say it in other words, or take another model"
 
 
 class UnusableError(Exception):
-    """An answer that is of no use. `what` completes "the model …"; `told` is what the model hears of it."""
+    """An answer that cannot be used. `what` completes "the model …"; `told` is what the model is told."""
 
     def __init__(self, what: str, told: str, details: Any = None, hint: str | None = None) -> None:
         super().__init__(what)
@@ -37,6 +38,8 @@ class UnusableError(Exception):
 
 
 class Dialogue:
+    """A conversation with a model about one document."""
+
     def __init__(
         self, model: Model, limits: Limits, budget: Budget, settings: Mapping[str, Any] | None = None
     ) -> None:
@@ -46,7 +49,8 @@ class Dialogue:
         self._settings = settings
 
     async def until_usable(self, instructions: str, request: str, read: Callable[[str], Awaitable[T]]) -> T:
-        """What `read` makes of the answer; it raises UnusableError. Raises ModelError in the end."""
+        """Returns the first answer that `read` accepts. `read` raises UnusableError for others; after too
+        many of them this raises ModelError."""
         conversation = Conversation()
         conversation.say(request)
         parameters = ModelRequestParameters(instruction_parts=[InstructionPart(content=instructions)])

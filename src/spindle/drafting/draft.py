@@ -1,4 +1,4 @@
-"""What comes of words: a flow that fits the catalog, and what it is to be run with."""
+"""A drafted flow, and the values to run it with."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
+    """A flow that fits words and the catalog."""
+
     words: str
     definition: FlowDefinition
     problems: tuple[Problem, ...] = ()
-    """Warnings of `check`. One with errors is not given to anybody."""
+    """Warnings of `check`. A flow with errors is never returned."""
     inputs: JsonObject = field(default_factory=dict[str, Any])
-    """Values for its inputs: those that were given, and those that the words hold."""
+    """Values for its inputs: those that were given, and those found in the words."""
     tools: tuple[str, ...] = ()
-    """What the model could choose from."""
+    """The tools that the model could choose from."""
     from_saved: str | None = None
-    """The file of a saved flow that fits the words, so that none had to be written."""
+    """The file of the saved flow that fits the words; None if the flow was written now."""
     usage: ModelUsage = field(default_factory=ModelUsage)
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Inputs that it cannot be run without."""
+        """The required inputs that have no value."""
         required: list[str] = input_schema(dict(self.definition.inputs)).get("required", [])
         return tuple(name for name in required if name not in self.inputs)
 

@@ -1,4 +1,4 @@
-"""Which tools, and which saved flows, words are about: by the catalog's own search."""
+"""Finds the tools, and the saved flows, that words are about, with the catalog's own search."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from spindle.flows.definition import FlowDefinition
 
 FITS: Final = 2 / 3
-"""Such a share of what the words say must be said by a saved flow too, for it to be what is meant. One that
-is wrongly taken does something else; one that is wrongly passed over costs a question to a model."""
+"""The share of the words that a saved flow must contain to be what is meant. One that is wrongly chosen
+does something else; one that is wrongly passed over costs a request to a model."""
 LOOKED_AT: Final = 50
-"""So many of the tools that the search finds are looked through for saved flows."""
+"""The number of search results among which saved flows are looked for."""
 
 _CLAUSE = re.compile(r"[,;:.!?]\s|\b(?:and|then|after|before|afterwards|finally)\b", re.IGNORECASE)
 _QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|(?<!\w)'[^']*'(?!\w)")
@@ -37,6 +37,8 @@ MOST_CLAUSES: Final = 8
 
 
 class Finder:
+    """Searches the tools that one principal may use."""
+
     def __init__(
         self, catalog: Catalog, visible: Visible, principal: Principal, patterns: Sequence[str]
     ) -> None:
@@ -46,29 +48,29 @@ class Finder:
         self._patterns = patterns
 
     async def make_ready(self) -> None:
-        """Sources that were never asked for their tools are asked now; one that cannot be is done without."""
+        """Discovers the tools of sources that were never asked; skips a source that fails."""
         await self._catalog.make_ready(self._catalog.sources.names, self._principal, may_interrupt=False)
         await self._catalog.look_again()
 
     async def find(self, name: str) -> Tool:
-        """The tool of this name, if it may be used. Raises NotFoundError."""
+        """Returns the tool of this name, if it may be used. Raises NotFoundError."""
         tool = await self._catalog.find(name, self._principal, self._sees)
         if not self._is_usable(tool.name):
             raise NotFoundError(f"there is no tool {name!r}", tool=name)
         return tool
 
     async def tools(self, words: str, most: int) -> list[Tool]:
-        """All that there are, or where those are too many, the ones that the words are about."""
+        """Returns all tools, or if there are more than `most`, those that the words are about."""
         every = [item for item in await self._catalog.tools(ToolFilter()) if self._may_be(item)]
         return await self._whole(every if len(every) <= most else await self._searched(words, most))
 
     async def near(self, name: str, most: int) -> list[Tool]:
-        """Tools that may be meant by a name that none has."""
+        """Returns tools that an unknown name may mean."""
         found = [item for item in await self._catalog.search(name, most) if self._may_be(item)]
         return await self._whole(found)
 
     async def flows(self, words: str) -> list[Tool]:
-        """Flows that say what the words say, the best first."""
+        """Returns flows that say what the words say, the best first."""
         found = [item for item in await self._catalog.search(words, LOOKED_AT) if item.kind == "flows"]
         tools = await self._whole([item for item in found if self._may_be(item)])
         fits = [(fit(words, tool), -place, tool) for place, tool in enumerate(tools)]
@@ -77,8 +79,8 @@ class Finder:
         ]
 
     async def _searched(self, words: str, most: int) -> list[ToolSummary]:
-        """Found by all the words, and by each part of what is wanted, taken in turn: a request for three
-        things would else be answered with many tools for the one that it says most about."""
+        """Searches by all the words and by each part of the request, and takes results in turn: a request
+        for three things would otherwise find many tools for the one that it says most about."""
         queries = [words, *(part for part in _CLAUSE.split(words) if part.strip())][: MOST_CLAUSES + 1]
         lists = [
             [item for item in await self._catalog.search(query, most * 2) if self._may_be(item)]
@@ -111,7 +113,7 @@ class Finder:
 
 
 def saved_for(words: str, flow: FlowDefinition) -> FlowDefinition:
-    """The flow as it is to be saved, so that the same words find it again."""
+    """Returns the flow as it should be saved, so that the same words find it again."""
     spec = ToolSpec(flow.name, flow.description, input_schema(dict(flow.inputs)))
     if fit(words, Tool(flow.name, "flows", "flows", spec, spec.fingerprint)) >= FITS:
         return flow
@@ -119,8 +121,8 @@ def saved_for(words: str, flow: FlowDefinition) -> FlowDefinition:
 
 
 def fit(words: str, tool: Tool) -> float:
-    """How much of what words say is said by a tool, in its name, description or inputs. What looks like a
-    value, such as a file's name, is for an input and does not count."""
+    """Returns the share of the words that a tool contains in its name, description or inputs. Words that
+    look like a value, such as a file's name, are for an input and do not count."""
     plain = _VALUE.sub(" ", _QUOTED.sub(" ", words))
     terms = Query.of(plain).terms or Query.of(words).terms
     if not terms:

@@ -1,4 +1,4 @@
-"""What a model is told, and the JSON that it answers with."""
+"""The texts for a model, and the JSON of its answers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from spindle.flows.problems import Problem
 
 MOST_OF_A_TOOL: Final = 4000
-"""Characters that are said of one tool."""
+"""The longest description of one tool, in characters."""
 MOST_OF_ALL_TOOLS: Final = 120_000
 MOST_PROBLEMS: Final = 20
 
 IMPOSSIBLE: Final = "impossible"
-"""The key of an answer that says why there is no flow, as the rules have it."""
+"""The key of an answer that explains why there is no flow, as the rules say."""
 
 _FILLING = (
     "Take the values for the inputs of a flow out of a request. Answer with one JSON object that has them by "
@@ -35,6 +35,7 @@ _FILLING = (
 
 
 def drafting(tools: Sequence[Tool]) -> str:
+    """Returns the instructions for drafting a flow from these tools."""
     rules = files("spindle.drafting").joinpath("rules.txt").read_text("utf-8")
     rules = rules.replace("<ACTIONS>", ", ".join(ERROR_ACTIONS))
     document = json.dumps(schema(), ensure_ascii=False, separators=(",", ":"))
@@ -42,6 +43,7 @@ def drafting(tools: Sequence[Tool]) -> str:
 
 
 def described(tools: Iterable[Tool]) -> str:
+    """Returns the descriptions of tools, as far as they fit."""
     texts: list[str] = []
     room = MOST_OF_ALL_TOOLS
     for tool in tools:
@@ -54,7 +56,7 @@ def described(tools: Iterable[Tool]) -> str:
 
 
 def _described(tool: Tool) -> str:
-    """Its interface, without the actions that all have; where inputs have an inside, that too."""
+    """Returns a tool's interface without the actions that all tools have, and the schema of nested inputs."""
     interface = of_tool(tool)
     own = {name: what for name, what in interface.actions.items() if name not in ERROR_ACTIONS}
     text = replace(interface, actions={} if list(own) == ["default"] else own).to_text()
@@ -69,10 +71,12 @@ def _has_an_inside(found: JsonObject) -> bool:
 
 
 def filling() -> str:
+    """Returns the instructions for finding the values of inputs in a request."""
     return _FILLING
 
 
 def to_fill(words: str, flow: FlowDefinition, wanted: Mapping[str, Any]) -> str:
+    """Returns the request for values of a flow's inputs."""
     about = f"{flow.name}: {flow.description}".strip(": ")
     inputs = json.dumps(dict(wanted), ensure_ascii=False)
     return f"The request: {words}\n\nThe flow: {about}\n\nIts inputs, with a JSON Schema each: {inputs}"
@@ -85,7 +89,7 @@ _FENCED = re.compile(r"```[a-zA-Z]*\s*\n(.*?)\n?\s*```", re.DOTALL)
 
 
 def json_in(text: str) -> str:
-    """The JSON object of an answer, also where there is prose or a fence around it."""
+    """Returns the JSON object of an answer, without prose or a fence around it. Raises UnusableError."""
     fenced = [found for found in _FENCED.findall(text) if found.lstrip().startswith("{")]
     text = max(fenced, key=len) if fenced else text
     begin, end = text.find("{"), text.rfind("}")
@@ -98,7 +102,7 @@ def json_in(text: str) -> str:
 
 
 def told(problems: Sequence[Problem], more: str = "") -> str:
-    """What is wrong, as people are told it."""
+    """Returns the problems of a flow as the model is told of them."""
     lines = [_line(problem) for problem in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         lines.append(f"… and {len(problems) - MOST_PROBLEMS} more")

@@ -1,4 +1,4 @@
-"""Flows out of words, in an open workspace."""
+"""Drafts flows in an open workspace."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 MOST_WORDS = 20_000
 NEAR = 3
-"""Tools that are shown for each name that none has."""
+"""The number of tools that are shown for each unknown name."""
 MOST_OF_WHY = 500
 
 
 class Drafting:
-    """One request in words. `model` is an object, or a name; None: as the settings say."""
+    """One request in words. `model` is an object or a name; None: the model of the settings."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Drafting:
         self._budget = Budget(self._limits, read_prices(config.prices))
 
     async def draft(self, words: str, *, reuse: bool = True) -> Draft:
-        """A saved flow that fits the words, or one that the model writes; `fill` says what it is run with."""
+        """Returns a saved flow that fits the words, or one that the model writes. `fill` adds its inputs."""
         words = words.strip()
         if not words:
             raise InvalidArgumentsError("there are no words to make a flow of", hint="say what is to be done")
@@ -113,7 +113,7 @@ class Drafting:
         )
 
     async def _read(self, text: str) -> tuple[FlowDefinition, list[Problem]]:
-        """The flow of an answer, and warnings. What is wrong with it goes back to the model."""
+        """Returns the flow of an answer, and its warnings. Raises UnusableError with the errors."""
         from spindle.drafting.dialogue import UnusableError
         from spindle.drafting.prompt import described, json_in, told
 
@@ -141,7 +141,7 @@ class Drafting:
         )
 
     async def _meant(self, flow: FlowDefinition) -> list[Tool]:
-        """Tools that may be meant by names that none has."""
+        """Returns tools that unknown names may mean."""
         found: dict[str, Tool] = {}
         for node in flow.nodes:
             try:
@@ -155,8 +155,8 @@ class Drafting:
     # --- what it is run with
 
     async def fill(self, draft: Draft, given: Mapping[str, Any]) -> Draft:
-        """With values for its inputs: those that are given, and those that the words hold. A flow that was
-        just written has the latter in it, as defaults."""
+        """Returns the draft with values for its inputs: those that are given, and those found in the
+        words. A flow that was just written already has the latter as defaults."""
         schema = input_schema(dict(draft.definition.inputs))
         known: JsonObject = schema["properties"]
         for name in given:

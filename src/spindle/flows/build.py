@@ -1,4 +1,4 @@
-"""Between a flow as data and a flow that runs."""
+"""Turns a flow as data into a flow that runs, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spindle.flows.tool_node import Ask, ToolNode, WorkspaceNode, node_of
 
 
 class DefinedFlow(Flow):
-    """A flow made of a definition."""
+    """A flow built from a definition."""
 
     def __init__(self, definition: FlowDefinition, id: str | None = None) -> None:
         super().__init__(
@@ -32,7 +32,8 @@ class DefinedFlow(Flow):
 
 
 def build(definition: FlowDefinition, id: str | None = None) -> DefinedFlow:
-    """Raises FlowError where the definition does not hang together."""
+    """Returns the flow of a definition, with its nodes. Raises FlowError if the definition is
+    inconsistent."""
     flow = DefinedFlow(definition, id)
     nodes: dict[str, BaseNode] = {}
     for node in definition.nodes:
@@ -115,11 +116,12 @@ def is_data(flow: Flow) -> bool:
 
 
 def output_of(value: Any) -> FlowOutput:
+    """Returns an output of a flow as a `FlowOutput`, whether or not it was given as one."""
     return value if isinstance(value, FlowOutput) else FlowOutput(value)
 
 
 def name_nodes(flow: Flow) -> None:
-    """Give every node an id that no other has: its own, or one made of its class."""
+    """Gives every node an id that no other node has: its own, or one derived from its class."""
     nodes = list(flow.nodes())
     taken: set[str] = set()
     for node in nodes:
@@ -145,7 +147,7 @@ def _id(node: BaseNode) -> str:
 
 
 def input_schema(inputs: dict[str, Any]) -> JsonObject:
-    """The JSON Schema of a flow's inputs. A flow that declares none takes what it is given."""
+    """Returns the JSON Schema of a flow's inputs. A flow that declares none accepts any."""
     if not inputs:
         return {"type": "object", "properties": {}}
     properties: JsonObject = {}
@@ -162,7 +164,8 @@ def input_schema(inputs: dict[str, Any]) -> JsonObject:
 
 
 def output_schema(outputs: dict[str, Any] | None) -> JsonObject | None:
-    """Of what a flow gives back. A branch that was not taken leaves its outputs out, so none is required."""
+    """Returns the JSON Schema of a flow's outputs. None is required: a branch that is not taken leaves its
+    outputs out."""
     if outputs is None:
         return None
     return {"type": "object", "properties": {name: output_of(item).schema for name, item in outputs.items()}}

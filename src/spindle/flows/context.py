@@ -1,4 +1,4 @@
-"""What a node written by hand may do in a workspace: call tools, ask people, for the run's principal."""
+"""The `Context` of a node written by hand: it calls tools and asks people, for the run's principal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _current: ContextVar[Context | None] = ContextVar("spindle_flow_context", defaul
 
 
 def context() -> Context:
-    """In the `exec` of a node that runs in a workspace: its `Context`, as tools have one.
+    """Returns the `Context` of the node that runs now, inside its `exec`, as tools have one.
 
     await context().call("fs.read_text_file", path="notes.txt")
     """
@@ -31,6 +31,7 @@ def context() -> Context:
 
 @contextlib.contextmanager
 def entered(host: Host, node: str) -> Generator[None]:
+    """Makes a `Context` available to the code of one node."""
     call = Call(node, {}, host.principal, host=host)
     made = Context(node, call, asyncio.get_running_loop())
     token = _current.set(made)

@@ -1,6 +1,6 @@
-"""A flow as data: what a file of one says, and what is kept of one that was run.
+"""A flow as data: the content of a file, and the record of a run.
 
-A definition is what `files` reads and writes, `check` looks at, `build` makes a Flow of, and a run stores.
+`text/` reads and writes a definition, `check/` checks it, `build` turns it into a Flow, and a run stores it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from spindle.domain.json_schema import JsonObject
 DEFAULT_ACTION = "default"
 
 OnUnknown = Literal["error", "end"]
-"""What an action without an edge does, where the node has edges: stop with an error, or end the flow."""
+"""The effect of an action without an edge, where the node has other edges: an error, or the end of the
+flow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """`attempts` in all, the first included; each wait is `backoff` times the one before."""
+    """The number of attempts, the first included. Each wait is `backoff` times the one before."""
 
     attempts: int = 1
     wait: float = 0.0
@@ -28,20 +29,21 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The tool is called once for each of the items; the output is the list of results, in order."""
+    """Calls the tool once for each item. The output is the list of results, in order."""
 
     over: Any
-    """A list, or a template that gives one."""
+    """A list, or a template that evaluates to one."""
     item: str = "item"
-    """Under this name each item is seen by the node's templates and inputs, as `${item}`."""
+    """The name under which templates and inputs of the node see each item, as `${item}`."""
     concurrency: int = 10
     keep_errors: bool = False
-    """Go on with the others when items fail: their results are null, and `failed` names them."""
+    """True: continue when items fail. Their results are null, and `failed` lists them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheRule:
-    """How long results of pure tools may be used again. In a loop they are not, unless `loops` says so."""
+    """For how many seconds results of pure tools may be reused. In a loop they are not, unless `loops` is
+    set."""
 
     ttl: float = 3600.0
     loops: bool = False
@@ -49,17 +51,17 @@ class CacheRule:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a node asks a person. The answer is the node's output."""
+    """A question that a node asks a person. The answer is the node's output."""
 
     message: str
     """A text with templates."""
     schema: JsonObject | None = None
-    """Of the answer; without it, any text."""
+    """The schema of the answer; None: any text."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDefinition:
-    """One node: a tool, a question for a person, or a flow of its own. Just one of the three is set."""
+    """One node: a tool, a question for a person, or a flow. Exactly one of the three is set."""
 
     id: str
     tool: str | None = None
@@ -69,22 +71,24 @@ class NodeDefinition:
     params: JsonObject = field(default_factory=dict[str, Any])
     """Arguments by name, with templates."""
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By argument, the place in the shared store that it is read from (`node.key[0]`)."""
+    """By argument, the place in the shared store from which it is read (`node.key[0]`)."""
     outputs: Mapping[str, str] = field(default_factory=dict[str, str])
     """By natural key of the output, the shared key under which it is written instead."""
     retry: Retry = Retry()
     timeout: float | None = None
     batch: Batch | None = None
     cache: CacheRule | bool | None = None
-    """True: as the flow says, or by default; False: never; None: as the flow says."""
+    """True: as the flow says, or by the default rule; False: never; None: as the flow says."""
     fail_when: str | None = None
-    """An expression over the output; where it is true the node takes its `error` edge."""
+    """An expression over the output. If it is true, the node takes its `error` edge."""
     fingerprint: str | None = None
-    """Of the tool, when the flow was saved."""
+    """The fingerprint of the tool when the flow was saved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
+    """Leads from one node to another, for one action."""
+
     source: str
     target: str
     action: str = DEFAULT_ACTION
@@ -92,7 +96,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class FlowOutput:
-    """What a flow gives back under one name: a template, and what is promised of its value."""
+    """One named output of a flow: a template, and the schema of its value."""
 
     value: Any
     schema: JsonObject = field(default_factory=dict[str, Any])
@@ -100,15 +104,17 @@ class FlowOutput:
 
 @dataclass(frozen=True, slots=True)
 class FlowDefinition:
+    """A whole flow: nodes, edges, inputs, outputs and settings."""
+
     nodes: tuple[NodeDefinition, ...]
     edges: tuple[Edge, ...] = ()
     name: str = ""
     description: str = ""
     inputs: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
-    """By name, the JSON Schema of each. One without a `default` must be given, unless it says
+    """By name, the JSON Schema of each input. One without a `default` is required, unless it says
     `"required": false`."""
     params: JsonObject = field(default_factory=dict[str, Any])
-    """Given to every node that does not have its own of that name."""
+    """Arguments for every node that does not set one of that name itself."""
     outputs: Mapping[str, FlowOutput] | None = None
     """None: all that the last node gave."""
     start: str | None = None

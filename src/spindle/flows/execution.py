@@ -1,4 +1,4 @@
-"""Executing a flow in a workspace, from its inputs to its result."""
+"""Executes a flow in a workspace, from its inputs to its result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spindle.flows.node_cache import PureNodes
 
 MAX_DEPTH = 16
-"""Flows that may call each other, one inside the other."""
+"""The number of flows that may call each other, one inside the other."""
 
 _within: ContextVar[tuple[str, ...]] = ContextVar("spindle_flows", default=())
 
@@ -37,7 +37,8 @@ async def execute(
     start: str | None = None,
     only: bool = False,
 ) -> Result:
-    """Run the flow over `shared`, which holds its inputs. `start`: from this node on; `only`: just that."""
+    """Runs the flow over `shared`, which holds its inputs. `start`: begin at this node; `only`: stop after
+    it."""
     name_nodes(flow)
     chain = (*_within.get(), flow.name or "flow")
     if len(chain) > MAX_DEPTH:
@@ -68,7 +69,7 @@ async def execute(
 
 
 def starting_at(flow: Flow, id: str, *, only: bool = False) -> Flow:
-    """The flow from this node on."""
+    """Returns the flow from this node on. Raises FlowError if there is no such node."""
     nodes = {node.id: node for node in flow.nodes() if node.id is not None}
     found: BaseNode | None = nodes.get(id)
     if found is None:
@@ -87,7 +88,7 @@ def starting_at(flow: Flow, id: str, *, only: bool = False) -> Flow:
 
 
 def _outputs(flow: Flow, shared: Mapping[str, Any]) -> dict[str, Any]:
-    """An output that speaks of a node that was not visited is left out."""
+    """Returns the outputs, without those that refer to a node that was not visited."""
     found: dict[str, Any] = {}
     for name, item in (flow.outputs or {}).items():
         try:

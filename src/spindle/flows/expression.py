@@ -44,13 +44,15 @@ class ExpressionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Expression:
+    """A condition that was parsed."""
+
     text: str
     names: Mapping[str, int]
-    """The keys that it speaks of, with the column of the first time."""
+    """The keys that it refers to, with the column of the first reference."""
     _term: Term = field(repr=False)
 
     def holds(self, output: Any, names: JsonObject | None = None) -> bool:
-        """Whether it is true of an output. `names` are known besides the output's own keys."""
+        """True if the condition is true for an output. `names` are known besides the output's own keys."""
 
         def scope(name: str) -> Any:
             if is_object(output) and name in output:
@@ -63,7 +65,7 @@ class Expression:
 
 
 def parse(text: str) -> Expression:
-    """Raises ExpressionError."""
+    """Parses a condition. Raises ExpressionError."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"longer than {MAX_LENGTH} characters", MAX_LENGTH + 1)
     parser = _Parser(_tokens(text), len(text))
@@ -322,7 +324,7 @@ def _string(token: _Token) -> str:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """As JSON has it: true is not 1, at any depth."""
+    """True if both are equal as JSON: true is not 1, at any depth."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if is_array(left) and is_array(right):

@@ -1,4 +1,4 @@
-"""Errors as actions: which edge a failed node takes."""
+"""Errors as actions: the edge that a failed node takes."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _HOPELESS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class NodeFailure:
-    """What a node's work ended with, instead of a result."""
+    """The error with which a node's work ended, in place of a result."""
 
     error: SpindleError
     action: str
-    """By which the flow goes on, where there is an edge for it."""
+    """The action with which the flow continues, if there is an edge for it."""
 
     def edge(self, successors: Collection[str]) -> str | None:
-        """The action for which there is an edge: its own, or `error`."""
+        """Returns the action for which there is an edge: its own, or `error`."""
         return next((name for name in (self.action, ERROR) if name in successors), None)
 
     def told(self) -> JsonObject:
-        """The error as the nodes after it see it. What the tool said and structured is kept."""
+        """Returns the error as later nodes see it. The text and the data that the tool returned are kept."""
         told = {**self.error.to_dict(), "action": self.action}
         result = self.error.details
         if self.error.category == "tool" and is_object(result):
@@ -46,11 +46,13 @@ class NodeFailure:
 
 
 def action_of(error: SpindleError) -> str:
+    """Returns the action for an error."""
     if error.category == "client" and error.status in (404, 410):
         return "resource_missing"
     return _ACTIONS.get(error.category, ERROR)
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether the same call may succeed another time. What a tool itself reports may: only it knows why."""
+    """True if the same call may succeed another time. An error that a tool reports may: only the tool
+    knows why."""
     return isinstance(error, SpindleError) and error.category not in _HOPELESS

@@ -1,4 +1,4 @@
-"""A flow: nodes run one after the other, each by the action of the one before. A flow is a node itself."""
+"""A flow runs one node after the other, each chosen by the action of the one before. It is a node itself."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ N = TypeVar("N", bound=BaseNode)
 
 
 class Flow(BaseNode):
-    """`on_unknown`: what an action does that its node has no edge for, though it has others: "error", or
-    "end" as if the flow were done. `max_visits` of any one node in a run stop a loop that does not end.
+    """Nodes joined by actions.
 
-    `name`, `inputs` and `outputs` make a tool of it: `inputs` are JSON Schemas by name, `outputs` templates.
-    `cache` lets results of pure nodes be used again.
+    `on_unknown`: the effect of an action for which a node with edges has none: "error", or "end" as if the
+    flow were done. `max_visits` limits the visits of one node in a run, so that an endless loop is stopped.
+
+    `name`, `inputs` and `outputs` make it a tool: `inputs` are JSON Schemas by name, `outputs` templates.
+    `cache` allows results of pure nodes to be reused.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class Flow(BaseNode):
         return node
 
     def nodes(self) -> Iterator[BaseNode]:
-        """All that can be reached from the start, nearest first; those of inner flows are theirs."""
+        """Yields all nodes that can be reached from the start, nearest first, but none of inner flows."""
         waiting = [self.start_node] if self.start_node is not None else []
         seen = {id(node) for node in waiting}
         for node in waiting:
@@ -69,7 +71,7 @@ class Flow(BaseNode):
                     waiting.append(successor)
 
     def post(self, shared: Any, prep_res: Any, exec_res: Any) -> Any:
-        """By default the last action of a flow is its own."""
+        """Returns the last action, which is the action of the flow."""
         return exec_res
 
     async def _run(self, shared: Any, running: RunContext) -> Any:

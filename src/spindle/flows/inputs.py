@@ -1,4 +1,4 @@
-"""What a user gives a flow by name: a name of its inputs is data, any other a parameter of its nodes."""
+"""The values that a user gives to a flow by name: inputs of the flow, and parameters of its nodes."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ Find = Callable[[str], Awaitable["Tool"]]
 
 @dataclass(frozen=True, slots=True)
 class InputNames:
-    """What can be given, each with its JSON Schema. A name that is both is an input."""
+    """The names that can be given, each with its JSON Schema. A name that is both is an input."""
 
     inputs: Mapping[str, JsonObject]
     params: Mapping[str, JsonObject]
     required: frozenset[str] = frozenset()
-    """Inputs without which the flow is not run."""
+    """The inputs without which the flow cannot run."""
 
     @property
     def schema(self) -> JsonObject:
-        """Of all that can be given, as flags are read by one."""
+        """The JSON Schema of everything that can be given, by which flags are read."""
         return {"type": "object", "properties": {**self.params, **self.inputs}}
 
 
 async def names_of(flow: FlowDefinition, find: Find) -> InputNames:
-    """A flow's own params, and those of the tools of its nodes; also alone, as `node.name`."""
+    """Returns the names of a flow: its params and those of its nodes' tools; also for one node, as
+    `node.name`."""
     schema = input_schema(dict(flow.inputs))
     params: dict[str, JsonObject] = {}
     below: dict[str, JsonObject] = {}
@@ -57,7 +58,7 @@ async def _params(node: NodeDefinition, find: Find) -> dict[str, JsonObject]:
 
 
 def _whole(schema: JsonObject, tool: Tool) -> JsonObject:
-    """The schema of a parameter, with what it refers to."""
+    """Returns the schema of a parameter with the definitions that it refers to."""
     shared = tool.input_schema.get("$defs")
     return {**schema, "$defs": shared} if is_object(shared) else schema
 
@@ -70,8 +71,8 @@ def _nodes(flow: FlowDefinition) -> Iterator[NodeDefinition]:
 
 
 def with_params(flow: FlowDefinition, params: Mapping[str, Any]) -> FlowDefinition:
-    """The flow with parameters that go before what it says itself: where nodes have set one, there; else
-    for all nodes. `node.name` is for one node."""
+    """Returns the flow with other parameters: set where nodes set one of that name, else for all nodes.
+    `node.name` is for one node."""
     for name, value in params.items():
         id, _, own = name.partition(".")
         if own and any(node.id == id for node in _nodes(flow)):
@@ -100,7 +101,7 @@ def _with_param(flow: FlowDefinition, name: str, value: Any, id: str | None) -> 
 def unknown_name(
     name: str, names: InputNames, flow: str, also: tuple[str, ...] = ()
 ) -> InvalidArgumentsError:
-    """`also`: what else could have been meant by a flag."""
+    """Returns the error for a name that the flow does not have. `also`: other flags to suggest."""
     meant = suggest(name, [*names.inputs, *names.params, *also])
     plain = [known for known in names.params if "." not in known]
     listed = ", ".join(f"--{known}" for known in [*names.inputs, *plain][:12])

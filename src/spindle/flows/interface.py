@@ -1,4 +1,4 @@
-"""What a node looks like from outside, in one form for every tool and every node written by hand.
+"""The interface of a node, in one form for every tool and every node written by hand.
 
     summarize: Make a text shorter.
 
@@ -13,7 +13,7 @@
         default: it is done
         too_short: there was nothing to leave out
 
-This is how `show --as-node` prints it, and how the docstring of a node says it.
+`show --as-node` prints it like this, and the docstring of a node is written like this.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ERROR_ACTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One thing that a node reads, writes or is configured by."""
+    """A key that a node reads or writes, or a parameter of it."""
 
     name: str
     schema: JsonObject = field(default_factory=dict[str, Any])
@@ -67,7 +67,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """`reads` are keys of the shared store (or arguments), `writes` those that are there afterwards."""
+    """The interface of a node. `reads` are shared keys (or arguments), `writes` the keys that it leaves."""
 
     name: str
     description: str = ""
@@ -78,7 +78,7 @@ class Interface:
     pure: bool = False
     source: str | None = None
     version: str | None = None
-    """The fingerprint of what stands behind it."""
+    """The fingerprint of the tool."""
 
     def to_dict(self) -> JsonObject:
         return {
@@ -104,7 +104,8 @@ class Interface:
 
 
 def of_tool(tool: Tool) -> Interface:
-    """Every argument may be read from the shared store; those with a default are parameters as well."""
+    """Returns the interface of a tool. Every argument may be read from the shared store; those with a
+    default are parameters too."""
     declared = tool.spec.metadata.get("node")
     stated: JsonObject = declared if is_object(declared) else {}
     keys = [
@@ -125,7 +126,7 @@ def of_tool(tool: Tool) -> Interface:
 
 
 def natural_outputs(tool: Tool) -> tuple[Key, ...]:
-    """The properties that the output schema names; else the one thing it gives, under the tool's name."""
+    """Returns the properties that the output schema names, or else one key with the tool's name."""
     schema = tool.output_schema
     found = parameters(schema) if schema is not None and not is_wrapped(schema) else []
     if found:
@@ -137,12 +138,12 @@ def natural_outputs(tool: Tool) -> tuple[Key, ...]:
 
 
 def natural_key(tool: str) -> str:
-    """Under which a tool's output is found when it has no keys of its own: the last part of its name."""
+    """Returns the key of an output that has no keys of its own: the last part of the tool's name."""
     return tool.rpartition(".")[2]
 
 
 def is_wrapped(schema: JsonObject | None) -> bool:
-    """Whether the server says that it put a plain value into an object, since older MCP wants one."""
+    """True if the server says that it wrapped a plain value in an object, which older MCP requires."""
     return (
         schema is not None
         and schema.get("x-fastmcp-wrap-result") is True
@@ -167,7 +168,7 @@ _TYPES = {
 
 
 def of_docstring(name: str, docstring: str | None, *, pure: bool = False) -> Interface:
-    """What a node's docstring says of it. One that says nothing of what it reads reads what it likes."""
+    """Returns the interface that a node's docstring describes. A node that names no keys may read any."""
     text: list[str] = []
     sections: dict[str, list[str]] = {}
     current: list[str] | None = None

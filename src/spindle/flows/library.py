@@ -21,6 +21,8 @@ MAX_FILES = 2000
 
 
 class Library:
+    """The saved flows of one folder."""
+
     def __init__(self, root: Path, folder: str = FOLDER) -> None:
         self._root = root
         self.folder = root / folder
@@ -49,7 +51,7 @@ class Library:
                 yield path, error
 
     def find(self, name: str) -> Loaded | None:
-        """The saved flow of that name; raises BrokenFlowError when its own file is broken."""
+        """Returns the saved flow of that name, or None. Raises BrokenFlowError if its own file is broken."""
         named = [path for path in self.files() if path.stem == name]
         for path in named:
             loaded = self.load(path)
@@ -65,6 +67,7 @@ class Library:
 
 
 def is_pipe(text: str) -> bool:
+    """True if the text is a line of tools, not a name or a file."""
     return ">>" in text or len(text.split()) > 1
 
 

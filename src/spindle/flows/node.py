@@ -34,7 +34,7 @@ _attempt: ContextVar[int] = ContextVar("spindle_flow_attempt", default=0)
 
 
 class BaseNode:
-    """What nodes and flows have in common: a place in a graph, parameters, and two ways to be run alone."""
+    """The part that nodes and flows share: edges, parameters, and two ways to be run alone."""
 
     id: str | None = None
 
@@ -75,7 +75,7 @@ class BaseNode:
     # --- running
 
     def run(self, shared: Any) -> Any:
-        """Run in this thread, and return the action. For a program without an event loop."""
+        """Runs in this thread and returns the action. For a program without an event loop."""
         running = RunContext(blocking=True)
         work = self._alone(shared, running)
         try:
@@ -88,7 +88,7 @@ class BaseNode:
         raise AssertionError("a blocking run does not wait for anybody")
 
     async def run_async(self, shared: Any, notes: Notes | None = None, host: Any = None) -> Any:
-        """The same from async code. What nodes do in a sync `exec` happens in threads, and delays nobody."""
+        """Runs from async code and returns the action. A sync `exec` runs in a thread."""
         return await self._alone(shared, RunContext(notes=notes, host=host))
 
     async def _alone(self, shared: Any, running: RunContext) -> Any:
@@ -112,10 +112,11 @@ class _Action:
 
 
 class Node(BaseNode):
-    """`max_retries` is the number of attempts in all. Each wait is `backoff` times the one before."""
+    """A piece of work. `max_retries` is the number of attempts in all; each wait is `backoff` times the
+    one before."""
 
     remembers = True
-    """Whether a run that goes on after a pause takes the result of `exec` from its record."""
+    """True: a run that continues after a pause takes the result of `exec` from its record."""
 
     def __init__(
         self, max_retries: int = 1, wait: float = 0, *, backoff: float = 1, id: str | None = None
@@ -131,14 +132,14 @@ class Node(BaseNode):
 
     @property
     def cur_retry(self) -> int:
-        """Which attempt `exec` is in, from 0. It belongs to the run, so parallel ones keep their own."""
+        """The attempt that `exec` is in, from 0. It belongs to the run, so parallel runs have their own."""
         return _attempt.get()
 
     def exec(self, prep_res: Any) -> Any:
         return None
 
     def exec_fallback(self, prep_res: Any, exc: Exception) -> Any:
-        """What to take for a result after the last attempt. Raises by default."""
+        """Returns the result to use after the last attempt failed. Raises by default."""
         raise exc
 
     def worth_another_try(self, exc: Exception) -> bool:

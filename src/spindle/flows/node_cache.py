@@ -1,6 +1,6 @@
-"""Results of pure nodes written by hand, kept for a time where a flow asks for it.
+"""Caches results of pure nodes written by hand, where a flow asks for it.
 
-Tools' results are kept by the call path itself; this is the same for what is not a tool.
+The call path caches tools' results itself; this does the same for nodes that are not tools.
 """
 
 from __future__ import annotations
@@ -25,23 +25,26 @@ MARK = "__spindle_flow_safe__"
 
 
 def flow_safe(target: C) -> C:
-    """Mark a node, or a function that is a tool, as pure: the same inputs give the same, and nothing else
-    happens. Its results may be kept where a flow asks for it."""
+    """Marks a node, or a function that is a tool, as pure: the same inputs give the same result, and
+    nothing else happens. Its results may be cached where a flow asks for it."""
     setattr(target, MARK, True)
     return target
 
 
 def is_flow_safe(target: object) -> bool:
+    """True if the class or function was marked with `flow_safe`."""
     return getattr(target, MARK, False) is True
 
 
 class PureNodes:
+    """The cache of results of pure nodes."""
+
     def __init__(self, store: CacheStore, now: Callable[[], float]) -> None:
         self._store = store
         self._now = now
 
     def key(self, node: BaseNode, given: Any, principal: Principal) -> str | None:
-        """None: it is not pure, or works on what JSON cannot hold."""
+        """Returns the cache key, or None if the node is not pure or its input is not JSON."""
         if not is_flow_safe(type(node)):
             return None
         try:
@@ -56,7 +59,7 @@ class PureNodes:
     async def value(
         self, key: str, rule: CacheRule, make: Callable[[], Awaitable[Any]], *, use_cache: bool
     ) -> tuple[Any, bool]:
-        """The value, and whether it was there already."""
+        """Returns the value, and whether it was cached."""
         found = await self._store.cached(key, self._now()) if use_cache else None
         if found is not None:
             return found.structured, True

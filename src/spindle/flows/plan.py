@@ -1,4 +1,4 @@
-"""What a flow would call, and with what, as far as that can be known without calling anything."""
+"""The calls that a flow would make, as far as they are known without calling anything."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ Find = Callable[[str], Awaitable["Tool"]]
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One node. What depends on nodes before it stands as a template in `arguments`."""
+    """One node of a plan. Values that depend on earlier nodes appear as templates in `arguments`."""
 
     node: str
     tool: str | None = None
     ask: str | None = None
     arguments: JsonObject = field(default_factory=dict[str, Any])
     missing: tuple[str, ...] = ()
-    """What the tool needs, and nothing gives."""
+    """Required arguments for which there is no value."""
     over: Any = None
-    """The items of a batch, or the template that gives them."""
+    """The items of a batch, or the template for them."""
     next: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By action, the node that follows."""
+    """By action, the next node."""
 
     def to_dict(self) -> JsonObject:
         fields: JsonObject = {
@@ -64,7 +64,7 @@ async def plan(
     start: str | None = None,
     only: bool = False,
 ) -> list[Planned]:
-    """The nodes in the order in which they can be come to. `given`: what is in the shared store already."""
+    """Returns the nodes in the order in which they can be reached. `given`: the shared store at the start."""
     shared = dict(given)
     for name, schema in flow.inputs.items():
         if "default" in schema:
@@ -76,9 +76,9 @@ class _Planning:
     def __init__(self, find: Find) -> None:
         self._find = find
         self._writers: dict[str, str] = {}
-        """By shared key, the template for what a node before has written there."""
+        """By shared key, the template for the value that an earlier node writes there."""
         self._pending: set[str] = set()
-        """Names whose values are not known before the nodes have run."""
+        """Names whose values are unknown until nodes have run."""
 
     async def nodes(
         self,
@@ -133,7 +133,7 @@ class _Planning:
     def _arguments(
         self, node: NodeDefinition, tool: Tool, lookup: Lookup, params: Mapping[str, Any]
     ) -> tuple[JsonObject, list[str]]:
-        """As a tool node finds them when it runs."""
+        """Returns the arguments as a tool node would find them, and the names of missing ones."""
         arguments: JsonObject = {name: self._known(value, lookup) for name, value in node.params.items()}
         missing: list[str] = []
         for parameter in parameters(tool.input_schema):
@@ -155,7 +155,7 @@ class _Planning:
         return arguments, missing
 
     def _known(self, value: Any, lookup: Lookup) -> Any:
-        """The value with those templates resolved that can be; the others stay as they are written."""
+        """Returns the value with the templates resolved that can be; the others stay as they are."""
         if isinstance(value, str):
             try:
                 if any(reference.path[0] in self._pending for reference in references(value)):
@@ -178,7 +178,7 @@ def _node(flow: FlowDefinition, id: str) -> NodeDefinition:
 
 
 def _in_order(flow: FlowDefinition, start: str) -> list[NodeDefinition]:
-    """Nearest first, those of the way without errors before others."""
+    """Returns the nodes nearest first, those that follow a success before others."""
     waiting, seen = [start], {start}
     found: list[NodeDefinition] = []
     while waiting:

@@ -1,6 +1,6 @@
 """The names that programs written for pocketflow use, so that their nodes run here unchanged.
 
-Here one `Node` is sync or async as its methods are, and one `Flow` runs both; these say it the other way.
+In Spindle one `Node` is sync or async as its methods are, and one `Flow` runs both kinds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AsyncNode(Node):
-    """A node whose methods are called `prep_async`, `exec_async`, `post_async`, `exec_fallback_async`."""
+    """A node with the methods `prep_async`, `exec_async`, `post_async`, `exec_fallback_async`."""
 
     async def prep_async(self, shared: Any) -> Any:
         return None
@@ -44,11 +44,11 @@ class AsyncNode(Node):
 
 
 class AsyncBatchNode(AsyncNode, BatchNode):
-    pass
+    """An `AsyncNode` that works on the items of a list, one after the other."""
 
 
 class AsyncParallelBatchNode(AsyncNode, BatchNode):
-    """All items at once. `ParallelBatchNode` has a limit."""
+    """An `AsyncNode` that works on all items of a list at once. `ParallelBatchNode` has a limit."""
 
     async def _exec(self, prepared: Iterable[Any] | None, running: RunContext) -> Any:
         async def one(beside: RunContext, item: Any) -> Any:
@@ -59,7 +59,7 @@ class AsyncParallelBatchNode(AsyncNode, BatchNode):
 
 
 class BatchFlow(Flow):
-    """Runs its nodes once for each of the params that `prep` gives, one after the other."""
+    """A flow that runs once for each of the params that `prep` returns, one after the other."""
 
     async def _run(self, shared: Any, running: RunContext) -> Any:
         prepared: list[Mapping[str, Any]] = list(await running.settled(self.prep(shared)) or ())
@@ -72,6 +72,8 @@ class BatchFlow(Flow):
 
 
 class AsyncFlow(Flow):
+    """A flow with the methods `prep_async` and `post_async`."""
+
     async def prep_async(self, shared: Any) -> Any:
         return None
 
@@ -86,10 +88,12 @@ class AsyncFlow(Flow):
 
 
 class AsyncBatchFlow(AsyncFlow, BatchFlow):
-    pass
+    """An `AsyncFlow` that runs once for each of the params that `prep_async` returns."""
 
 
 class AsyncParallelBatchFlow(AsyncBatchFlow):
+    """An `AsyncBatchFlow` whose runs happen at the same time."""
+
     async def _runs(self, shared: Any, running: RunContext, prepared: list[Mapping[str, Any]]) -> None:
         async def one(beside: RunContext, params: Mapping[str, Any]) -> Any:
             return await self._orchestrate(shared, beside, {**self.params, **params})

@@ -1,4 +1,4 @@
-"""What is wrong with a flow, each with its place."""
+"""The problems of a flow, each with its place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Severity = Literal["error", "warning"]
 
 
 class Positions:
-    """Where the parts of a document stand in its text. Found when somebody asks, which is seldom."""
+    """The places of a document's parts in its text, computed when one is first asked for."""
 
     def __init__(
         self, find: Callable[[], Mapping[DocumentPath, TextMark]], *, with_columns: bool = False
@@ -24,7 +24,7 @@ class Positions:
         self._with_columns = with_columns
 
     def at(self, path: DocumentPath) -> TextMark | None:
-        """Of this part, or of the nearest that it is in."""
+        """Returns the place of this part, or of the nearest part that contains it."""
         if self._marks is None:
             self._marks = self._find()
         for length in range(len(path), -1, -1):
@@ -48,19 +48,21 @@ class Positions:
 
 
 NOWHERE: Final = Positions(dict)
-"""Of a flow that was not read from a text."""
+"""The positions of a flow that was not read from a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
+    """One thing that is wrong with a flow, and its place."""
+
     severity: Severity
     message: str
     hint: str | None = None
     place: str = ""
-    """The file, or what else holds the flow."""
+    """The file, or the other source of the text."""
     line: int | None = None
     column: int | None = None
-    """Where a line holds a whole flow, as pipe text does."""
+    """Set where one line holds a whole flow, as a line of tools does."""
 
     @property
     def where(self) -> str:

@@ -1,4 +1,4 @@
-"""What one run of a flow needs besides its data: how to wait, where to run what blocks, who takes notes."""
+"""The means of one run of a flow: waiting, threads for blocking code, and notes."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class Notes(Protocol):
     """Follows a run node by node. A `node` is a `BaseNode`, whose module builds on this one."""
 
     async def visit(self, node: Any, shared: Any, running: RunContext) -> Any:
-        """Run the node, and return its action."""
+        """Runs the node and returns its action."""
         ...
 
     async def remember(self, node: Any, given: Any, make: Callable[[], Awaitable[Any]]) -> Any:
-        """What `make` gives, or gave when this run was at the same place before."""
+        """Returns the result of `make`, or its result from when this run was at the same place before."""
         ...
 
 
 class RunContext:
-    """One run. `blocking`: everything happens in the thread of the caller, who has no event loop. Then what
-    has to be awaited is awaited on a loop that lives as long as the run."""
+    """One run. `blocking`: everything happens in the thread of the caller, who has no event loop;
+    awaitables are awaited on a loop that lives as long as the run."""
 
     def __init__(self, *, blocking: bool = False, notes: Notes | None = None, host: Any = None) -> None:
         self.blocking = blocking
         self.notes = notes
         self.host = host
-        """What tools are called through; None outside a workspace."""
+        """The object through which tools are called; None outside a workspace."""
         self._loop: asyncio.Runner | None = None
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class RunContext:
             self._loop.close()
 
     async def settled(self, value: Any) -> Any:
-        """The value, awaited where it is to be."""
+        """Returns the value, awaited if it is awaitable."""
         if not hasattr(value, "__await__"):
             return value
         if not self.blocking:
@@ -59,7 +59,7 @@ class RunContext:
         return self._loop.run(_awaited(value))
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a node's method gives: an async one awaited, a sync one called where it delays nobody."""
+        """Returns the result of a node's method: awaited if it is async, else called in a thread."""
         if self.blocking or is_async(function):
             return await self.settled(function(*arguments))
         value = await in_thread(functools.partial(function, *arguments), "spindle-node")
@@ -74,7 +74,7 @@ class RunContext:
     async def each(
         self, work: Callable[[RunContext, Any], Awaitable[R]], items: Iterable[Any], limit: int
     ) -> list[R]:
-        """`work` for all items, several at a time."""
+        """Does `work` for all items, several at a time."""
         if not self.blocking:
             return await map_concurrent(functools.partial(work, self), items, limit)
         beside = RunContext(notes=self.notes, host=self.host)
@@ -86,14 +86,15 @@ async def _awaited(value: Awaitable[T]) -> T:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
+    """True if the function is a coroutine function."""
     return inspect.iscoroutinefunction(getattr(function, "__func__", function))
 
 
 async def map_concurrent(
     function: Callable[[T], Awaitable[R]], items: Iterable[T] | AsyncIterable[T], limit: int = 10
 ) -> list[R]:
-    """`function` of each item, at most `limit` at a time; results in the order of the items. When one
-    raises, no other is begun, those that run are cancelled, and it is raised here."""
+    """Returns `function` of each item, in the order of the items, with at most `limit` at a time. If one
+    raises, no other is begun, those that run are cancelled, and the error is raised here."""
     if limit < 1:
         raise ValueError("limit must be at least 1")
     results: dict[int, R] = {}

@@ -1,4 +1,4 @@
-"""The shared store of a flow: where nodes leave what others read."""
+"""The shared store of a flow, where nodes leave values for others."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from spindle.flows.templates import MISSING, Path, descend, written_path
 
 
 class SharedLookup:
-    """What a template's path finds: the longest key that is written like its beginning, then what that holds.
-    `also` goes before."""
+    """Finds the value of a template's path: the longest key that matches its beginning, then the rest
+    inside its value. `also` is searched first."""
 
     def __init__(self, shared: Mapping[str, Any], also: Mapping[str, Any] | None = None) -> None:
         self._places = (also, shared) if also else (shared,)
@@ -28,7 +28,7 @@ class SharedLookup:
         return MISSING
 
     def known(self, path: Path) -> list[str]:
-        """What could have been meant by a path that finds nothing: names as far as something was found."""
+        """Returns names to suggest for a path that finds nothing, at the depth where the search failed."""
         for length in range(len(path) - 1, 0, -1):
             inside = self(path[:length])
             if is_object(inside):
@@ -44,9 +44,9 @@ def write_output(
     renamed: Mapping[str, str],
     ids: Collection[str],
 ) -> None:
-    """Leave a node's output under its own id, and under its natural keys: those of an object, one level of
-    what it holds included, else `natural`. A natural key that is the id of another node is not written:
-    nodes never lose each other's output."""
+    """Writes a node's output under its own id and under its natural keys: the keys of an object and one
+    level below, or else `natural`. A natural key that is the id of another node is skipped, so that nodes
+    never lose each other's output."""
     keys: dict[str, Any] = value if is_object(value) else {natural: value}
     for key, item in keys.items():
         name = renamed.get(key, key)

@@ -24,7 +24,7 @@ Path = tuple[Step, ...]
 
 
 class Missing:
-    """Stands for what is not there, which is not the same as null."""
+    """The value of something that is missing, which is not the same as null."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -41,7 +41,7 @@ class TemplateError(ValueError):
 
 
 class UnresolvedError(LookupError):
-    """A template that speaks of something that is not there."""
+    """A template that refers to something that does not exist."""
 
     def __init__(self, reference: Reference) -> None:
         super().__init__(f"${{{reference.text}}} has no value")
@@ -50,14 +50,14 @@ class UnresolvedError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One `${…}`: a place in the shared store, and what to take when there is nothing."""
+    """One `${…}`: a place in the shared store, and the value to use if it is empty."""
 
     path: Path
     text: str
-    """As it was written, without the braces."""
+    """The text between the braces."""
     has_default: bool = False
     default: Any = None
-    """A value; a Reference where the default is a template itself."""
+    """A value, or a Reference if the default is a template itself."""
 
     def resolve(self, lookup: Lookup) -> Any:
         value = lookup(self.path)
@@ -76,7 +76,7 @@ _INDEX = re.compile(r"\[(-?[0-9]+|\"[^\"]*\"|'[^']*')\]")
 
 
 def parse(text: str) -> Parts:
-    """Text and references in order. Raises TemplateError."""
+    """Returns the text and the references of a template, in order. Raises TemplateError."""
     parts: list[str | Reference] = []
     position = 0
     while (found := _OPEN.search(text, position)) is not None:
@@ -95,7 +95,7 @@ def parse(text: str) -> Parts:
 
 
 def parse_path(text: str) -> Path:
-    """`node.key[0]['odd name']` as steps. Raises TemplateError."""
+    """Returns the steps of a path such as `node.key[0]['odd name']`. Raises TemplateError."""
     steps: list[Step] = []
     position = 0
     while position < len(text):
@@ -121,7 +121,7 @@ def parse_path(text: str) -> Path:
 
 
 def written_path(path: Path) -> str:
-    """A path as it is written in a template."""
+    """Returns a path as it is written in a template."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -134,7 +134,7 @@ def written_path(path: Path) -> str:
 
 
 def render(value: Any, lookup: Lookup) -> Any:
-    """The value with every template in it resolved, at any depth. Raises UnresolvedError."""
+    """Returns the value with every template in it resolved, at any depth. Raises UnresolvedError."""
     if isinstance(value, str):
         return _render_text(value, lookup) if "${" in value else value
     if is_object(value):
@@ -145,7 +145,7 @@ def render(value: Any, lookup: Lookup) -> Any:
 
 
 def references(value: Any) -> Iterator[Reference]:
-    """All that the templates in a value speak of; those in defaults too. Raises TemplateError."""
+    """Yields all references of the templates in a value, also in defaults. Raises TemplateError."""
     if isinstance(value, str):
         for part in parse(value):
             while isinstance(part, Reference):
@@ -160,7 +160,7 @@ def references(value: Any) -> Iterator[Reference]:
 
 
 def descend(value: Any, path: Path) -> Any:
-    """What a value holds at a path, or MISSING."""
+    """Returns the part of a value at a path, or MISSING."""
     for step in path:
         if is_object(value) and step in value:
             value = value[str(step)]
@@ -186,7 +186,7 @@ def _as_text(value: Any) -> str:
 
 
 def closing_brace(text: str, start: int) -> int:
-    """Where the brace that was opened before `start` is closed; quoted text is passed over."""
+    """Returns the place of the brace that closes the one before `start`, skipping quoted text."""
     depth, position = 1, start
     while position < len(text):
         char = text[position]

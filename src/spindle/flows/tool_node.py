@@ -1,4 +1,4 @@
-"""Any tool as a node, and a question to a person as one."""
+"""Nodes that need a workspace: a tool, and a question to a person."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _NO_WORKSPACE = "a tool node runs in a workspace: `await app.run_flow(flow, …)
 
 @dataclass(slots=True)
 class Report:
-    """What a node says about a visit, besides the action it chose."""
+    """Facts about one visit of a node, besides the action it chose."""
 
     tool: str | None = None
     inputs: Any = None
     output: Any = None
     attempts: int = 0
-    """Made now; none where the run had made the call before."""
+    """Calls made in this visit; none if the run had made the call before."""
     cached: bool = False
     error: JsonObject | None = None
 
 
 class WorkspaceNode(Node):
-    """A node that needs a workspace to run in. What it does is remembered by itself."""
+    """A node that needs a workspace to run in. The workspace records its calls and questions."""
 
     remembers = False
 
@@ -66,7 +66,7 @@ class WorkspaceNode(Node):
 
     @classmethod
     def of(cls, definition: NodeDefinition) -> Self:
-        """Makes the node that the definition describes."""
+        """Returns the node that the definition describes."""
         node = cls.__new__(cls)
         WorkspaceNode.__init__(node, definition)
         return node
@@ -97,8 +97,8 @@ class WorkspaceNode(Node):
 
 
 class ToolNode(WorkspaceNode):
-    """A tool by its name. Its arguments are its params, then what `inputs` maps, then the shared keys of
-    their names; its output is left under its id and its natural keys, renamed by `outputs`."""
+    """A tool by its name. Its arguments are its params, then those that `inputs` maps, then the shared
+    keys of their names. Its output is left under its id and its natural keys, renamed by `outputs`."""
 
     _found: Tool | None = None
     """The tool of this visit."""
@@ -297,8 +297,8 @@ class ToolNode(WorkspaceNode):
 
 
 class Ask(WorkspaceNode):
-    """Asks a person, and goes on when they have answered, maybe in another process. The answer is its output.
-    One who will not answer takes the edge `refused`."""
+    """Asks a person, and continues when they have answered, maybe in another process. The answer is its
+    output. A refusal takes the edge `refused`."""
 
     def __init__(self, message: str, schema: JsonObject | None = None, *, id: str = "ask") -> None:
         super().__init__(NodeDefinition(id=id, ask=Question(message, schema)))
@@ -330,7 +330,7 @@ class Ask(WorkspaceNode):
 
 
 def plain_value(result: Result, tool: Tool) -> Any:
-    """What a result is to the nodes after it: the structured data, else the text."""
+    """Returns the value of a result for later nodes: the structured data, or else the text."""
     value = result.value
     if is_wrapped(tool.output_schema) and is_object(value) and "result" in value:
         return value["result"]
@@ -338,5 +338,5 @@ def plain_value(result: Result, tool: Tool) -> Any:
 
 
 def node_of(definition: NodeDefinition) -> WorkspaceNode:
-    """Makes the node of a definition of a tool or a question."""
+    """Returns the node of a definition of a tool or a question."""
     return ToolNode.of(definition) if definition.ask is None else Ask.of(definition)

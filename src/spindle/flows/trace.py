@@ -1,4 +1,4 @@
-"""Following a run node by node: what went in and came out is kept in its history, and told while it runs."""
+"""Follows a run node by node: keeps inputs and outputs in its history, and reports them while it runs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from spindle.flows.node_cache import PureNodes
 
 MAX_KEPT = 256 * 1024
-"""Bytes of a node's inputs or output beyond which the history says only how large they were."""
+"""Bytes of a node's inputs or output; of larger ones the history keeps only the size."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """One visit of a node: when it began, and again when it ended."""
+    """One visit of a node: sent when it begins, and again when it has ended."""
 
     node: str
-    """Its id, below those of the flows that it is in: `outer/inner`."""
+    """Its id, below those of the flows that contain it: `outer/inner`."""
     visit: int
     kind: Literal["started", "ended"]
     started_at: float
@@ -41,12 +41,12 @@ class NodeEvent:
     action: str | None = None
     duration: float = 0.0
     attempts: int = 0
-    """Calls that were made. None, where the run had made them before it went on here."""
+    """The number of calls made; 0 if the run had made them before it was resumed."""
     cached: bool = False
     inputs: Any = None
     output: Any = None
     wrote: JsonObject | None = None
-    """What a node written by hand left in the shared store."""
+    """The shared keys that a node written by hand has set."""
     error: JsonObject | None = None
 
     def to_dict(self) -> JsonObject:
@@ -62,11 +62,11 @@ class NodeEvent:
 Observe = Callable[[NodeEvent], None]
 
 observer: ContextVar[Observe | None] = ContextVar("spindle_flow_observer", default=None)
-"""Who is told of the nodes of a run that is executed in this context."""
+"""Is told of the nodes of a run that is executed in this context."""
 
 
 class Recording:
-    """Takes the notes of one run of one flow, and of the flows in it."""
+    """Records one run of one flow, and of the flows in it."""
 
     def __init__(
         self,
@@ -87,9 +87,9 @@ class Recording:
         self._visits: Counter[str] = Counter()
         self._reports: dict[int, Report] = {}
         self.output: Any = None
-        """What the last node gave."""
+        """The output of the last node."""
         self.failed: str | None = None
-        """The node at which the run ended with an error, the innermost."""
+        """The innermost node at which the run ended with an error."""
 
     # --- what a flow calls
 
@@ -185,7 +185,7 @@ class Recording:
         )  # fmt: skip
 
     def leave_output(self, flow: BaseNode, shared: Any) -> Any:
-        """What an inner flow gave: under its id too, where it was made of a definition."""
+        """Returns the output of an inner flow; one built from a definition also leaves it under its id."""
         if isinstance(flow, DefinedFlow) and flow.id is not None:
             shared[flow.id] = self.output
         return self.output
@@ -197,13 +197,14 @@ class Recording:
 
 
 def told(error: Exception) -> JsonObject:
+    """Returns an error as the history keeps it."""
     if isinstance(error, SpindleError):
         return error.to_dict()
     return {"category": "error", "message": f"{type(error).__name__}: {error}"}
 
 
 def kept(value: Any) -> Any:
-    """A value as the history keeps it: what is not JSON, or is large, is only described."""
+    """Returns a value as the history keeps it: one that is not JSON, or is large, is only described."""
     if value is None:
         return None
     try:
@@ -239,7 +240,7 @@ def replay(events: Iterable[NodeEvent], shared: JsonObject, flow: Flow) -> JsonO
 
 
 def written(before: Mapping[str, Any] | None, shared: Any) -> JsonObject | None:
-    """What is in the shared store now and was not, or was another."""
+    """Returns the shared keys that were added or changed."""
     if before is None or not is_object(shared):
         return None
     changed = {key: value for key, value in shared.items() if key not in before or before[key] is not value}

@@ -1,6 +1,7 @@
-"""Flows in an open workspace, as `app.flows` offers them: found, run, resumed, and looked at afterwards.
+"""Flows in an open workspace, as `app.flows` offers them: found, run, resumed, and inspected afterwards.
 
-Light: what reads and runs flows is imported with the first flow, so that other commands start without it.
+Light: the modules that read and run flows are imported with the first flow, so that other commands start
+without them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 KIND = "flow"
 NAMED_NODES = 8
 LOOKED_AT = 20
-"""Runs among which one is looked for that can be made again from a node."""
+"""The number of runs among which `came_to` searches."""
 
 
 class WorkspaceFlows:
@@ -157,7 +158,7 @@ class WorkspaceFlows:
             observer.reset(token)
 
     async def work(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
-        """Executes a run that was begun elsewhere or before, by its record."""
+        """Executes a run from its record, when it is resumed."""
         from spindle.flows.build import build
         from spindle.flows.text.document import from_record
 
@@ -183,10 +184,10 @@ class WorkspaceFlows:
         )  # fmt: skip
 
     def _made(self, flow: Loaded | Flow | FlowDefinition) -> tuple[Flow, JsonObject | None]:
-        """Returns the flow as it is run, and its document for the record; None for one written in Python.
+        """Returns the flow to run, and its document for the record; None for one written in Python.
 
-        What is recorded is what is run, here and by whoever resumes the run: a flow that a program put
-        together of tools is made anew of its definition.
+        The flow that runs is the one that is recorded, so that a resumed run does the same: a flow that a
+        program made of tools is built again from its definition.
         """
         from spindle.flows.build import DefinedFlow, build, definition_of, is_data, name_nodes
         from spindle.flows.flow import Flow
@@ -241,8 +242,8 @@ class WorkspaceFlows:
         return await self._store.runs(limit=limit, kind=KIND, name=flow)
 
     async def trace(self, run: str) -> tuple[Run, JsonObject, list[NodeEvent]]:
-        """Returns a run, what it was given, and its nodes in the order in which they ended. Of a flow, its
-        own alone: nodes of flows that it called as tools may have the same ids."""
+        """Returns a run, its inputs, and its nodes in the order in which they ended. Nodes of flows that
+        it called as tools are left out: they may have the same ids."""
         from spindle.flows.trace import NodeEvent
 
         found = await self._store.run(run) if run else None
@@ -266,8 +267,8 @@ class WorkspaceFlows:
         return found, given, events
 
     async def came_to(self, node: str, flow: Flow | FlowDefinition) -> str | None:
-        """Returns the newest run of the flow that came to a node, to be made again from there; else the
-        newest run of all."""
+        """Returns the newest run of the flow that reached a node, to be repeated from there, or else the
+        newest run."""
         made = _named(flow)
         before = {one.id for one in made.nodes() if any(s.id == node for s in one.successors.values())}
         found = await self.runs(limit=LOOKED_AT, flow=name_of(made))
@@ -278,7 +279,7 @@ class WorkspaceFlows:
         return found[0].id if found else None
 
     async def left(self, run: str, flow: Flow | FlowDefinition, *, before: str | None = None) -> JsonObject:
-        """Returns what the shared store of a run held at its end, or when it first came to a node."""
+        """Returns the shared store of a run at its end, or when it first reached a node."""
         from spindle.flows.trace import replay
 
         found, given, events = await self.trace(run)
@@ -289,7 +290,7 @@ class WorkspaceFlows:
 
 
 def name_of(flow: Flow) -> str:
-    """Returns what a run of the flow is called: its name, or for a line of tools its nodes."""
+    """Returns the name of a run of the flow: the flow's name, or for a line of tools its nodes."""
     if flow.name:
         return flow.name
     nodes = [node.id or "" for node in itertools.islice(flow.nodes(), NAMED_NODES + 1)]

@@ -1,4 +1,4 @@
-"""`spindle check`: what is wrong with flows, without running them."""
+"""`spindle check`: checks flows without running them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def _check(cli: CliContext, flows: Sequence[str]) -> int:
 
 
 async def problems_of(app: Spindle, text: str) -> list[Problem]:
-    """All that is wrong with one flow. A name that means nothing is an error of its own."""
+    """Returns all problems of one flow. Raises NotFoundError for an unknown name."""
     from pathlib import Path
 
     from spindle.domain.identity import LOCAL
@@ -67,6 +67,7 @@ async def problems_of(app: Spindle, text: str) -> list[Problem]:
 
 
 def print_problems(cli: CliContext, problems: Sequence[Problem]) -> None:
+    """Prints problems with their places and hints."""
     for problem in problems:
         colour = "red" if problem.severity == "error" else "yellow"
         where = f"{problem.where}: " if problem.where else ""

@@ -1,4 +1,4 @@
-"""What a flow gave back, for a person or a program."""
+"""Prints the result of a flow, for a person or a program."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 def print_flow_result(cli: CliContext, run_id: str, result: Result) -> None:
+    """Prints the result of a run of a flow."""
     from spindle.cli.outcome import print_result
 
     if cli.output.as_json:
@@ -24,6 +25,7 @@ def print_flow_result(cli: CliContext, run_id: str, result: Result) -> None:
 
 
 def print_value(cli: CliContext, value: Any) -> None:
+    """Prints a value: text as it is, anything else as JSON."""
     if isinstance(value, str) and not cli.output.as_json:
         cli.output.line(value.removesuffix("\n"))
     else:
@@ -31,7 +33,7 @@ def print_value(cli: CliContext, value: Any) -> None:
 
 
 async def print_key(cli: CliContext, app: Spindle, flow: Flow, run_id: str, result: Result, key: str) -> None:
-    """One output of the flow, or what its nodes left in the shared store under a key."""
+    """Prints one output of the flow, or the value that its nodes left under a shared key."""
     from spindle.domain.json_schema import is_object
     from spindle.errors import NotFoundError, suggest
     from spindle.flows.shared import SharedLookup

@@ -69,7 +69,7 @@ async def _save(
 
 
 async def save_flow(app: Spindle, flow: FlowDefinition, form: Format = "json") -> str:
-    """Write a flow into flows/ under its name, over one that is there, and say into which file."""
+    """Writes a flow into flows/ under its name, replacing one that exists, and returns the file's name."""
     from spindle.flows.library import with_fingerprints
     from spindle.flows.text.files import write
 
@@ -86,7 +86,7 @@ async def save_flow(app: Spindle, flow: FlowDefinition, form: Format = "json") -
 
 
 async def check_name(app: Spindle, name: str, *, force: bool) -> None:
-    """Raises what speaks against saving a flow under this name."""
+    """Raises an error if a flow cannot be saved under this name."""
     import re
 
     from spindle.cli.errors import UsageMistakeError
@@ -113,7 +113,7 @@ async def check_name(app: Spindle, name: str, *, force: bool) -> None:
 
 
 def _write(target: Path, text: str) -> None:
-    """As a whole or not at all."""
+    """Writes the whole file or nothing."""
     import os
     import tempfile
 

@@ -51,6 +51,7 @@ async def _show(cli: CliContext, text: str, *, pipe: bool, as_yaml: bool) -> Non
 
 
 async def find_flow(app: Any, text: str) -> Loaded:
+    """Returns the flow that a text means, with its definition. Raises FlowError for one written in Python."""
     from spindle.domain.identity import LOCAL
     from spindle.errors import FlowError
     from spindle.flows.text.files import Loaded
@@ -62,6 +63,7 @@ async def find_flow(app: Any, text: str) -> Loaded:
 
 
 def print_flow(output: Output, flow: FlowDefinition, place: str) -> None:
+    """Prints a flow: its inputs, nodes, edges and outputs."""
     from spindle.cli.describe import print_parameters
     from spindle.domain.json_schema import parameters
     from spindle.flows.build import input_schema

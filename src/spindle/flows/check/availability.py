@@ -1,6 +1,6 @@
-"""Which keys of the shared store are there when a node begins: on some way to it, and on every way.
+"""The keys of the shared store that exist when a node begins: on some path to it, and on every path.
 
-Writers and keys are bits of integers, so that a flow of thousands of nodes is looked through in one go.
+Writers and keys are bits of integers, so that a flow of thousands of nodes is analysed in one pass.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from spindle.flows.definition import FlowDefinition
 ERROR_SCHEMA: JsonObject = {"type": "object"}
 
 Here = str
-"""A node below the flows that it is in: `outer/inner`."""
+"""The id of a node, below those of the flows that contain it: `outer/inner`."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`may`: writers that can have run; `must`: keys that are there whatever way was taken."""
+    """`may`: the writers that can have run; `must`: the keys that exist whatever path was taken."""
 
     may: int = 0
     must: int = 0
@@ -29,19 +29,21 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
+    """One node that writes a shared key, either when it succeeds or when it fails."""
+
     node: Here
     id: str
     bit: int
     schema: JsonObject
     has_failed: bool = False
-    """Whether this is what it leaves when it fails."""
+    """True if this is what the node leaves when it fails."""
     is_declared: bool = True
-    """Whether the output's schema has this key, so that others may count on it."""
+    """True if the output's schema has this key, so that other nodes may rely on it."""
 
 
 @dataclass(slots=True)
 class Level:
-    """One flow, whether it stands alone or in another."""
+    """One flow, standing alone or inside another."""
 
     definition: FlowDefinition
     graph: Graph
@@ -52,13 +54,14 @@ class Level:
 
 
 class Availability:
-    """`states` by node; `end`, by the prefix of each level, when its flow is done."""
+    """The keys that each node of a flow can read. `states` is by node; `ends`, by the prefix of each
+    level, is the state when its flow is done."""
 
     def __init__(self, level: Level) -> None:
         self.writers: dict[str, list[Writer]] = {}
         """By shared key."""
         self.kinds: dict[str, list[tuple[JsonObject, int]]] = {}
-        """By shared key, the schemas of what is written there, each with the bits of those who do."""
+        """By shared key, the schemas of what is written there, each with the bits of its writers."""
         self.open_writers = 0
         self.states: dict[Here, State] = {}
         self.ends: dict[str, State] = {}
@@ -120,7 +123,7 @@ class Availability:
     # --- what is there when
 
     def _walk(self, level: Level, entry: State) -> State:
-        """Until nothing changes any more. Returns what is there when the flow is done."""
+        """Repeats until nothing changes any more. Returns the state when the flow is done."""
         graph, out = level.graph, dict[str, State]()
         has_changed = graph.start is not None
         while has_changed:

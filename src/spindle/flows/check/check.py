@@ -1,4 +1,4 @@
-"""Looking at a flow without running it: does it fit together, and does it fit the tools that there are?"""
+"""Checks a flow without running it: its own structure, and its fit with the tools in the catalog."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Find = Callable[[str], Awaitable[Tool]]
 async def check(
     definition: FlowDefinition, find: Find, positions: Positions = NOWHERE, place: str = ""
 ) -> list[Problem]:
-    """All that is wrong, in the order of the lines. What certainly fails is an error; what may fail, or is of
-    no use, is a warning."""
+    """Returns all problems of a flow, in the order of the lines. What certainly fails is an error; what
+    may fail, or has no effect, is a warning."""
     tools: dict[str, Tool] = {}
     found: list[Finding] = []
     for path, node, here in _tool_nodes(definition, (), ""):
@@ -91,7 +91,7 @@ def _level(definition: FlowDefinition, tools: Mapping[str, Tool], prefix: str) -
 
 
 def _last_actions(level: Level, id: str) -> set[str]:
-    """With which this node can be the last of its flow."""
+    """Returns the actions with which this node can be the last of its flow."""
     edges, shape = level.graph.actions(id), level.shapes[id]
     own = set(shape.actions) - shape.failures
     if not edges or level.definition.on_unknown == "end":

@@ -1,4 +1,5 @@
-"""What nodes are given: missing inputs, wrong types, templates that find nothing, keys with two writers."""
+"""Checks the data that nodes get: missing inputs, wrong types, templates that find nothing, keys with two
+writers."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from spindle.flows.definition import NodeDefinition
 
 @dataclass(slots=True)
 class DataCheck:
-    """Of one flow and those in it. `tools` by node, below the flows that it is in."""
+    """Checks the data of one flow and of the flows inside it. `tools` are by node, below the flows that
+    contain it."""
 
     availability: Availability
     tools: Mapping[str, Tool]
@@ -127,7 +129,7 @@ class DataCheck:
     def _given(
         self, reader: str, value: Any, wanted: Types, sight: Sight, place: DocumentPath, called: str
     ) -> Iterator[Finding]:
-        """A value with templates in it, and what is wanted in its place."""
+        """Checks a value that contains templates against what is wanted in its place."""
         if not holds_template(value):
             return
         try:
@@ -158,7 +160,7 @@ class DataCheck:
     def _literals(
         self, reader: str, node: NodeDefinition, here: DocumentPath, given: JsonObject
     ) -> Iterator[Finding]:
-        """Values without templates, against the tool's own schema."""
+        """Checks values without templates against the tool's own schema."""
         tool = self.tools.get(reader)
         if tool is None or not given:
             return
@@ -209,7 +211,7 @@ class DataCheck:
         sight: Sight,
         here: DocumentPath,
     ) -> Iterator[Finding]:
-        """An input that nobody gives: the shared key of its name, where there is one."""
+        """Checks an input that nothing sets: it is the shared key of its name, if there is one."""
         called = name_of(node, name)
         if not sight.knows(name):
             if is_needed:

@@ -1,4 +1,4 @@
-"""The nodes of a flow and the ways between them."""
+"""The nodes of a flow and the edges between them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spindle.flows.definition import Edge, FlowDefinition
 
 
 class Graph:
-    """Of one flow, without the flows inside it. Edges that lead nowhere are left out."""
+    """The graph of one flow, without the flows inside it. Edges to unknown nodes are left out."""
 
     def __init__(self, definition: FlowDefinition) -> None:
         self.ids = tuple(dict.fromkeys(node.id for node in definition.nodes))
@@ -42,7 +42,7 @@ class Graph:
         return tuple(reversed(finished))
 
     def endless(self, ends: Callable[[str], bool]) -> Iterator[list[str]]:
-        """Circles that the flow gets into and not out of. `ends` says which nodes can be the last."""
+        """Yields loops that the flow can enter and never leave. `ends` says which nodes can be the last."""
         caught = set(self.order) - self._leading_to([id for id in self.order if ends(id)])
         while caught:
             circle = self._circle(next(id for id in self.order if id in caught), caught)

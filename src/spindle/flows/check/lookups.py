@@ -1,4 +1,4 @@
-"""What a template or a mapping will find, before anything runs."""
+"""Predicts the value of a template or a mapping before anything runs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from spindle.flows.problems import Severity
 from spindle.flows.templates import Path, Reference, written_path
 
 Types = frozenset[str]
-"""Of JSON; empty where nothing is known."""
+"""Types of JSON; empty if nothing is known."""
 
 _ENVIRONMENT = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
+    """A problem of a flow, without its place."""
+
     severity: Severity
     message: str
     hint: str | None = None
@@ -29,21 +31,21 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What can be seen from one place of a flow."""
+    """The values that can be read at one place of a flow."""
 
     availability: Availability
     state: State
     inputs: Mapping[str, JsonObject]
-    """Of the flow, and of the flows that it is in."""
+    """The inputs of the flow, and of the flows that contain it."""
     at: str
-    """How messages call the place: `node 'send'`, `the end of the flow`."""
+    """The place, as messages call it: `node 'send'`, `the end of the flow`."""
     item: Mapping[str, JsonObject]
     """The item of a batch, by its name."""
     params: frozenset[str] = frozenset()
-    """Names that look as if they could be read here, and cannot."""
+    """Names that look as if they could be read here, but cannot."""
 
     def knows(self, name: str) -> bool:
-        """Whether a key of this name is there, maybe."""
+        """True if a key of this name may exist here."""
         return name in self.item or name in self.inputs or self._is_written(name)
 
     def is_certain(self, name: str) -> bool:
@@ -52,7 +54,7 @@ class Sight:
         return name in self.inputs and (is_required(self.inputs[name]) or "default" in self.inputs[name])
 
     def has_strangers(self) -> bool:
-        """Whether something came before of which nobody knows what it writes."""
+        """True if a node came before whose outputs are unknown."""
         return bool(self.state.may & self.availability.open_writers)
 
     def _is_written(self, key: str) -> bool:
@@ -64,7 +66,7 @@ class Sight:
     # --- a reference
 
     def look(self, reference: Reference) -> tuple[list[Complaint], Types]:
-        """What is to be said of it, and the types of what it gives."""
+        """Returns the complaints about a reference, and the types of its value."""
         complaints, types = self.look_at(reference.path, f"${{{reference.text}}}", reference.has_default)
         if reference.has_default and types:
             default = reference.default
@@ -89,7 +91,7 @@ class Sight:
         return complaints, types
 
     def _key(self, path: Path) -> tuple[str | None, int]:
-        """The longest key that is written like the beginning of the path; best one that is there."""
+        """Returns the longest key that matches the beginning of the path, preferably one that exists here."""
         candidates = [(".".join(map(str, path[:length])), length) for length in range(len(path), 0, -1)]
         for key, length in candidates:
             if self.knows(key):
@@ -196,19 +198,20 @@ def _step(schema: JsonObject, path: Path, index: int, shown: str) -> JsonObject 
 
 
 def fits(given: Types, wanted: Types) -> bool:
-    """Whether a value of one of the given types can be what is wanted, as far as is known."""
+    """True if a value of one of the given types can be one of the wanted types, as far as is known."""
     if not given or not wanted or given & wanted:
         return True
     return bool({"integer", "number"} & given and {"integer", "number"} & wanted)
 
 
 def article(types: Iterable[str]) -> str:
+    """Returns types in words: "a string or an integer"."""
     words = {"integer": "an integer", "object": "an object", "array": "a list", "null": "null"}
     return " or ".join(words.get(name, f"a {name}") for name in sorted(types))
 
 
 def holds_template(value: Any) -> bool:
-    """Whether there is one in it, at any depth."""
+    """True if the value contains a template, at any depth."""
     waiting = [value]
     while waiting:
         node = waiting.pop()

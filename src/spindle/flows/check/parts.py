@@ -1,4 +1,4 @@
-"""What can be said of the parts of one node, and of a flow's inputs."""
+"""Checks of the parts of one node, and of a flow's inputs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ Finding = tuple[DocumentPath, Complaint]
 
 
 def other_templates(node: NodeDefinition, sight: Sight, here: DocumentPath) -> Iterator[Finding]:
+    """Yields problems of a node's question and of its batch."""
     if node.ask is not None:
         yield from _references(node.ask.message, sight, (*here, "ask", "message"), f"{node.id}: the question")
         problem = schema_problem(node.ask.schema) if node.ask.schema else None
@@ -62,7 +63,7 @@ def _whole_types(value: Any, sight: Sight) -> Types:
 
 
 def item_schema(over: Any, sight: Sight) -> JsonObject:
-    """Of the items of a batch, where the list has a schema."""
+    """Returns the schema of the items of a batch, if the list has one."""
     try:
         found = list(templates.references(over))
     except templates.TemplateError:
@@ -80,6 +81,7 @@ def item_schema(over: Any, sight: Sight) -> JsonObject:
 
 
 def fail_when_findings(node: NodeDefinition, shape: Shape, here: DocumentPath) -> Iterator[Finding]:
+    """Yields problems of a node's `fail_when`."""
     if node.fail_when is None:
         return
     place = (*here, "fail_when")
@@ -99,6 +101,7 @@ def fail_when_findings(node: NodeDefinition, shape: Shape, here: DocumentPath) -
 
 
 def input_findings(name: str, schema: JsonObject, place: DocumentPath) -> Iterator[Finding]:
+    """Yields problems of one input of a flow: its schema, and its default."""
     plain = {key: value for key, value in schema.items() if key != "required" or not isinstance(value, bool)}
     problem = schema_problem(plain)
     if problem is not None:
@@ -114,6 +117,7 @@ def input_findings(name: str, schema: JsonObject, place: DocumentPath) -> Iterat
 
 
 def schema_errors(tool: Tool, given: JsonObject) -> Iterator[tuple[list[str | int], str]]:
+    """Yields the path and message of every argument that does not fit the tool's schema."""
     import jsonschema_rs
 
     try:
@@ -126,6 +130,7 @@ def schema_errors(tool: Tool, given: JsonObject) -> Iterator[tuple[list[str | in
 
 
 def no_input(node: NodeDefinition, name: str, shape: Shape) -> Complaint:
+    """Returns the complaint about an argument that the tool does not have."""
     meant = suggest(name, shape.takes)
     known = (
         f"there are {', '.join(shape.takes)}" if shape.takes else f"{node.tool or node.id} takes no inputs"
@@ -135,9 +140,11 @@ def no_input(node: NodeDefinition, name: str, shape: Shape) -> Complaint:
 
 
 def types_wanted(shape: Shape, name: str) -> Types:
+    """Returns the types that a node accepts for an argument."""
     key = shape.takes.get(name)
     return types_of(key.schema, key.schema) if key is not None else frozenset()
 
 
 def name_of(node: NodeDefinition, name: str) -> str:
+    """Returns an argument of a node as messages call it."""
     return f"{node.id}: `{name}`"

@@ -1,4 +1,4 @@
-"""What a node takes and gives, as far as that is known before it runs."""
+"""The inputs and outputs of a node, as far as they are known before it runs."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ REFUSED = "refused"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
+    """The inputs, outputs and actions of one node."""
+
     takes: Mapping[str, Key] = field(default_factory=dict[str, Key])
     """Its arguments, by name."""
     takes_others: bool = False
-    """Whether it invites arguments that it does not name."""
+    """True if it accepts arguments that its schema does not name."""
     gives: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
     """The shared keys that it writes, renamed as the node says, with the schema of each."""
     whole: JsonObject = field(default_factory=dict[str, Any])
-    """The schema of all that it gives, as it stands under the node's id."""
+    """The schema of its whole output, as it is kept under the node's id."""
     fallback: str | None = None
-    """Its key that stands for an output without keys of its own; nobody declared it."""
+    """The key that holds an output without keys of its own; no schema declares it."""
     is_open: bool = False
-    """Whether it may write keys that nobody knows of."""
+    """True if it may write keys that no schema names."""
     actions: Mapping[str, str] = field(default_factory=lambda: {DEFAULT_ACTION: ""})
     failures: frozenset[str] = frozenset()
-    """Those of the actions with which it leaves an error instead of an output."""
+    """The actions with which it leaves an error instead of an output."""
 
 
 def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Shape:
-    """Of a tool (None: one that is not known), or a question. `ids` are those of all nodes of the flow: keys
-    of these names are written by none but them."""
+    """Returns the shape of a tool (None: an unknown one) or a question. `ids` are those of all nodes of
+    the flow: no other node writes keys of these names."""
     if node.ask is not None:
         schema = node.ask.schema if node.ask.schema is not None else {"type": "string"}
         gives, is_open = _given(schema, node.id)
@@ -77,7 +79,8 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
 
 
 def shape_of_flow(flow: FlowDefinition, endings: Mapping[str, str]) -> Shape:
-    """Of a flow inside a flow: its nodes use the same shared store, so what they give is theirs."""
+    """Returns the shape of a flow inside a flow. Both use one shared store, so its nodes write their own
+    keys."""
     takes = {
         name: Key(
             name, {key: value for key, value in schema.items() if key != "required"}, "", is_required(schema)
@@ -88,7 +91,7 @@ def shape_of_flow(flow: FlowDefinition, endings: Mapping[str, str]) -> Shape:
 
 
 def is_required(schema: JsonObject) -> bool:
-    """Whether an input of a flow must be given."""
+    """True if an input of a flow must be given."""
     return "default" not in schema and schema.get("required") is not False
 
 
@@ -101,14 +104,14 @@ def _whole(tool: Tool) -> JsonObject:
 
 
 def within(root: JsonObject, part: Any) -> JsonObject:
-    """A part of a schema that stands by itself."""
+    """Returns a part of a schema that can stand by itself."""
     found = resolve(root, part)
     shared = {key: root[key] for key in ("$defs", "definitions") if key in root and key not in found}
     return {**found, **shared} if found and shared else found
 
 
 def _given(schema: JsonObject, natural: str) -> tuple[dict[str, JsonObject], bool]:
-    """The keys that an output of this schema is written under, and whether there may be others."""
+    """Returns the keys under which an output of this schema is written, and whether there may be others."""
     found = {item.name: within(schema, item.schema) for item in parameters(schema)}
     if not found:
         kind = schema.get("type")

@@ -1,4 +1,5 @@
-"""Where the boxes and lines of a drawn flow go: layers from top to bottom, loops led back along the side."""
+"""Places the boxes and lines of a drawn flow: layers from top to bottom, with loops led back along the
+side."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from spindle.flows.check.graph import Graph
 GAP_X: Final = 36.0
 GAP_Y: Final = 60.0
 LANE: Final = 22.0
-"""Between two lines that run beside each other."""
+"""The distance between two parallel lines."""
 SWEEPS: Final = 8
 
 Point = tuple[float, float]
@@ -22,7 +23,7 @@ Key = str | tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """From one node to another, for all actions that lead there."""
+    """A line from one node to another, for all actions that lead there."""
 
     source: str
     target: str
@@ -33,6 +34,8 @@ class Line:
 
 @dataclass(slots=True)
 class Layout:
+    """The places of all boxes and lines, and the size of the picture."""
+
     boxes: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     """The upper left corner of each node."""
     lines: list[Line] = field(default_factory=list[Line])
@@ -43,7 +46,8 @@ class Layout:
 def laid_out(
     graph: Graph, sizes: Mapping[str, tuple[float, float]], labels: Mapping[tuple[str, str], float]
 ) -> Layout:
-    """`sizes` of the boxes; `labels`: the width of what is written on the line between two nodes."""
+    """Returns the layout of a flow. `sizes` are those of the boxes; `labels` the width of the text on the
+    line between two nodes."""
     return _Placing(graph, sizes, labels).layout()
 
 
@@ -72,7 +76,7 @@ class _Placing:
         self._tops: list[float] = []
 
     def _chain(self, number: int, source: str, target: str) -> list[Key]:
-        """The line's places, one in each layer from its source to its target."""
+        """Returns the line's places, one in each layer from its source to its target."""
         passed: list[Key] = [(number, rank) for rank in range(self._ranks[source] + 1, self._ranks[target])]
         for key in passed:
             assert isinstance(key, tuple)
@@ -112,7 +116,7 @@ class _Placing:
         return found
 
     def _gaps(self) -> list[float]:
-        """Below each layer: room for the lines, for those that come back, and for what stands on them."""
+        """Returns the space below each layer: for lines, for those that come back, and for their labels."""
         crowd = [0] * len(self._layers)
         for source, target in self._loops:
             crowd[self._ranks[source]] += 1
@@ -157,7 +161,7 @@ class _Placing:
             self._x[key] -= left
 
     def _spread(self, layer: Sequence[Key], wanted: list[float]) -> None:
-        """As near to what is wanted as boxes can be without overlapping: between pushing right and left."""
+        """Moves boxes as near to their wanted places as they can be without overlapping."""
         right, left = list(wanted), list(wanted)
         for index in range(1, len(layer)):
             right[index] = max(right[index], right[index - 1] + self._apart(layer[index - 1], layer[index]))
@@ -186,7 +190,7 @@ class _Placing:
         return Line(source, target, tuple(points), ((x0 + x1) / 2, (y0 + y1) / 2), is_loop=False)
 
     def _port(self, found: Layout, id: str, towards: Key, *, below: bool) -> Point:
-        """Where a line leaves or reaches a box: side by side with the others, in their order."""
+        """Returns the point where a line leaves or reaches a box, beside the other lines, in their order."""
         others = sorted(self._below[id] if below else self._above[id], key=lambda key: self._x[key])
         left, top = found.boxes[id]
         width, height = self._sizes[id]
@@ -195,7 +199,7 @@ class _Placing:
         return left + width / 2 + offset, top + (height if below else 0)
 
     def _lead_back(self, found: Layout) -> None:
-        """Each loop to the right of all that it passes, the shortest nearest."""
+        """Leads each loop to the right of everything that it passes, the shortest nearest."""
         edges = [
             max((self._x[key] + self._width(key) / 2 for key in layer), default=0.0) for layer in self._layers
         ]
@@ -223,7 +227,7 @@ class _Placing:
         found.width = max([found.width, *edges])
 
     def _settle_labels(self, lines: list[Line]) -> list[Line]:
-        """Those that would stand in each other's way are moved along their lines, up and down by turns."""
+        """Moves labels that would overlap along their lines, alternately up and down."""
         settled: list[Line] = []
         taken: list[tuple[float, float, float]] = []
         for line in sorted(lines, key=lambda line: (line.points[0][1], line.label_at[0])):
@@ -245,7 +249,7 @@ class _Placing:
 
 
 def _along(start: Point, end: Point, part: float) -> Point:
-    """On the curve between two points, which leaves and arrives upright."""
+    """Returns a point on the curve between two points, which leaves and arrives vertically."""
     bent = part * part * (3 - 2 * part)
     return start[0] + (end[0] - start[0]) * bent, start[1] + (end[1] - start[1]) * (
         1.5 * part * (1 - part) + part**3

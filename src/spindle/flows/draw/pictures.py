@@ -1,4 +1,4 @@
-"""A flow as a picture: text for Mermaid, or SVG that stands by itself."""
+"""Draws a flow, as text for Mermaid or as SVG without other files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAILURES: Final = frozenset({*ERROR_ACTIONS, REFUSED})
 
 
 def mermaid(definition: FlowDefinition) -> str:
-    """A `flowchart`; flows inside are subgraphs, ways of errors are dotted."""
+    """Returns a Mermaid `flowchart`. Inner flows are subgraphs; edges of errors are dotted."""
     lines = ["flowchart TD"]
     _mermaid_flow(definition, "n", "  ", lines)
     return "\n".join(lines) + "\n"
@@ -52,7 +52,7 @@ def _mermaid_flow(definition: FlowDefinition, prefix: str, indent: str, lines: l
 
 
 def _quoted(text: str) -> str:
-    """What is not a letter, a digit or harmless is written as Mermaid's own entities."""
+    """Writes everything but letters, digits and harmless characters as Mermaid's own entities."""
     return re.sub(r"[^\w ./:,?!()+-]", lambda found: f"#{ord(found[0])};", " ".join(text.split()))
 
 
@@ -60,7 +60,7 @@ def _quoted(text: str) -> str:
 
 
 def svg(definition: FlowDefinition) -> str:
-    """Light or dark as its reader likes it."""
+    """Returns an SVG that is light or dark as its reader prefers."""
     picture = _picture(definition)
     title = _escaped(definition.name or "flow")
     width, height = picture.width + 2 * PAD, picture.height + 2 * PAD
@@ -217,7 +217,7 @@ def _size(node: NodeDefinition, inner: _Picture | None) -> tuple[float, float]:
 
 
 def _text_width(text: str, size: float) -> float:
-    """About; letters of most scripts are narrower than this, those of some are as wide as they are high."""
+    """Returns an estimate: letters of most scripts are narrower than this, those of some are wider."""
     return sum(size if ord(char) > 0x2E80 else size * 0.6 for char in text)
 
 

@@ -1,6 +1,6 @@
 """A flow's document, as JSON and YAML hold it, and the definition that it stands for.
 
-What a document may hold is said by `flow.schema.json`, which is what it is checked with.
+`flow.schema.json` says what a document may contain, and documents are checked with it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_PROBLEMS: Final = 50
 
 
 def schema() -> JsonObject:
-    """The JSON Schema of a flow's document."""
+    """Returns the JSON Schema of a flow's document."""
     return json.loads(files("spindle.flows.text").joinpath("flow.schema.json").read_text("utf-8"))
 
 
@@ -52,7 +52,7 @@ def from_record(document: JsonObject) -> FlowDefinition:
 
 
 def check_document(document: Any, positions: Positions = NOWHERE, place: str = "") -> None:
-    """Raises BrokenFlowError with everything in which the document is not one of a flow."""
+    """Raises BrokenFlowError with every problem of a document."""
     found = [
         positions.problem("error", message, path, hint=hint, place=place)
         for path, message, hint in _problems(document)
@@ -150,7 +150,7 @@ def _newer(path: DocumentPath) -> str | None:
 
 
 def _parent_schema(error: ValidationError) -> JsonObject:
-    """The schema whose keyword was not kept, with references followed."""
+    """Returns the schema with the keyword that failed, following references."""
     root = schema()
     node: Any = root
     for step in error.schema_path[:-1]:
@@ -166,7 +166,7 @@ def _parent_schema(error: ValidationError) -> JsonObject:
 
 
 def _unknown_mappings(document: JsonObject, path: DocumentPath) -> Iterator[Finding]:
-    """A definition has no place for them, so `check` could not find them."""
+    """Yields mappings of unknown nodes. A definition cannot hold them, so `check` could not find them."""
     ids = [node["id"] for node in document["nodes"]]
     for name in document.get("mappings", {}):
         if name not in ids:
@@ -288,7 +288,7 @@ def _node(document: JsonObject, mapping: JsonObject) -> NodeDefinition:
 
 
 def _whole(fields: JsonObject, name: str) -> JsonObject:
-    """JSON Schema takes 3.0 for an integer; Python does not."""
+    """Converts 3.0 to 3, which JSON Schema accepts as an integer and Python does not."""
     return {**fields, name: int(fields[name])} if name in fields else fields
 
 

@@ -1,4 +1,4 @@
-"""Flows as text: JSON or YAML of one shape, read with the place of every mistake, and written again."""
+"""Flows as JSON or YAML of one shape, read with the place of every mistake, and written again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spindle.flows.text.document import from_document
 from spindle.flows.text.writing import to_document
 
 FORMATS: Final[dict[str, Format]] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
-"""By ending of a file's name."""
+"""By the ending of a file's name."""
 
 MAX_SIZE: Final = 1024 * 1024
 _BOUNDS: Final = document_text.Bounds(size=MAX_SIZE, unfolded=100_000)
@@ -24,7 +24,7 @@ _BOUNDS: Final = document_text.Bounds(size=MAX_SIZE, unfolded=100_000)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A flow, and where its parts stand in the text that it was read from."""
+    """A flow, and the places of its parts in the text that it was read from."""
 
     definition: FlowDefinition
     positions: Positions = NOWHERE
@@ -32,7 +32,7 @@ class Loaded:
 
 
 def read(text: str, format: Format, place: str = "") -> Loaded:
-    """Raises BrokenFlowError, which names the place and line of everything that is wrong."""
+    """Reads a flow from text. Raises BrokenFlowError with the place and line of every mistake."""
     if len(text) > MAX_SIZE:
         raise _broken(f"longer than {MAX_SIZE} characters, which no flow should be", place)
     try:
@@ -44,7 +44,7 @@ def read(text: str, format: Format, place: str = "") -> Loaded:
 
 
 def read_file(path: Path, place: str | None = None) -> Loaded:
-    """`place` is what messages call the file."""
+    """Reads a flow from a file. `place` is its name in messages. Raises BrokenFlowError."""
     place = place if place is not None else str(path)
     format = FORMATS.get(path.suffix.lower())
     if format is None:
@@ -64,7 +64,7 @@ def read_file(path: Path, place: str | None = None) -> Loaded:
 
 
 def write(definition: FlowDefinition, format: Format = "json") -> str:
-    """The text from which `read` makes the same definition."""
+    """Returns the text from which `read` makes the same definition."""
     document = to_document(definition)
     if format == "json":
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

@@ -1,8 +1,8 @@
 """A flow in one line: `github.search_code --query TODO >> summarize >> slack.send --channel dev`.
 
-Flags are typed by each tool's schema. `${…}` speaks of what came before: `${prev}` of the node just before,
-which the definition then names by its id; `${stdin}` of what is piped in. A required input that has no flag,
-and that nothing before writes under its name, is bound to what came just before, if it is the only such.
+Flags are typed by each tool's schema. `${prev}` is the output of the node just before, which the definition
+then names by its id; `${stdin}` is what is piped in. If exactly one required input has no flag, and no node
+before writes a key of its name, it is bound to the output of the node just before.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from spindle.flows.text.files import Loaded
 from spindle.flows.text.pipe_words import PipeError, PipeWord, quote, split
 
 Find = Callable[[str], Awaitable[Tool]]
-"""The tool of a name. Raises NotFoundError, with a suggestion."""
+"""Returns the tool of a name. Raises NotFoundError, with a suggestion."""
 
 STDIN: Final = "stdin"
 PREVIOUS: Final = "prev"
 
 
 async def read_pipe(text: str, find: Find, place: str = "") -> Loaded:
-    """Raises BrokenFlowError with all that is wrong, each with its line and column."""
+    """Reads a line of tools. Raises BrokenFlowError with every mistake, each with its line and column."""
     lines = Lines(text)
     problems: list[Problem] = []
 
@@ -94,7 +94,7 @@ class _Pipe:
         return FlowDefinition(tuple(self._nodes), edges, inputs=self._inputs)
 
     def skip(self, name: str) -> None:
-        """A node of which nothing is known, so that what is said of those after it stays right."""
+        """Adds a node of an unknown tool, so that messages about later nodes stay right."""
         self._nodes.append(NodeDefinition(self._new_id(name), tool=name))
         self._tools.append(None)
         self._is_broken = True
@@ -161,7 +161,7 @@ class _Pipe:
     # --- templates
 
     def _told(self, value: Any, before: str | None, index: int, name: str) -> Any:
-        """With `${prev}` under its real name."""
+        """Replaces `${prev}` by the id of the node before."""
         if is_object(value):
             return {key: self._told(item, before, index, name) for key, item in value.items()}
         if is_array(value):
@@ -245,7 +245,7 @@ _PREVIOUS = re.compile(r"(\$\$\{)|\$\{\s*prev(?![^\s.\[\]{}$?\"'`])")
 
 
 def is_template(text: str) -> bool:
-    """Whether a text is one template and nothing else, which stands for a value of any type."""
+    """True if the text is one template and nothing else, which can have a value of any type."""
     if not text.startswith("${"):
         return False
     try:
@@ -263,7 +263,7 @@ def _references(value: Any) -> Iterator[templates.Reference]:
 
 
 def _has_keys(tool: Tool) -> bool:
-    """Whether the tool gives an object whose keys are known, rather than one thing."""
+    """True if the tool returns an object whose keys are known."""
     schema = tool.output_schema
     return schema is not None and not is_wrapped(schema) and bool(parameters(schema))
 
@@ -276,7 +276,7 @@ def _listed(names: list[str]) -> str:
 
 
 async def to_pipe(definition: FlowDefinition, find: Find) -> str | None:
-    """The text from which `read_pipe` makes the same flow, or None where there is none."""
+    """Returns the text from which `read_pipe` makes the same flow, or None if there is none."""
     segments: list[str] = []
     for node in definition.nodes:
         if node.tool is None:
@@ -296,7 +296,7 @@ async def to_pipe(definition: FlowDefinition, find: Find) -> str | None:
 
 
 def _bare(definition: FlowDefinition) -> FlowDefinition:
-    """Without what pipe text has no words for and a flow runs the same without."""
+    """Removes everything that a line of tools cannot say and that does not change how the flow runs."""
     nodes = tuple(replace(node, fingerprint=None, description="") for node in definition.nodes)
     start = None if definition.start_id == definition.nodes[0].id else definition.start
     edges = tuple(sorted(definition.edges, key=lambda edge: _place(definition, edge)))

@@ -1,8 +1,8 @@
-"""Pipe text as words: split as a shell splits them, with `>>` between nodes, and where each of them stands.
+"""Splits a line of tools into words as a shell does, with `>>` between nodes, and with the place of each.
 
 a --x='two words' >> b      quotes and backslashes as in a shell
 a>>b                        `>>` needs no spaces; in quotes it is text
-a --x=${lang ?? 'en'}       a template is one piece, spaces and quotes in it included
+a --x=${lang ?? 'en'}       a template is one word, with its spaces and quotes
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_NODES: Final = 1000
 
 
 class PipeError(ValueError):
-    """Text that is no pipe, and where."""
+    """A mistake in a line of tools, and its place."""
 
     def __init__(self, problem: str, offset: int, hint: str | None = None) -> None:
         super().__init__(problem)
@@ -29,12 +29,14 @@ class PipeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PipeWord:
+    """One word of a line of tools, and its place."""
+
     text: str
     offset: int
 
 
 def split(text: str) -> list[list[PipeWord]]:
-    """The words of each node. Raises PipeError."""
+    """Returns the words of each node. Raises PipeError."""
     if len(text) > MAX_LENGTH:
         raise PipeError(f"longer than {MAX_LENGTH} characters", 0, "write it as a file")
     nodes: list[list[PipeWord]] = [[]]
@@ -63,7 +65,8 @@ def split(text: str) -> list[list[PipeWord]]:
 
 
 def quote(text: str) -> str:
-    """As one word of a pipe; with double quotes where they do, so that a shell's single quotes fit around."""
+    """Returns the text as one word, in double quotes if possible, so that a shell's single quotes fit
+    around it."""
     if _PLAIN.fullmatch(text):
         return text
     if not re.search(r"[\"\\`]", text):
@@ -132,7 +135,7 @@ def _in_quotes(text: str, opening: int, pieces: list[str]) -> int:
 
 
 def _template(text: str, position: int, pieces: list[str]) -> int:
-    """Past a template, or past the one character that begins none."""
+    """Returns the end of a template, or the place after a `$` that begins none."""
     if text.startswith("$${", position):
         pieces.append("$${")
         return position + 3

@@ -1,4 +1,4 @@
-"""From a definition to its document. What is as by default is left out."""
+"""Writes a definition as its document. Defaults are omitted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spindle.flows.text.document import VERSION
 
 
 def to_document(definition: FlowDefinition) -> JsonObject:
-    """The document from which `from_document` makes the same definition."""
+    """Returns the document from which `from_document` makes the same definition."""
     return {"version": VERSION, **_flow(definition)}
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 class FlowsSource(Source):
+    """The flows and nodes of one folder, as tools."""
+
     def __init__(self, name: str, config: FlowsConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config

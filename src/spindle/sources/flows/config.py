@@ -1,4 +1,5 @@
-"""Settings of flows. A flow is only as slow and as fragile as what it calls, which has guards of its own."""
+"""The settings of a folder of flows. A flow needs few limits of its own: the tools that it calls have
+theirs."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from spindle.domain.source import BreakerConfig, RetryConfig, SourceConfig
 
 
 class FlowsConfig(SourceConfig):
+    """The settings of a folder of flows."""
+
     kind: Literal["flows"] = "flows"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     path: str = "flows"
     """A folder of flows, relative to the workspace."""

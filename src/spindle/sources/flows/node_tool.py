@@ -1,5 +1,6 @@
-"""A node written by hand as a tool: what its docstring says it reads are arguments, what it writes is the
-result, and its action goes with it. So flows, people and models need not know which kind a node is."""
+"""A node written by hand, offered as a tool: the keys that its docstring reads are arguments, those that
+it writes are the result, and the result carries its action. So flows, people and models need not know
+which kind a node is."""
 
 from __future__ import annotations
 
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 
 
 def interface_of(kind: type[BaseNode]) -> Interface:
-    """What the class says about itself."""
+    """Returns the interface that the class describes in its docstring."""
     name = str(vars(kind).get("name") or _snake(kind.__name__))
     return of_docstring(name, kind.__doc__, pure=is_flow_safe(kind))
 
 
 def spec_of(kind: type[BaseNode], place: str) -> ToolSpec:
+    """Returns the tool that the class is offered as."""
     interface = interface_of(kind)
     keys = {key.name: key for key in (*interface.reads, *interface.params)}
     schema: JsonObject = _object(keys.values())
@@ -49,7 +51,7 @@ def spec_of(kind: type[BaseNode], place: str) -> ToolSpec:
 
 
 def _digest_of(kind: type[BaseNode]) -> str:
-    """So that a changed node has another fingerprint, and no old result is used for it."""
+    """Returns a digest of the code, so that a changed node has another fingerprint and no cached result."""
     import hashlib
 
     try:
@@ -68,7 +70,7 @@ def _object(keys: Any) -> JsonObject:
 
 
 async def call_node(kind: type[BaseNode], arguments: JsonObject, host: Host) -> Result:
-    """Visit one node of this kind, in a shared store of its own."""
+    """Runs one node of this class, with a shared store of its own."""
     from spindle.flows.trace import Recording
 
     interface = interface_of(kind)

@@ -31,6 +31,8 @@ Found = Flow | type[Node]
 
 
 class FlowsSession(Session):
+    """The flows and nodes of one folder, read and ready to be called."""
+
     def __init__(self, name: str, config: FlowsConfig, root: Path, note: Note) -> None:
         self._name = name
         self._root = root
@@ -102,7 +104,7 @@ class FlowsSession(Session):
 
 
 def _is_offered(kind: type[Any], name: str, module: str) -> bool:
-    """A node that this file defines, and that says what it is."""
+    """True for a node class that this file defines, with a docstring."""
     is_own = issubclass(kind, Node) and kind.__module__ == module
     return is_own and bool(kind.__doc__) and not name.startswith("_")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -399,21 +400,23 @@ async def test_calls_that_run_when_the_app_closes_are_recorded(desk: OpenDesk) -
         assert [record.outcome for record in await d.records()] == ["ok"]
 
 
-async def test_closing_does_not_wait_for_ever_for_a_call(
+async def test_closing_does_not_wait_for_ever_for_a_call_that_cannot_be_stopped(
     desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spindle.app.SETTLE_TIMEOUT", 0.001)
-    started = asyncio.Event()
+    monkeypatch.setattr("spindle.catalog.connections.CLOSE_TIMEOUT", 0.001)
+    started, released = asyncio.Event(), asyncio.Event()
 
     async def answer(_tool: Tool, _call: Call) -> Result:
         started.set()
-        await asyncio.Event().wait()
-        raise AssertionError
+        while not released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await released.wait()
+        return text("after all")
 
     async with desk(spec(), answer=answer) as d:
         task = asyncio.create_task(d.call("made.do"))
         await started.wait()
     assert not task.done()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    released.set()
+    assert (await task).text == "after all"

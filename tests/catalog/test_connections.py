@@ -211,3 +211,66 @@ async def test_closing_one_source_leaves_the_app_in_use() -> None:
         assert source.closed == 1
         async with session() as opened:
             assert opened is source.opened[1]
+
+
+async def test_a_caller_whose_session_is_closed_goes_on_with_a_typed_error() -> None:
+    async with connecting() as (session, source, connections):
+        waiting, told = asyncio.Event(), False
+
+        async def use() -> None:
+            nonlocal told
+            async with session():
+                waiting.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    told = source.closed == 0
+
+        async def caller() -> str:
+            with pytest.raises(ConnectionFailedError, match="'s' was closed before it answered") as caught:
+                await use()
+            assert caught.value.sent
+            await asyncio.sleep(0)
+            return "went on"
+
+        task = asyncio.create_task(caller())
+        await waiting.wait()
+        await connections.close_source("s")
+        assert await task == "went on"
+        assert told, "the session must still be there when its source is to be told"
+        assert source.closed == 1
+
+
+async def test_a_caller_that_somebody_else_cancels_too_stays_cancelled() -> None:
+    async with connecting() as (session, _, connections):
+        waiting = asyncio.Event()
+
+        async def caller() -> None:
+            async with session():
+                waiting.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(caller())
+        await waiting.wait()
+        closing = asyncio.create_task(connections.close())
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await closing
+
+
+async def test_a_call_inside_a_call_is_told_once_that_both_sessions_are_closed() -> None:
+    async with connecting() as (session, _, connections):
+        waiting, other = asyncio.Event(), Credential(headers=(("a", "b"),))
+
+        async def caller() -> None:
+            async with session(), session(other):
+                waiting.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(caller())
+        await waiting.wait()
+        await connections.close()
+        with pytest.raises(ConnectionFailedError, match="was closed before it answered"):
+            await task
+        assert task.cancelling() == 0

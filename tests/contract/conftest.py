@@ -1,12 +1,13 @@
-"""Each store that must fulfil the contract, by itself and as two objects at once."""
+"""Each store that must fulfil the contract, by itself and as two at once; a broker for sources."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from contract.openers import OPENERS, SHARED
+from servers import brokers
 from spindle.ports.store import Store
 
 
@@ -23,3 +24,14 @@ async def two_stores(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Stor
     yield one, other
     await one.close()
     await other.close()
+
+
+@pytest.fixture(scope="session")
+def nats_with_accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
+    """A NATS server in which each user has an account, and sees nothing of the others'."""
+    folder = tmp_path_factory.mktemp("nats")
+    users = ("ann", "bob", "local")
+    accounts = [f"{who} {{ users: [{{ user: {who}, password: {who}-token }}] }}" for who in users]
+    (folder / "nats.conf").write_text(f"no_auth_user: local\naccounts {{ {', '.join(accounts)} }}\n")
+    with brokers.nats(folder, "-c", str(folder / "nats.conf")) as broker:
+        yield broker

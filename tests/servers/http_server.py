@@ -207,7 +207,7 @@ class HttpServer:
         if isinstance(fault, Reply):
             return await self._write(writer, fault)
         if self.era == "sse":
-            return await self._respond_sse(request, writer)
+            return await self._respond_sse(request, reader, writer)
         return await self._respond_streamable(request, reader, writer)
 
     async def _hang(self, reader: asyncio.StreamReader) -> None:
@@ -321,14 +321,17 @@ class HttpServer:
 
     # --- the SSE transport that came before
 
-    async def _respond_sse(self, request: Seen, writer: asyncio.StreamWriter) -> bool:
+    async def _respond_sse(
+        self, request: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         if request.verb == "GET" and request.path == "/sse":
             await self._open_stream(writer)
             session = f"session-{next(self._session_ids)}"
             self._streams[session] = writer
             await self._event(writer, f"/message?session={session}", "endpoint")
             self.listening.set()
-            await asyncio.Event().wait()
+            await reader.read(1)
+            return False
         if request.verb != "POST" or request.path != "/message":
             return await self._write(writer, Reply(405))
         stream = self._streams.get(request.query["session"][0])

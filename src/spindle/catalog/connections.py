@@ -50,6 +50,8 @@ class Connection:
         self._stop = asyncio.Event()
         self._idle_timer: asyncio.TimerHandle | None = None
         self._retired = False
+        self._uses: set[_Use] = set()
+        self._unused = asyncio.Event()
         self.users = 0
         self.last_used = time.monotonic()
         self.lost_because: str | None = None
@@ -128,6 +130,24 @@ class Connection:
                 sent=False,
             ) from None
 
+    def begin(self, use: _Use) -> None:
+        """Take note of a caller who has the session in hand."""
+        self._uses.add(use)
+
+    def end(self, use: _Use) -> None:
+        """Take note that a caller is done with the session."""
+        self._uses.discard(use)
+        if not self._uses:
+            self._unused.set()
+
+    async def _interrupt_uses(self) -> None:
+        """End the calls that still run, while the session is there to tell its source."""
+        for use in self._uses:
+            use.interrupt()
+        while self._uses:
+            self._unused.clear()
+            await self._unused.wait()
+
     async def _until_stopped_or_lost(self, session: Session) -> None:
         lost = asyncio.create_task(session.wait_closed())
         stopped = asyncio.create_task(self._stop.wait())
@@ -135,6 +155,8 @@ class Connection:
             await asyncio.wait({lost, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if lost.done():
                 self.lost_because = lost.result()
+            else:
+                await self._interrupt_uses()
         finally:
             lost.cancel()
             stopped.cancel()
@@ -152,24 +174,44 @@ class _Use:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._interrupted = False
 
     async def __aenter__(self) -> Session:
         self._connection.acquire()
         try:
-            return await self._connection.session()
+            session = await self._connection.session()
         except BaseException as error:
             self._connection.release()
             if isinstance(error, SpindleError):
                 raise error.about(source=self._connection.name) from None
             raise
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task is not None else 0
+        self._connection.begin(self)
+        return session
+
+    def interrupt(self) -> None:
+        """End what the caller does with the session, which is about to be closed."""
+        assert self._task is not None
+        self._interrupted = True
+        self._task.cancel()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._connection.end(self)
         if isinstance(error, ConnectionFailedError) and self._tells_of_its_end(error):
             # It no longer takes requests; whoever tries again needs another one at once.
             self._connection.retire()
         self._connection.release()
+        if self._interrupted and self._task is not None:
+            # As asyncio.timeout does: only who was cancelled by nobody else goes on, with our error.
+            only_by_us = self._task.uncancel() <= self._cancelling
+            if only_by_us and kind is asyncio.CancelledError:
+                name = self._connection.name
+                raise ConnectionFailedError(f"{name!r} was closed before it answered") from None
 
     def _tells_of_its_end(self, error: ConnectionFailedError) -> bool:
         return not error.sent and error.source in (None, self._connection.name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from spindle.domain.call import Block, Call, Result, new_id
 from spindle.domain.event import Event
 from spindle.domain.json_schema import JsonObject, to_json
-from spindle.errors import ConfigurationError
+from spindle.errors import ConfigurationError, SpindleError
 from spindle.ports.source import Session
 from spindle.sources.events.addresses import filled
 from spindle.sources.events.answers import AwaitedReply, asked, at_pointer, is_answer
@@ -112,8 +112,12 @@ class EventsSession(Session):
         question: AwaitedReply = asked(tool, message, new_id())
         async with link.subscribe(question.reply_address, message.bindings) as incoming:
             await link.publish(question.message)
-            # The call's own timeout limits the wait for an answer.
-            answer = await _first(incoming, lambda item: is_answer(question, item))
+            try:
+                # The call's own timeout limits the wait for an answer.
+                answer = await _first(incoming, lambda item: is_answer(question, item))
+            except SpindleError as error:
+                error.sent = True  # the question was taken, so it must not be asked again
+                raise
             return _received(answer)
 
     # --- receiving

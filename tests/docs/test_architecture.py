@@ -33,14 +33,15 @@ def drawn() -> set[str]:
     return paths
 
 
-def test_the_layout_names_every_package_and_every_top_level_module() -> None:
+def test_the_layout_names_every_package_and_every_top_level_file() -> None:
     packages = {
         f"{path.parent.relative_to(PACKAGE)}/"
         for path in PACKAGE.rglob("*.py")
         if path.parent != PACKAGE and not path.is_relative_to(TEMPLATES)
     }
-    modules = {path.name for path in PACKAGE.glob("*.py") if not path.name.startswith("__")}
-    assert drawn() == packages | modules
+    unnamed = {"__init__.py", "__main__.py", "py.typed"}
+    files = {path.name for path in PACKAGE.iterdir() if path.is_file() and path.name not in unnamed}
+    assert drawn() == packages | files
 
 
 def test_the_layers_are_those_that_are_enforced() -> None:

@@ -102,7 +102,7 @@ def settings() -> str:
     for line in (ROOT / "docs" / "decisions" / "index.md").read_text("utf-8").splitlines():
         if line.startswith("## "):
             groups.append({line.removeprefix("## "): []})
-        elif groups and (listed := re.match(r"\d+\. \[.+\]\((.+)\)$", line)):
+        elif groups and (listed := re.match(r"- \[.+\]\((.+)\)$", line)):
             next(iter(groups[-1].values())).append(f"decisions/{listed[1]}")
     project = document["project"]
     project["nav"] = [drawer for drawer in project["nav"].unwrap() if "Decisions" not in drawer] + [

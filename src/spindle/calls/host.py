@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.calls.journal import Journal, current_journal
 from spindle.calls.options import CallOptions
 from spindle.errors import Interruption
 
 if TYPE_CHECKING:
-    from spindle.calls.caller import Caller
     from spindle.calls.limits import Limit
     from spindle.domain.call import CallRecord, Host, Peer, Reply, Result
     from spindle.domain.identity import Principal
@@ -19,10 +18,18 @@ if TYPE_CHECKING:
     from spindle.domain.tool import Tool
 
 
+class MakesCalls(Protocol):
+    """The part of a Caller that a host needs."""
+
+    async def call(self, name: str, arguments: Mapping[str, Any], options: CallOptions) -> Result: ...
+
+    async def find(self, name: str, principal: Principal) -> Tool: ...
+
+
 class CallHost:
     """Makes further calls, and asks questions, at the place of one call."""
 
-    def __init__(self, caller: Caller, principal: Principal, journal: Journal | None) -> None:
+    def __init__(self, caller: MakesCalls, principal: Principal, journal: Journal | None) -> None:
         self._caller = caller
         self._principal = principal
         self._journal = journal

@@ -208,13 +208,13 @@ class CatalogServer:
         key = tool.name, canonical(arguments) if is_modern(ctx) else b""
         if isinstance(state, str) and state.startswith(PREFIX):
             suspended = self._waiting.find(state, principal, key)
-            suspended.peer.came_back(ctx)
+            suspended.came_back(ctx)
             return await self._waiting.go_on(suspended, answers)
         peer = ClientPeer(ctx, self.config.ask_timeout)
         work = self._run(ctx, principal, tool, arguments, peer, state, answers)
         if not is_modern(ctx) or not QUESTIONS & peer.capabilities.keys():
             return await work
-        peer.suspended = Suspended(principal, key, peer)
+        peer.suspended = Suspended(principal, key, peer.came_back)
         return await self._waiting.run(peer.suspended, work)
 
     async def _run(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from spindle.domain.identity import Principal
 from spindle.domain.json_schema import JsonObject, is_object
 
 if TYPE_CHECKING:
-    from spindle.mcp_server.client_peer import ClientPeer
+    from spindle.mcp_server.inbound import RequestContext
 
 PREFIX = "spindle-call:"
 MAX_WAITING = 1000
@@ -38,7 +38,8 @@ class Suspended:
 
     principal: Principal
     key: tuple[str, bytes]
-    peer: ClientPeer
+    came_back: Callable[[RequestContext], None]
+    """Told of the request with which the client comes back."""
     task: asyncio.Task[JsonObject] | None = None
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     questions: dict[str, _Question] = field(default_factory=dict[str, _Question])

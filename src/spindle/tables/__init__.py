@@ -20,11 +20,16 @@ from spindle.tables.arrow import ToolArray, ToolScalar, ToolType, tool_array, to
 from spindle.tables.calling import OpenRows, open_rows
 from spindle.tables.columns import as_tools, concat_tables, for_knime, tool_column
 from spindle.tables.files import Migration, migrate, read_table, write_table
-from spindle.tables.legacy import MCPTool, MCPToolValueFactory, WorkflowTool, WorkflowToolValueFactory
+from spindle.tables.legacy import (
+    MCPTool,
+    MCPToolValueFactory,
+    ToolValueFactory,
+    WorkflowTool,
+    WorkflowToolValueFactory,
+)
 from spindle.tables.prompt import prompt, prompt_async
 from spindle.tables.provider import provide, tool_provider
 from spindle.tables.tool_row import Column, Port, ToolKind, ToolRow, tool_row_schema
-from spindle.tables.values import ToolValueFactory
 
 __all__ = [
     "Column",

@@ -17,7 +17,7 @@ import pyarrow.types as pt
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.errors import TableError
 from spindle.tables.tool_row import Port, ToolKind, ToolRow
-from spindle.tables.values import NO_PORT, ToolValueFactory, row_of
+from spindle.tables.values import NO_PORT, cell_of, row_of
 
 PLAIN = "plain structs of nine fields"
 TEN = "structs of ten fields"
@@ -199,6 +199,20 @@ def MCPTool(  # noqa: N802 - the old name
     return ToolRow.remote(
         name, description, parameter_schema, server_uri=server_uri, remote_name=tool_name or name
     )
+
+
+class ToolValueFactory:
+    """Converts cells to and from dicts, for software that passes cells one by one, such as KNIME."""
+
+    def encode(self, value: ToolRow | None) -> dict[str, Any] | None:
+        """The cell of a tool as a dict."""
+        if value is None:
+            return None
+        return {str(number): part for number, part in enumerate(cell_of(value))}
+
+    def decode(self, storage: Mapping[str, Any] | None) -> ToolRow | None:
+        """The tool in a dict, also of an older layout."""
+        return None if storage is None else row_of_dict(storage)
 
 
 class WorkflowToolValueFactory(ToolValueFactory):

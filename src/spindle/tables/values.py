@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from spindle.domain.json_schema import (
@@ -108,19 +107,3 @@ def _keys(text: str | None) -> tuple[str, ...]:
         if is_array(value) and all(isinstance(item, str) for item in value):
             return tuple(value)
     return (text,)
-
-
-class ToolValueFactory:
-    """Converts cells to and from dicts, for software that passes cells one by one, such as KNIME."""
-
-    def encode(self, value: ToolRow | None) -> dict[str, Any] | None:
-        """The cell of a tool as a dict."""
-        if value is None:
-            return None
-        return {str(number): part for number, part in enumerate(cell_of(value))}
-
-    def decode(self, storage: Mapping[str, Any] | None) -> ToolRow | None:
-        """The tool in a dict, also of an older layout."""
-        from spindle.tables.legacy import row_of_dict
-
-        return None if storage is None else row_of_dict(storage)

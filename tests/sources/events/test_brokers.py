@@ -415,7 +415,8 @@ async def test_jetstream_takes_a_repeated_event_once(workspace: Workspace, tmp_p
     from spindle.domain.event import Event
     from spindle.domain.identity import NO_CREDENTIAL
     from spindle.sources.events.links.nats import NatsLink
-    from spindle.sources.events.links.port import Outgoing, Target
+    from spindle.sources.events.links.port import Outgoing
+    from spindle.sources.events.links.target import Target
     from spindle.sources.events.servers import Endpoint
 
     with brokers.nats(tmp_path / "broker") as broker:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from spindle.domain.event import Event
 from spindle.errors import SpindleError
 from spindle.sources.events.addresses import covering
-from spindle.sources.events.asyncapi import EventOperation, operations
+from spindle.sources.events.asyncapi import operations
 from spindle.sources.events.bus import matches
 from spindle.sources.events.files import documents
 from spindle.sources.events.links.pool import LinkPool
 from spindle.sources.events.links.port import Incoming
 from spindle.sources.events.links.receiver import MAX_BODY, Receiver
+from spindle.sources.events.operations import EventOperation
 from spindle.sources.events.servers import (
     MEMORY,
     Endpoint,

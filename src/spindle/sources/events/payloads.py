@@ -11,7 +11,7 @@ from spindle.documents.refs import Documents
 from spindle.domain.definitions import Definitions
 from spindle.domain.json_schema import JsonObject, canonical, is_array, is_object, types_of
 from spindle.errors import SpindleError
-from spindle.sources.events.asyncapi import EventMessage
+from spindle.sources.events.operations import EventMessage
 from spindle.sources.openapi.schemas import Schemas
 
 PAYLOAD = "payload"

@@ -12,8 +12,8 @@ from urllib.parse import SplitResult, urlsplit
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError, suggest
 from spindle.settings.expand import expand_text, has_reference
-from spindle.sources.events.asyncapi import EventServer
 from spindle.sources.events.config import EventsConfig
+from spindle.sources.events.operations import EventServer
 
 MEMORY: Final = "memory"
 # Names of protocols in documents, and our names for them.

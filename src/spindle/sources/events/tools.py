@@ -14,9 +14,10 @@ from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import ConfigurationError, SpindleError
 from spindle.sources.events.addresses import places
-from spindle.sources.events.asyncapi import EXTENSION, EventMessage, EventOperation, operations, text_or_none
+from spindle.sources.events.asyncapi import operations
 from spindle.sources.events.cloudevents import Envelope
 from spindle.sources.events.config import EventsConfig
+from spindle.sources.events.operations import EXTENSION, EventMessage, EventOperation, text_or_none
 from spindle.sources.events.payloads import Arguments, Payloads, beside
 from spindle.sources.events.servers import PROTOCOLS, chosen, to_metadata
 

@@ -8,7 +8,7 @@ from typing import Any
 from spindle.documents.refs import Document, Located, entries
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import ConfigurationError
-from spindle.sources.events.asyncapi import (
+from spindle.sources.events.operations import (
     AsyncApiReader,
     EventChannel,
     EventMessage,

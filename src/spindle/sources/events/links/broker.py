@@ -13,7 +13,8 @@ from spindle.domain.json_schema import JsonObject
 from spindle.errors import AuthError, ConfigurationError, ConnectionFailedError, SpindleError
 from spindle.http.addresses import leads_inside
 from spindle.sources.events.cloudevents import decoded, encoded
-from spindle.sources.events.links.port import EventLink, Inbox, Incoming, Outgoing, Target
+from spindle.sources.events.links.port import EventLink, Inbox, Incoming, Outgoing
+from spindle.sources.events.links.target import Target
 
 CLOSE_TIMEOUT = 3.0
 LOOK = 2.0

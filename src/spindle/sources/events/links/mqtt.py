@@ -13,7 +13,8 @@ from faststream.mqtt import MQTTBroker
 from spindle.domain.call import new_id
 from spindle.domain.json_schema import JsonObject
 from spindle.sources.events.links.broker import BrokerLink
-from spindle.sources.events.links.port import Incoming, Outgoing, Target
+from spindle.sources.events.links.port import Incoming, Outgoing
+from spindle.sources.events.links.target import Target
 
 # Bad user or password, and not authorised, in both versions of the protocol.
 _REFUSALS = (4, 5, 134, 135)

@@ -17,7 +17,8 @@ from nats.js.errors import Error as JetStreamError
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import AuthError
 from spindle.sources.events.links.broker import BrokerLink
-from spindle.sources.events.links.port import Outgoing, described
+from spindle.sources.events.links.port import Outgoing
+from spindle.sources.events.links.target import described
 
 LOOKUP_TIMEOUT = 2.0
 _FOREVER = 3600

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from spindle.errors import ConfigurationError
 from spindle.sources.events.bus import bus_of
-from spindle.sources.events.links.port import EventLink, Target
+from spindle.sources.events.links.port import EventLink
 from spindle.sources.events.links.receiver import Receiver
+from spindle.sources.events.links.target import Target
 from spindle.sources.events.servers import MEMORY, Endpoint
 
 if TYPE_CHECKING:

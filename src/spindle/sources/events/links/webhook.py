@@ -14,8 +14,9 @@ from spindle.errors import ConfigurationError, ResultTooLargeError, SpindleError
 from spindle.http.addresses import leads_inside
 from spindle.http.retry_after import retry_after
 from spindle.sources.events.cloudevents import decoded, encoded
-from spindle.sources.events.links.port import EventLink, Incoming, Outgoing, Target
+from spindle.sources.events.links.port import EventLink, Incoming, Outgoing
 from spindle.sources.events.links.signature import signed
+from spindle.sources.events.links.target import Target
 from spindle.sources.http import CONNECT_FAILURES, CredentialAuth
 from spindle.sources.reach import InsideError, Reach
 

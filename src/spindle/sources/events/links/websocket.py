@@ -14,7 +14,8 @@ from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError, SpindleError
 from spindle.http.addresses import leads_inside
 from spindle.sources.events.cloudevents import decoded, encoded
-from spindle.sources.events.links.port import EventLink, Inbox, Incoming, Outgoing, Target
+from spindle.sources.events.links.port import EventLink, Inbox, Incoming, Outgoing
+from spindle.sources.events.links.target import Target
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection

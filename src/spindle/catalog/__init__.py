@@ -1,1 +1,1 @@
-"""What can be called: sources, their sessions, and all their tools under unique names."""
+"""The tools that can be called: sources, their sessions, and all their tools under unique names."""

@@ -38,6 +38,8 @@ Listener = Callable[[SyncReport], None]
 
 
 class Catalog:
+    """All tools of a workspace: found by name, searched, and kept up to date with their sources."""
+
     def __init__(self, sources: SourceSet, store: ToolStore, credentials: Credentials, note: Note) -> None:
         self.sources = sources
         self._store = store
@@ -62,7 +64,7 @@ class Catalog:
         """By source, on whose behalf it was last asked; a refresh asks in the same name."""
 
     async def open(self) -> None:
-        """Forget sources that are no longer configured, and note what the stored tools stand for."""
+        """Forgets sources that are no longer configured, and reads what the stored tools stand for."""
         for name, state in (await self._store.sources()).items():
             # One that was synced since the settings were read was added meanwhile, by another process.
             added_since = state.synced_at is not None and state.synced_at > self.sources.read_at
@@ -71,6 +73,7 @@ class Catalog:
         await self._see_other_processes()
 
     async def close(self) -> None:
+        """Ends all refreshes and closes all sessions."""
         tasks: list[asyncio.Task[Any]] = [*self._refreshes.values(), *self._pending.values(), *self._closing]
         for task in tasks:
             task.cancel()
@@ -113,6 +116,7 @@ class Catalog:
         await self._freshen(self.sources.names, local_only=True)
 
     async def tools(self, where: ToolFilter) -> list[ToolSummary]:
+        """Returns the tools that fit the filter, after a look at definitions on this machine."""
         await self.look_again()
         return await self._store.tools(where)
 
@@ -131,7 +135,7 @@ class Catalog:
         return await self._store.search(query, limit)
 
     async def states(self) -> dict[str, SourceState]:
-        """What is known of every configured source, synced or not."""
+        """Returns the state of every configured source, synced or not."""
         await self._freshen(self.sources.names, local_only=True)
         stored = await self._store.sources()
         return {

@@ -59,22 +59,27 @@ class Connection:
 
     @property
     def usable(self) -> bool:
+        """True if it takes further calls."""
         return not (self.task.done() or self._stop.is_set() or self.lost_because or self._retired)
 
     @property
     def opening(self) -> bool:
+        """True until its session is open, or could not be opened."""
         return not self._ready.done()
 
     async def session(self) -> Session:
+        """Returns the session once it is open, or raises the reason why it cannot be opened."""
         if self._ready.done():
             return self._ready.result()
         # Shielded: a caller that gives up must not end the opening that others wait for.
         return await asyncio.shield(self._ready)
 
     def acquire(self) -> None:
+        """Counts one more user, so that it is not closed as idle."""
         self.users += 1
 
     def release(self) -> None:
+        """Counts one user less. The last one starts the idle timer, or ends a connection that was retired."""
         self.users -= 1
         self.last_used = time.monotonic()
         if self.users > 0:
@@ -97,10 +102,11 @@ class Connection:
             self._wait_until_idle(left)
 
     def retire(self) -> None:
-        """Take no more calls; end with the last of those that run."""
+        """Takes no more calls, and ends with the last of those that run."""
         self._retired = True
 
     def stop(self) -> None:
+        """Has the owner end the calls that run, and close the session."""
         self._stop.set()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -131,11 +137,11 @@ class Connection:
             ) from None
 
     def begin(self, use: _Use) -> None:
-        """Take note of a caller who has the session in hand."""
+        """Notes a caller who has the session in hand."""
         self._uses.add(use)
 
     def end(self, use: _Use) -> None:
-        """Take note that a caller is done with the session."""
+        """Notes that a caller is done with the session."""
         self._uses.discard(use)
         if not self._uses:
             self._unused.set()
@@ -232,8 +238,8 @@ class Connections:
     def session(
         self, name: str, source: Source, config: SourceConfig, credential: Credential, *, own: bool = False
     ) -> AbstractAsyncContextManager[Session]:
-        """The session of this source for this credential, opened if need be. `own`: not one that was
-        opened with another's, even where it would do for calls."""
+        """Returns the session of this source for this credential, opened if need be. `own`: never one that
+        was opened with another credential, even where it could serve calls."""
         return _Use(self._connection(name, source, config, credential, own=own))
 
     def _connection(
@@ -283,7 +289,7 @@ class Connections:
         min(idle, key=lambda item: item.last_used).stop()
 
     def retire_source(self, name: str) -> None:
-        """New calls get new sessions; those that run keep theirs."""
+        """Gives new calls new sessions. Calls that are running keep theirs."""
         for connection in [item for item in self._alive if item.name == name]:
             connection.retire()
             if connection.users == 0:
@@ -292,10 +298,11 @@ class Connections:
                     connection.task.cancel()
 
     async def close_source(self, name: str) -> None:
+        """Closes all sessions of a source, and ends the calls that use them."""
         await self._stop([connection for connection in self._alive if connection.name == name])
 
     async def close(self) -> None:
-        """Close every session; nothing is left running, whatever state it is in."""
+        """Closes every session and ends the calls that use them. Nothing is left running."""
         self._closed = True
         await self._stop(list(self._alive))
 
@@ -316,7 +323,7 @@ class Connections:
 
 
 def as_connection_error(error: BaseException, name: str) -> SpindleError:
-    """The typed error for whatever a failed opening raised, task groups' wrappers taken off."""
+    """Returns the typed error for whatever a failed opening raised, without the wrappers of task groups."""
     error = innermost(error)
     if isinstance(error, SpindleError):
         return error

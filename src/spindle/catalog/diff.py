@@ -1,4 +1,4 @@
-"""What a sync changed, and what a pinned source may not change by itself."""
+"""The changes that a sync makes, and those that a pinned source may not make by itself."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ class ToolChange:
     fields: tuple[str, ...]
 
     def to_dict(self) -> JsonObject:
+        """Returns the change as JSON."""
         return {"name": self.name, "fields": list(self.fields)}
 
 
 @dataclass(slots=True)
 class SyncReport:
-    """How one source's tools differ from what was known. `held` waits for a person."""
+    """The differences between a source's tools and those that were known. `held` waits for a person."""
 
     source: str
     tools: int = 0
@@ -37,9 +38,11 @@ class SyncReport:
 
     @property
     def differs(self) -> bool:
+        """True if anything changed."""
         return bool(self.added or self.removed or self.changed or self.held)
 
     def to_dict(self) -> JsonObject:
+        """Returns the report as JSON."""
         return {
             "source": self.source,
             "tools": self.tools,
@@ -60,9 +63,9 @@ def merge(
     trusted: bool,
     accept: Collection[str] | bool = (),
 ) -> tuple[list[StoredTool], SyncReport]:
-    """What to store now. Of a source that is not trusted, a definition that is new or different is
-    held back unless `accept` has its name (True: any). Where one is held already, only that one is
-    accepted: what a person has seen, not what the source says since."""
+    """Returns the tools to store, and a report. Of a source that is not trusted, a definition that is new or
+    different is held back unless `accept` has its name (True: any). Where one is held already, only that one
+    is accepted: the one that a person has seen, not the source's latest."""
     report = SyncReport(source)
     before = {stored.name: stored for stored in known}
     merged: list[StoredTool] = []

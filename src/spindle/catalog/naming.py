@@ -39,6 +39,7 @@ def name_tools(source: str, config: SourceConfig, specs: Sequence[ToolSpec]) -> 
 
 
 def legal(name: str) -> str:
+    """Returns the name with every run of characters that a catalog name must not have replaced by `_`."""
     return _ILLEGAL.sub("_", name)[:MAX_LENGTH] or "_"
 
 

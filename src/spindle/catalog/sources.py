@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SourceSet:
-    """Knows every source by name. Settings are validated all together, the first time one is used."""
+    """Holds every source by name. Settings are validated all together, the first time one is used."""
 
     def __init__(self, settings: Settings, note: Note, environ: Mapping[str, str] | None = None) -> None:
         self._settings = settings
@@ -36,11 +36,11 @@ class SourceSet:
         self._table_marks: dict[str, str] = {}
         self._classes: dict[str, type[Source] | None] = {}
         self.notices: list[Notice] = []
-        """Who hears what the servers of all sources tell of, besides their tools."""
+        """The listeners for news from the servers of all sources, other than changed tools."""
 
     def replaced(self, settings: Settings) -> SourceSet:
-        """The same for other settings, all of them valid. What did not change is kept as it is, and so is
-        what was made in Python."""
+        """Returns the same for other settings, all of them valid. Sources whose settings did not change
+        are kept as they are, and so are those made in Python."""
         other = SourceSet(settings, self._note, self._environ)
         other.notices = self.notices
         for name in self._handed_over:
@@ -54,33 +54,39 @@ class SourceSet:
         return other
 
     def unchanged_from(self, before: SourceSet) -> set[str]:
+        """Returns the names of the sources whose settings are the same in both."""
         return {name for name, table in self._tables.items() if before._tables.get(name) == table}
 
     @property
     def names(self) -> list[str]:
+        """The names of all sources, sorted."""
         return sorted(self._tables)
 
     @property
     def root(self) -> Path:
+        """The folder of the workspace."""
         return self._settings.root
 
     @property
     def read_at(self) -> float:
-        """When the settings were read."""
+        """The time at which the settings were read."""
         return self._settings.read_at
 
     def table(self, name: str) -> Mapping[str, Any]:
+        """Returns a source's settings as they are written."""
         self._require(name)
         return self._tables[name]
 
     def origin(self, name: str) -> str:
+        """Returns the place where a source is configured."""
         return self._settings.origin(name)
 
     def kind(self, name: str) -> str:
+        """Returns the kind of a source."""
         return str(self.table(name)["kind"])
 
     def add(self, name: str, source: Source, config: SourceConfig) -> None:
-        """A source that was made in Python instead of being configured."""
+        """Adds a source that was made in Python instead of being configured."""
         if name in self._tables:
             raise ConfigurationError(f"there is already a source {name!r}", hint="choose another name")
         self._tables[name] = {"kind": config.kind}
@@ -89,14 +95,14 @@ class SourceSet:
         self._configs[name] = config
 
     def validate(self) -> None:
-        """Check all settings before anything is started."""
+        """Checks all settings before anything is started."""
         if self._validated is None:
             written = {name: table for name, table in self._tables.items() if name not in self._handed_over}
             models = config_models({str(table["kind"]) for table in written.values()})
             self._validated = self._settings.validate(models, self._environ)
 
     def config(self, name: str) -> SourceConfig:
-        """The source's settings with every `${VAR}` replaced."""
+        """Returns the source's settings with every `${VAR}` replaced."""
         known = self._configs.get(name)
         if known is not None:
             return known
@@ -108,6 +114,7 @@ class SourceSet:
         return config
 
     def get(self, name: str) -> Source:
+        """Returns the source, made the first time it is asked for."""
         made = self._made.get(name)
         if made is None:
             config = self.config(name)
@@ -119,19 +126,20 @@ class SourceSet:
         return made
 
     def relays(self, name: str) -> bool:
-        """True where its sessions also pass on resources and prompts."""
+        """True if its sessions also pass on resources and prompts."""
         kind = self._class(name)
         return kind is not None and issubclass(kind, RelaySource)
 
     def secrets(self, name: str) -> set[str]:
-        """Values taken from the environment for this source."""
+        """Returns the values taken from the environment for this source."""
         return secret_values(self._tables.get(name, {}), self._environ)
 
     def missing_variables(self, name: str) -> list[tuple[str, str]]:
+        """Returns the settings that name variables which are not set, each with the variable."""
         return list(missing_variables(self._tables.get(name, {}), self._environ))
 
     def signature(self, name: str) -> str:
-        """A mark of a source's settings and, where it can tell, of its definition."""
+        """Returns a mark of a source's settings and, where the source can tell, of its definition."""
         table_mark = self._table_marks.get(name)
         if table_mark is None:
             digest = hashlib.sha256(canonical(self.table(name))).hexdigest()

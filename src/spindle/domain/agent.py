@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class AgentLimits(BaseModel):
-    """As in `spindle.Limits`; what is left out is as there."""
+    """The limits of an agent, as in `spindle.Limits`, whose defaults apply to those that are left out."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -24,6 +24,8 @@ class AgentLimits(BaseModel):
 
 
 class AgentConfig(BaseModel):
+    """The settings of the workspace's agent."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str | None = Field(default=None, min_length=1, description="`provider:name`")

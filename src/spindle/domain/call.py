@@ -36,7 +36,7 @@ LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert"
 
 
 def is_as_severe(level: str, least: str | None) -> bool:
-    """Whether a message of this level is one for who wants to see that and above."""
+    """True if `level` is at least as severe as `least`."""
     known = level in LOG_LEVELS and least in LOG_LEVELS
     return known and LOG_LEVELS.index(level) >= LOG_LEVELS.index(least or "")
 
@@ -51,8 +51,8 @@ class Peer(Protocol):
 
     @property
     def capabilities(self) -> JsonObject:
-        """What it can be asked, as clients of MCP declare it; be it while the call runs, or by a result
-        with which it makes the call again."""
+        """The requests that it can answer, as MCP clients declare them: while the call runs, or after a
+        result with which it makes the call again."""
         ...
 
     @property
@@ -61,11 +61,11 @@ class Peer(Protocol):
         ...
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
-        """Show it a message, if it wants to see one of this level. Does not wait."""
+        """Shows it a message, if it wants to see one of this level. Does not wait."""
         ...
 
     def can_answer(self, method: str) -> bool:
-        """Whether it can be asked this while the call runs."""
+        """True if it can be asked this while the call runs."""
         ...
 
     async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
@@ -75,7 +75,7 @@ class Peer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a person answered, or why they would not. `state` is what the one who asked left for later."""
+    """A person's answer, or their reason for refusing. `state` is what the one who asked left for later."""
 
     answer: Any = None
     refused: str | None = None
@@ -83,10 +83,12 @@ class Reply:
 
 
 class Host(Protocol):
-    """What a tool may want of Spindle while it serves a call. All of it is done for the call's principal."""
+    """The services of Spindle for a tool that serves a call. All of them act for the call's principal."""
 
     @property
-    def principal(self) -> Principal: ...
+    def principal(self) -> Principal:
+        """The principal of the call."""
+        ...
 
     async def call(
         self,
@@ -98,28 +100,32 @@ class Host(Protocol):
         cache_ttl: float | None = None,
         on_record: Callable[[CallRecord], None] | None = None,
     ) -> Result:
-        """`cache_ttl`: seconds that the result of a pure tool stays good, where its source does not say.
-        `on_record` is shown how the call went, unless it was made before in the same run."""
+        """Calls another tool. `cache_ttl`: seconds that the result of a pure tool stays good, where its
+        source does not say. `on_record` receives the call's record, unless the call was made before in the
+        same run."""
         ...
 
-    async def find(self, tool: str) -> Tool: ...
+    async def find(self, tool: str) -> Tool:
+        """Returns the tool that a call of this name would reach."""
+        ...
 
     def ask(self, question: BaseException) -> Reply:
-        """What a person answered to this Interruption; raises it when nobody has yet."""
+        """Returns a person's answer to this Interruption; raises it when nobody has answered yet."""
         ...
 
     async def remember(self, name: str, key: Any, make: Callable[[Host], Awaitable[Any]]) -> Any:
-        """What `make` gives, or gave when the run was at this place before. Only values that JSON can hold
-        are remembered; others are made again. `make` is handed the host for what it does itself."""
+        """Returns what `make` returns, or returned when the run was at this place before. Only values that
+        JSON can hold are remembered; others are made again. `make` is handed the host for its own calls."""
         ...
 
     def note(self, name: str, data: JsonObject) -> bool:
-        """Keep this in the run's history, encrypted; once, however often the run comes by. False: it was
-        kept before."""
+        """Keeps this in the run's history, encrypted; once, however often the run passes this place.
+        False: it was kept before."""
         ...
 
 
 def new_id() -> str:
+    """Returns a random id."""
     return os.urandom(16).hex()
 
 
@@ -138,10 +144,10 @@ class Call:
     files: FileKeeper | None = field(default=None, repr=False, compare=False)
     host: Host | None = field(default=None, repr=False, compare=False)
     reply: Reply | None = field(default=None, repr=False)
-    """What a person answered when this call was made before and its source asked for input."""
+    """The answer of a person, where this call was made before and its source asked for input."""
     peer: Peer | None = field(default=None, repr=False, compare=False)
     answers: JsonObject | None = field(default=None, repr=False)
-    """What the peer answered to `Result.asked`, when it makes this call again."""
+    """The answers of the peer to `Result.asked`, when it makes this call again."""
 
 
 BlockType = Literal["text", "image", "audio", "resource", "link"]
@@ -162,6 +168,7 @@ class Block:
     annotations: JsonObject | None = None
 
     def to_dict(self) -> JsonObject:
+        """Returns the block as JSON, without what it does not have."""
         fields: JsonObject = {
             "type": self.type,
             "text": self.text,
@@ -178,7 +185,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool returned: every block in order, and structured data where the tool gives it."""
+    """The result of a call: every block in order, and structured data where the tool gives it."""
 
     content: tuple[Block, ...] = ()
     structured: Any = None
@@ -191,8 +198,8 @@ class Result:
     changed: JsonObject | None = None
     """The arguments that the person who allowed the call put in place of those given."""
     asked: JsonObject | None = field(default=None, repr=False)
-    """What the source wants to know before it goes on, as MCP has it: only for a call that has a peer, which
-    is asked, or told to make the call again with the answers."""
+    """The questions of the source before it continues, as MCP has them: only for a call that has a peer,
+    which is asked, or told to make the call again with the answers."""
 
     @property
     def text(self) -> str:
@@ -205,6 +212,7 @@ class Result:
         return self.structured if self.has_structured else self.text
 
     def to_dict(self) -> JsonObject:
+        """Returns the result as JSON."""
         return {
             "content": [block.to_dict() for block in self.content],
             "structured": self.structured,
@@ -213,6 +221,7 @@ class Result:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, cached: bool = False) -> Result:
+        """Returns the result that was written as JSON."""
         return cls(
             content=tuple(Block(**block) for block in data["content"]),
             structured=data["structured"],
@@ -225,12 +234,12 @@ class Result:
 
 
 Outcome = Literal["ok", "cached"] | str
-"""How a call ended: `ok`, `cached`, or the category of its error."""
+"""The end of a call: `ok`, `cached`, or the category of its error."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """What is kept of a call. Arguments are stored with secrets masked; results are not stored."""
+    """The record of a call. Arguments are stored with secrets masked; results are not stored."""
 
     key: str
     tool: str
@@ -245,6 +254,7 @@ class CallRecord:
     parent: str | None = None
 
     def to_dict(self) -> JsonObject:
+        """Returns the record as JSON."""
         return {
             "key": self.key,
             "tool": self.tool,

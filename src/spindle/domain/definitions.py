@@ -19,7 +19,8 @@ _REFERENCE = re.compile(rb'"\$ref":"#/\$defs/([A-Za-z0-9_.-]+)"')
 
 
 def references_in(text: bytes) -> list[str]:
-    """The definitions that a schema, written as `canonical` writes it, refers to; each once, sorted."""
+    """Returns the definitions that a schema, written as `canonical` writes it, refers to; each once,
+    sorted."""
     return sorted({name.decode() for name in _REFERENCE.findall(text)})
 
 
@@ -33,13 +34,14 @@ class Definitions:
         self._digests: dict[str, bytes] = {}
 
     def completed(self, schema: JsonObject) -> JsonObject:
-        """The schema with all the definitions it reaches, so that it stands by itself."""
+        """Returns the schema with all the definitions it reaches, so that it stands by itself."""
         reached = self.reached_from(references_in(canonical(schema)))
         if not reached:
             return schema
         return {**schema, "$defs": {**schema.get("$defs", {}), **reached}}
 
     def reached_from(self, names: Iterable[str]) -> dict[str, JsonObject]:
+        """Returns the definitions that these names reach, themselves included."""
         reached: dict[str, JsonObject] = {}
         waiting = list(names)
         while waiting:
@@ -50,7 +52,7 @@ class Definitions:
         return dict(sorted(reached.items()))
 
     def digest_of(self, names: Iterable[str]) -> bytes:
-        """A mark that changes when anything does that these definitions reach."""
+        """Returns a mark that changes when anything does that these definitions reach."""
         known = [name for name in names if name in self.schemas]
         for name in known:
             if name not in self._digests:

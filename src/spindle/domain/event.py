@@ -14,13 +14,13 @@ SPEC_VERSION = "1.0"
 
 
 def now() -> str:
-    """The moment, as events write it."""
+    """Returns the current time as events write it."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`type` and `source` are empty for a message that came without saying them."""
+    """One event. `type` and `source` are empty for a message that came without them."""
 
     type: str = ""
     source: str = ""
@@ -34,7 +34,7 @@ class Event:
     """The address on which it travels. Not part of the event itself."""
 
     def attributes(self) -> dict[str, str]:
-        """All that CloudEvents says about the data."""
+        """Returns all that CloudEvents says about the data."""
         fields = {
             "specversion": SPEC_VERSION,
             "id": self.id,
@@ -48,5 +48,5 @@ class Event:
         return {key: value for key, value in fields.items() if value}
 
     def to_dict(self) -> JsonObject:
-        """What a person or a program is shown: the attributes, the channel and the data."""
+        """Returns the event as it is shown: its attributes, the channel and the data."""
         return {**self.attributes(), "channel": self.channel, "data": self.data}

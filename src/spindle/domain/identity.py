@@ -1,4 +1,4 @@
-"""On whose behalf a call is made, and what proves it to a source."""
+"""Principals, on whose behalf calls are made, and credentials, which prove that to sources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who makes a call. The default is the person who owns the workspace."""
+    """The person or program on whose behalf a call is made. The default is the owner of the workspace."""
 
     id: str = "local"
     groups: frozenset[str] = frozenset()
@@ -20,7 +20,7 @@ LOCAL = Principal()
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What is shown to a source: parts of a request, or variables of a process.
+    """The proof that is shown to a source: parts of a request, or variables of a process.
 
     A header without a name is a value whose place the source knows.
     Its values are secrets: they are left out of `repr`, and `key` tells two credentials
@@ -36,6 +36,7 @@ class Credential:
 
     @property
     def key(self) -> str:
+        """A mark of all values, the same only for equal credentials."""
         parts = [self.headers, self.query, self.cookies, self.env]
         if not any(parts):
             return ""
@@ -43,6 +44,7 @@ class Credential:
 
     @property
     def secrets(self) -> frozenset[str]:
+        """All values that must not be shown, also without their scheme, such as `Bearer`."""
         groups = (self.headers, self.query, self.cookies, self.env)
         values = {value for group in groups for _, value in group}
         return frozenset(values | {value.split(" ", 1)[1] for value in values if " " in value})
@@ -65,7 +67,7 @@ class Secret:
     source: str = ""
     principal: str = ""
     expires_at: float | None = None
-    """When it may be forgotten."""
+    """The time after which it may be forgotten."""
     used: bool = False
     """It did what it was for and can do it no more, but is remembered in order to say so."""
     updated_at: float = 0.0

@@ -16,20 +16,22 @@ EMPTY_OBJECT_SCHEMA: JsonObject = {"type": "object", "properties": {}}
 
 
 def is_object(value: object) -> TypeGuard[JsonObject]:
+    """True for a JSON object."""
     return isinstance(value, dict)
 
 
 def is_array(value: object) -> TypeGuard[list[Any]]:
+    """True for a JSON array."""
     return isinstance(value, list)
 
 
 def canonical(value: Any) -> bytes:
-    """One byte string for equal JSON values: keys sorted, no spaces, UTF-8."""
+    """Returns one byte string for equal JSON values: keys sorted, no spaces, UTF-8."""
     return to_json(value, sort_keys=True)
 
 
 def to_json(value: Any, *, sort_keys: bool = False, default: Callable[[Any], Any] | None = None) -> bytes:
-    """`default` turns what is not JSON into something that is."""
+    """Returns a value as JSON. `default` turns what is not JSON into something that is."""
     import orjson
 
     try:
@@ -53,7 +55,8 @@ def has_long_number(data: bytes) -> bool:
 
 
 def from_json(data: bytes) -> Any:
-    """What `to_json` was given, also where orjson alone would round a number or refuse a text."""
+    """Returns the value that `to_json` was given, also where orjson alone would round a number or refuse a
+    text."""
     import orjson
 
     if not has_long_number(data):
@@ -67,7 +70,7 @@ def from_json(data: bytes) -> Any:
 
 
 def survives_json(value: Any) -> bool:
-    """Whether a value comes back the same after it was written down."""
+    """True if a value comes back the same after it was written as JSON."""
     try:
         return bool(from_json(to_json(value)) == value)
     except (TypeError, ValueError, RecursionError):
@@ -101,7 +104,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def resolve(root: JsonObject, schema: Any) -> JsonObject:
-    """Follow local references until a schema that is not one; `{}` when they lead nowhere."""
+    """Follows local references to a schema that is none; `{}` when they lead nowhere."""
     for _ in range(32):
         if not is_object(schema):
             return {}
@@ -126,6 +129,7 @@ class Parameter:
 
     @property
     def description(self) -> str:
+        """The text that says what it is for."""
         return str(self.schema.get("description") or self.schema.get("title") or "")
 
     @property
@@ -140,7 +144,7 @@ class Parameter:
 
 
 def parameters(schema: JsonObject) -> list[Parameter]:
-    """The top-level properties of an object schema, `allOf` parts included, in order."""
+    """Returns the top-level properties of an object schema, `allOf` parts included, in order."""
     found: dict[str, Any] = {}
     required: set[str] = set()
     for part in _object_parts(schema, schema):
@@ -180,7 +184,7 @@ def _object_parts(root: JsonObject, schema: Any) -> Iterator[JsonObject]:
 
 
 def types_of(root: JsonObject, schema: Any) -> frozenset[str]:
-    """The JSON types a schema speaks of; empty when it does not say."""
+    """Returns the JSON types that a schema names; empty when it does not say."""
     found: set[str] = set()
     for part in _alternatives(root, schema):
         found |= _own_types(part) or ({"object"} if "properties" in part else set())
@@ -228,7 +232,7 @@ def _own_types(schema: JsonObject) -> set[str]:
 
 
 def type_of(value: object) -> str:
-    """The JSON type of a value."""
+    """Returns the JSON type of a value."""
     match value:
         case None:
             return "null"

@@ -17,7 +17,7 @@ EventKind = Literal["started", "step", "note", "paused", "answered", "resumed", 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One execution, as it stands. What went in and came out is in its events."""
+    """One execution as it stands now. Its arguments and results are in its events."""
 
     name: str
     """The tool, flow or agent that runs."""
@@ -28,12 +28,13 @@ class Run:
     updated_at: float = 0.0
     error: JsonObject | None = None
     owner: str | None = None
-    """The process that executes it. Whoever is the owner of no living process has died."""
+    """The process that executes it."""
     lease_until: float | None = None
-    """Until when the owner is believed to live without further signs of it."""
+    """The time until which the owner counts as alive without further signs of it."""
     id: str = field(default_factory=new_id)
 
     def to_dict(self) -> JsonObject:
+        """Returns the run as JSON."""
         return {
             "id": self.id,
             "kind": self.kind,
@@ -56,7 +57,7 @@ class RunEvent:
     path: str = ""
     """The place in the run: the step, below the steps during which it was made."""
     sealed: bytes | None = None
-    """What the event carries, encrypted: arguments and results are the user's own."""
+    """The content of the event, encrypted: arguments and results are the user's own."""
     id: str = field(default_factory=new_id)
 
 
@@ -76,6 +77,6 @@ class Pause:
     expires_at: float | None = None
     state: PauseState = "waiting"
     sealed: bytes | None = None
-    """What the person needs to see, encrypted."""
+    """All that the person needs to see, encrypted."""
     answer: bytes | None = None
-    """What they said, encrypted."""
+    """The answer, encrypted."""

@@ -1,4 +1,4 @@
-"""What a user writes about serving the catalog to others: `[serve]`."""
+"""The settings for serving the catalog to others: the `[serve]` table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
 
 
 class Exposure(Section):
-    """Which tools exist for those who are served: what `exposed_tools` names, without what
+    """The tools that exist for those who are served: those that `exposed_tools` names, without those that
     `excluded_tools` names. Names are exact or patterns: `*`, `?`, `[abc]`."""
 
     exposed_tools: Names | None = Field(default=None, description="left out: all")
@@ -36,7 +36,7 @@ class Exposure(Section):
 
 
 class TokenConfig(Section):
-    """A token that a client shows, and who the client is then."""
+    """A token that a client may show, and the user it stands for."""
 
     token: str | None = None
     token_env: str | None = Field(default=None, description="the variable that holds the token")
@@ -99,6 +99,8 @@ class JwtConfig(Section):
 
 
 class ServeConfig(Exposure):
+    """The `[serve]` table: address, access, limits, and the form in which tools are offered."""
+
     host: str = Field(default="127.0.0.1", min_length=1, description="the address to listen on")
     port: int = Field(default=DEFAULT_PORT, ge=0, le=65535, description="0: any that is free")
     url: str | None = Field(
@@ -148,6 +150,7 @@ class ServeConfig(Exposure):
 
     @property
     def wants_token(self) -> bool:
+        """True if clients must show a token."""
         return bool(self.auth_token or self.auth_token_env or self.tokens or self.jwt)
 
     @field_validator("url")
@@ -165,7 +168,7 @@ class ServeConfig(Exposure):
 
 
 def checked_url(value: str) -> str:
-    """The address without a slash at its end. Raises ValueError for what cannot be one."""
+    """Returns the address without a slash at its end. Raises ValueError for what cannot be one."""
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError("must be an address such as https://tools.example.com")

@@ -1,4 +1,4 @@
-"""What a user writes about a source. Each kind extends `SourceConfig` with its own settings."""
+"""The settings of sources. Each kind extends `SourceConfig` with its own."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ DESTRUCTIVE = "destructive"
 
 
 class Section(BaseModel):
+    """A table of settings: unknown keys are refused, and it cannot be changed."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class RetryConfig(Section):
+    """The number of tries of a call, and the waits between them."""
+
     attempts: int = Field(default=3, ge=1, le=20, description="tries in all, the first included")
     wait: float = Field(default=0.2, ge=0, description="seconds before the second try; doubles after that")
     max_wait: float = Field(default=10.0, ge=0, description="the longest wait, Retry-After included")
@@ -26,11 +30,15 @@ class RetryConfig(Section):
 
 
 class BreakerConfig(Section):
+    """The point at which a failing source is left alone, and for how long."""
+
     failures: int = Field(default=5, ge=1, description="failures in a row that open the breaker")
     cooldown: float = Field(default=30.0, gt=0, description="seconds before one call may try again")
 
 
 class CacheConfig(Section):
+    """The time that results of pure tools stay good, and further tools to treat as pure."""
+
     ttl: float = Field(gt=0, description="seconds that a result stays good")
     tools: tuple[str, ...] = Field(
         default=(), description="patterns of further tools to treat as pure, besides those that say so"
@@ -43,6 +51,8 @@ class CacheConfig(Section):
 
 
 class RateLimit(Section):
+    """A number of calls within a number of seconds."""
+
     calls: float = Field(gt=0)
     seconds: float = Field(default=1.0, gt=0)
 
@@ -54,17 +64,23 @@ class _TokenAuth(Section):
 
 
 class BearerAuth(_TokenAuth):
+    """A fixed bearer token."""
+
     type: Literal["bearer"]
     token: str
 
 
 class BasicAuth(Section):
+    """A user name and a password."""
+
     type: Literal["basic"]
     username: str
     password: str
 
 
 class ApiKeyAuth(Section):
+    """A key in a header, a query parameter or a cookie."""
+
     type: Literal["api_key"]
     name: str = Field(default="", description="of the header, query parameter or cookie")
     value: str
@@ -147,7 +163,7 @@ class SourceConfig(Section):
     """The settings that every kind of source has."""
 
     auth_place_known: ClassVar[bool] = False
-    """Whether an API key may do without a name, because the source says where it goes."""
+    """True if an API key may do without a name, because the source says where it goes."""
 
     kind: str
     description: str = ""
@@ -194,13 +210,13 @@ class SourceConfig(Section):
         return self
 
     def admits(self, tool: str) -> bool:
-        """Whether `include` and `exclude` let a tool of this name into the catalog."""
+        """True if `include` and `exclude` let a tool of this name into the catalog."""
         if self.include and not any(re.fullmatch(pattern, tool) for pattern in self.include):
             return False
         return not any(re.fullmatch(pattern, tool) for pattern in self.exclude)
 
     def wants_approval(self, tool: str, *, destructive: bool) -> bool:
-        """Whether a person must approve each call of the tool of this name."""
+        """True if a person must approve each call of the tool of this name."""
         if destructive and DESTRUCTIVE in self.approve:
             return True
         return any(re.fullmatch(pattern, tool) for pattern in self.approve)

@@ -12,7 +12,7 @@ from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, canonica
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What a tool promises about its effects. None: it does not say."""
+    """A tool's promises about its effects. None: it does not say."""
 
     read_only: bool | None = None
     idempotent: bool | None = None
@@ -21,9 +21,11 @@ class Hints:
 
     @property
     def safe_to_repeat(self) -> bool:
+        """True if a call may be made twice without harm."""
         return bool(self.read_only or self.idempotent)
 
     def to_dict(self) -> dict[str, bool]:
+        """Returns the promises that are made, as JSON."""
         fields = {
             "read_only": self.read_only,
             "idempotent": self.idempotent,
@@ -52,10 +54,10 @@ class ToolSpec:
     pure: bool = False
     metadata: JsonObject = field(default_factory=dict[str, Any])
     definitions: Definitions | None = field(default=None, repr=False, compare=False)
-    """What the schemas refer to as `#/$defs/...` and do not hold themselves: shared by the source's tools."""
+    """The schemas that these refer to as `#/$defs/...` and do not hold: shared by the source's tools."""
 
     def definition(self) -> JsonObject:
-        """All that a model or a caller relies on; the fingerprint is taken over this."""
+        """Returns all that a model or a caller relies on; the fingerprint is taken over this."""
         fields: JsonObject = {
             "name": self.remote_name,
             "title": self.title,
@@ -70,7 +72,7 @@ class ToolSpec:
         return {key: value for key, value in fields.items() if value is not None}
 
     def whole_definition(self) -> JsonObject:
-        """The definition with schemas that stand by themselves."""
+        """Returns the definition with schemas that stand by themselves."""
         whole = self.definition()
         if self.definitions is not None:
             for key in ("input_schema", "output_schema"):
@@ -80,6 +82,7 @@ class ToolSpec:
 
     @property
     def fingerprint(self) -> str:
+        """A mark that changes with the definition."""
         text = canonical(self.definition())
         if self.definitions is not None:
             text += self.definitions.digest_of(references_in(text))
@@ -89,6 +92,7 @@ class ToolSpec:
     def from_definition(
         cls, data: JsonObject, place: str = "", definitions: Definitions | None = None
     ) -> ToolSpec:
+        """Returns the spec with this definition."""
         return cls(
             remote_name=data["name"],
             description=data.get("description", ""),
@@ -124,17 +128,19 @@ class Tool:
 
     @property
     def description(self) -> str:
+        """The description that its source gives."""
         return self.spec.description
 
     @property
     def input_schema(self) -> JsonObject:
-        """Stands by itself: shared definitions it refers to are in it."""
+        """The schema of its arguments, with the shared definitions it refers to."""
         if self.spec.definitions is None:
             return self.spec.input_schema
         return self._complete("input", self.spec.input_schema, self.spec.definitions)
 
     @property
     def output_schema(self) -> JsonObject | None:
+        """The schema of its structured result, with the shared definitions it refers to, or None."""
         if self.spec.definitions is None or self.spec.output_schema is None:
             return self.spec.output_schema
         return self._complete("output", self.spec.output_schema, self.spec.definitions)
@@ -147,14 +153,16 @@ class Tool:
 
     @property
     def hints(self) -> Hints:
+        """The promises about its effects."""
         return self.spec.hints
 
     @property
     def pure(self) -> bool:
-        """Whether calling it twice with the same arguments gives the same, with no effect."""
+        """True if two calls with the same arguments give the same and have no effect."""
         return self.spec.pure or bool(self.spec.hints.read_only)
 
     def to_dict(self) -> JsonObject:
+        """Returns the tool as JSON, with whole schemas."""
         return {
             "name": self.name,
             "source": self.source,
@@ -189,6 +197,7 @@ class ToolSummary:
         return line.split(". ", 1)[0].rstrip(".")
 
     def to_dict(self) -> JsonObject:
+        """Returns the line as JSON."""
         return {
             "name": self.name,
             "source": self.source,

@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 
 class Mod(Protocol):
-    """What a mod must have. What it may have besides:
+    """A class of tools that share something, such as a connection.
 
-    `name`, else the class's own in snake case; `Config`, a Pydantic model of its settings, which come
-    from `[mods.NAME]`; an `__init__` that takes them; `start` and `stop`, plain or async, called before
-    its tools are first listed and when the source closes.
+    It may have besides: `name`, else the class's own in snake case; `Config`, a Pydantic model of its
+    settings, which come from `[mods.NAME]`; an `__init__` that takes them; `start` and `stop`, plain or
+    async, called before its tools are first listed and when the source closes.
     """
 
     def get_tools(self) -> Iterable[Callable[..., Any]]:
-        """Functions or methods, marked with `@tool` where they need more than their signature says."""
+        """Returns functions or methods; `@tool` marks those that need more than their signature says."""
         ...

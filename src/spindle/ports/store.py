@@ -1,4 +1,4 @@
-"""Where state lives. One implementation serves all of these protocols."""
+"""The ports of everything that keeps state. One implementation serves all of these protocols."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StoredTool:
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """What is known of a source since it was last asked."""
+    """The state of a source as of its last sync."""
 
     name: str
     kind: str
@@ -34,11 +34,13 @@ class SourceState:
     tool_count: int = 0
     held_count: int = 0
     error: str | None = None
-    """Why the last sync failed; the tools are those of the one before."""
+    """The reason why the last sync failed; the tools are those of the one before."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFilter:
+    """The conditions that listed tools must all meet. None: any."""
+
     source: str | None = None
     kind: str | None = None
     tag: str | None = None
@@ -47,60 +49,103 @@ class ToolFilter:
 
 
 class ToolStore(Protocol):
+    """Keeps the tools of all sources, and finds them by name and by words."""
+
     async def catalog_version(self) -> int:
-        """Changes whenever any process changes the stored tools. Cheap: asked on every call."""
+        """Returns a number that changes with the stored tools, whoever changes them. Asked on every call."""
         ...
 
-    async def tool(self, name: str) -> Tool | None: ...
-    async def names_ending_in(self, local_name: str) -> list[str]: ...
-    async def names(self) -> list[str]: ...
-    async def tools(self, where: ToolFilter) -> list[ToolSummary]: ...
-    async def search(self, query: str, limit: int) -> list[ToolSummary]: ...
-    async def stored_tools(self, source: str) -> list[StoredTool]: ...
-    async def sources(self) -> dict[str, SourceState]: ...
+    async def tool(self, name: str) -> Tool | None:
+        """Returns the accepted tool of this full name."""
+        ...
+
+    async def names_ending_in(self, local_name: str) -> list[str]:
+        """Returns the full names of which this is the last part."""
+        ...
+
+    async def names(self) -> list[str]:
+        """Returns the full names of all accepted tools."""
+        ...
+
+    async def tools(self, where: ToolFilter) -> list[ToolSummary]:
+        """Returns the tools that fit the filter, by name."""
+        ...
+
+    async def search(self, query: str, limit: int) -> list[ToolSummary]:
+        """Returns the tools that fit the words best, best first."""
+        ...
+
+    async def stored_tools(self, source: str) -> list[StoredTool]:
+        """Returns all tools of a source, also those that nobody has accepted."""
+        ...
+
+    async def sources(self) -> dict[str, SourceState]:
+        """Returns the states of all sources that were ever asked, by name."""
+        ...
 
     async def replace_tools(self, state: SourceState, tools: Sequence[StoredTool]) -> None:
-        """Make these the source's tools, in one transaction."""
+        """Makes these the source's tools, in one transaction."""
         ...
 
-    async def note_failure(self, source: str, kind: str, error: str) -> None: ...
-    async def forget_source(self, source: str) -> None: ...
+    async def note_failure(self, source: str, kind: str, error: str) -> None:
+        """Keeps the reason why a source could not be read. Its tools stay."""
+        ...
+
+    async def forget_source(self, source: str) -> None:
+        """Deletes a source with all its tools."""
+        ...
 
 
 class CallStore(Protocol):
+    """Keeps the records of calls."""
+
     async def save_call(self, record: CallRecord) -> None:
-        """Returns once the record would survive the death of this process. Who awaits it may be
-        cancelled meanwhile: the record is kept all the same."""
+        """Returns once the record would survive the death of this process. If the awaiting task is cancelled
+        meanwhile, the record is kept all the same."""
         ...
 
     async def calls(
         self, *, limit: int, tool: str | None = None, outcome: str | None = None
-    ) -> list[CallRecord]: ...
+    ) -> list[CallRecord]:
+        """Returns records, the newest first."""
+        ...
 
     async def call(self, key: str) -> CallRecord | None:
-        """By its key, or by a beginning of it that only one record has."""
+        """Returns the record with this key, or with a key that begins so if only one does."""
         ...
 
 
 class CacheStore(Protocol):
-    async def cached(self, key: str, now: float) -> Result | None: ...
-    async def cache(self, key: str, result: Result, expires_at: float, now: float) -> None: ...
-    async def clear_cache(self) -> int: ...
+    """Keeps results for as long as they stay good."""
+
+    async def cached(self, key: str, now: float) -> Result | None:
+        """Returns the result kept under this key, unless it has expired."""
+        ...
+
+    async def cache(self, key: str, result: Result, expires_at: float, now: float) -> None:
+        """Keeps a result under a key until it expires."""
+        ...
+
+    async def clear_cache(self) -> int:
+        """Deletes all results and returns how many there were."""
+        ...
 
 
 Claim = Literal["claimed", "noted", "unknown", "used", "expired"]
-"""What became of an answer to a pause: the run is ours to go on with; another process that executes
-the run will find it; there is no such pause; it was answered before; it came too late."""
+"""The effect of an answer to a pause: the run is ours to continue; another process that executes the run
+will find it; there is no such pause; it was answered before; it came too late."""
 
 
 class RunStore(Protocol):
+    """Keeps runs, their events, and the pauses in which they wait for people."""
+
     async def save_run(self, run: Run, events: Sequence[RunEvent] = (), pauses: Sequence[Pause] = ()) -> None:
-        """Write the run as it stands, and add events and pauses, in one transaction. A pause that is there
-        already, by its token, stays as it is."""
+        """Writes the run as it stands, and adds events and pauses, in one transaction. A pause that is
+        already stored, by its token, stays as it is."""
         ...
 
     async def run(self, id: str) -> Run | None:
-        """By its id, or by a beginning of it that only one run has."""
+        """Returns the run with this id, or with an id that begins so if only one does."""
         ...
 
     async def runs(
@@ -112,18 +157,20 @@ class RunStore(Protocol):
         kind: str | None = None,
         name: str | None = None,
     ) -> list[Run]:
-        """The newest first."""
+        """Returns runs, the newest first."""
         ...
 
     async def save_events(self, events: Sequence[RunEvent]) -> None:
-        """Add these, in one transaction."""
+        """Adds these events, in one transaction."""
         ...
 
     async def history(self, run: str) -> list[RunEvent]:
-        """In the order in which they were saved."""
+        """Returns a run's events in the order in which they were saved."""
         ...
 
-    async def pause(self, token: str) -> Pause | None: ...
+    async def pause(self, token: str) -> Pause | None:
+        """Returns the pause with this token, answered or not."""
+        ...
 
     async def pauses(
         self,
@@ -133,66 +180,80 @@ class RunStore(Protocol):
         source: str | None = None,
         waiting: bool = True,
     ) -> list[Pause]:
-        """The oldest first. `waiting` leaves out those that were answered."""
+        """Returns pauses, the oldest first. `waiting` leaves out those that were answered."""
         ...
 
     async def claim(
         self, token: str, answer: bytes | None, owner: str, lease_until: float, now: float
     ) -> Claim:
-        """Answer a pause, at most once, and take over its run if nobody executes it: one transaction."""
+        """Answers a pause, at most once, and takes over its run if nobody executes it: one transaction."""
         ...
 
     async def take_run(self, id: str, owner: str, lease_until: float, now: float) -> bool:
-        """Take over a run that nobody executes: it is paused or cancelled, or its owner's lease is over."""
+        """Takes over a run that nobody executes: it is paused or cancelled, or its owner's lease ended."""
         ...
 
     async def renew_leases(self, owner: str, lease_until: float) -> None:
-        """For all runs that this owner executes."""
+        """Renews the leases of all runs that this owner executes."""
         ...
 
 
 class SecretStore(Protocol):
-    """Keeps what others have encrypted."""
+    """Keeps secrets that its callers have encrypted."""
 
-    async def secret(self, kind: SecretKind, key: str) -> Secret | None: ...
+    async def secret(self, kind: SecretKind, key: str) -> Secret | None:
+        """Returns the secret of this kind and key."""
+        ...
 
-    async def secrets(self, kind: SecretKind, *, source: str | None = None) -> list[Secret]: ...
+    async def secrets(self, kind: SecretKind, *, source: str | None = None) -> list[Secret]:
+        """Returns all secrets of a kind, or those of one source."""
+        ...
 
     async def save_secret(self, secret: Secret) -> None:
-        """In place of what is there under its kind and key."""
+        """Stores a secret in place of the one with its kind and key."""
         ...
 
     async def swap_secret(self, old: Secret, new: Secret) -> bool:
-        """Replace `old` by `new` if it still is what is stored. False: somebody was faster."""
+        """Replaces `old` by `new` if `old` is still what is stored. False: somebody else was faster."""
         ...
 
-    async def delete_secret(self, kind: SecretKind, key: str) -> bool: ...
+    async def delete_secret(self, kind: SecretKind, key: str) -> bool:
+        """Deletes a secret and returns True if there was one."""
+        ...
 
     async def forget_secrets(self, now: float) -> int:
-        """Delete those that have expired."""
+        """Deletes secrets that have expired and returns how many there were."""
         ...
 
 
 class LeaseStore(Protocol):
-    """Locks between processes that end by themselves when their holder dies."""
+    """Keeps locks between processes that end by themselves when their holder dies."""
 
     async def acquire(self, name: str, owner: str, until: float, now: float) -> bool:
-        """True when the lease is ours: it was free, over, or ours before."""
+        """Returns True when the lease is ours: it was free, had ended, or was ours before."""
         ...
 
-    async def release(self, name: str, owner: str) -> None: ...
+    async def release(self, name: str, owner: str) -> None:
+        """Gives a lease back before it ends."""
+        ...
 
 
 class FileStore(Protocol):
+    """Keeps binary content that is too large for a result."""
+
     async def keep(self, data: bytes, mime_type: str | None) -> str:
-        """Store binary content and return the path by which a user opens it."""
+        """Stores binary content and returns the path by which a user opens it."""
         ...
 
     async def keep_stream(self, chunks: AsyncIterable[bytes], mime_type: str | None) -> str:
-        """The same for content that is still on its way, without holding it in memory. Nothing of it
-        stays when `chunks` ends with an error, or who waits is cancelled."""
+        """Stores content that is still arriving, without holding it in memory, and returns its path.
+        Nothing of it stays when `chunks` ends with an error or the awaiting task is cancelled."""
         ...
 
 
 class Store(ToolStore, CallStore, CacheStore, RunStore, SecretStore, LeaseStore, Protocol):
-    async def close(self) -> None: ...
+    """All of these ports at once, except for files."""
+
+    async def close(self) -> None:
+        """Writes all that is not written yet, and closes the store."""
+        ...

@@ -1,4 +1,4 @@
-"""What people answer to pauses, checked before a token is used up."""
+"""The answers that people give to pauses, checked before a token is used up."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _APPROVAL_FIELDS = ("approved", "arguments", "reason")
 async def checked_answer(
     pause: Pause, details: JsonObject, answer: Any, refused: str | None, caller: Caller
 ) -> JsonObject | None:
-    """The answer as it is kept: `{"answer": …}` or `{"refused": reason}`; None for a consent, which needs
-    none. Raises InvalidArgumentsError, and the pause can still be answered."""
+    """Returns the answer as it is kept: `{"answer": …}` or `{"refused": reason}`; None for a consent,
+    which needs none. Raises InvalidArgumentsError, and the pause can still be answered."""
     if refused is not None:
         return {"refused": str(refused)[:4000]}
     _refuse_large(answer)

@@ -25,19 +25,22 @@ if TYPE_CHECKING:
 
 
 class Work(Protocol):
-    """What a run of some kind does, whenever it is executed: from its start, and again after each pause."""
+    """The work of one kind of run, done from its beginning at each execution: at its start and after each
+    pause."""
 
     async def __call__(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """How an execution ended that did not pause."""
+    """The outcome of an execution that did not pause."""
 
     outcome: Result | SpindleError
 
 
 class Executions:
+    """The runs that execute in this process."""
+
     def __init__(
         self,
         caller: Caller,
@@ -50,7 +53,7 @@ class Executions:
         self.owner = new_id()
         """Of the runs that execute here, as others see it."""
         self.running: dict[str, asyncio.Future[Outcome]] = {}
-        """By run, what will become of it."""
+        """By run, the outcome that it will have."""
         self._caller = caller
         self._store = store
         self._sealer = sealer
@@ -59,12 +62,14 @@ class Executions:
         self._works = works
         self._leases = RunLeases(store, self.owner, clock.now, note)
         self._working: dict[str, tuple[RunJournal, asyncio.Task[Result]]] = {}
-        """By run, what can be suspended. A call alone cannot: it is one step."""
+        """By run, the work that can be suspended. A call alone cannot: it is one step."""
 
     async def close(self) -> None:
+        """Stops renewing leases."""
         await self._leases.close()
 
     def suspend(self, run: str) -> bool:
+        """Lets a run come to rest, as `Runner.suspend` says."""
         if run not in self._working:
             return False
         journal, work = self._working[run]
@@ -73,9 +78,11 @@ class Executions:
         return True
 
     def journal(self, run: Run, given: JsonObject, **known: Any) -> RunJournal:
+        """Returns the journal of a run, with what is already known of it."""
         return RunJournal(run, given, self._store, self._sealer, self._clock.now, self._note, **known)
 
     async def load(self, run: Run) -> RunJournal:
+        """Returns the journal of a run as it is stored. Raises StoreError where its beginning is missing."""
         history = await self._store.history(run.id)
         pauses = await self._store.pauses(run=run.id, waiting=False)
         started = next((event.sealed for event in history if event.kind == "started"), None)
@@ -156,7 +163,7 @@ class Executions:
         return _Ended(outcome)
 
     async def _save_started(self, journal: RunJournal) -> None:
-        """What takes several steps can be found from its first moment on. A call alone need not be."""
+        """Stores a run of several steps at once, so that it can be found. A call alone need not be."""
         try:
             await journal.save()
         except StoreError as error:
@@ -244,6 +251,6 @@ class Executions:
 
 
 def _was_suspended(journal: RunJournal) -> bool:
-    """Whether it is only the work that was cancelled, not whoever waits for it."""
+    """True if only the work was cancelled, not its caller."""
     task = asyncio.current_task()
     return journal.is_suspended and not (task is not None and task.cancelling())

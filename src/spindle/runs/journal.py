@@ -59,9 +59,10 @@ class RunJournal:
         self.run = run
         self.given = given
         self.is_stored = is_stored
-        """Whether anybody could know of the run. One that makes no steps and does not pause never is."""
+        """True once others can know of the run. One that makes no steps and does not pause is never
+        stored."""
         self.asked: dict[str, Pause] = {}
-        """What is waited for, by place: the pauses that this execution has come to."""
+        """By place, the pauses that this execution has come to."""
         self.replaced: list[Pause] = []
         """Pauses that must not be answered any more, because the same is asked anew."""
         self.tasks: set[asyncio.Task[Result]] = set()
@@ -83,11 +84,13 @@ class RunJournal:
 
     @property
     def root(self) -> Journal:
+        """The place of the run itself, above all its steps."""
         return _RunPlace(self, "")
 
     # --- steps
 
     def outcome(self, path: str) -> JsonObject | None:
+        """Returns the recorded outcome of the step at this place, or None."""
         sealed = self._outcomes.get(path)
         return None if sealed is None else self._sealer.open(sealed, f"run:{self.run.id}:{path}")
 
@@ -102,7 +105,7 @@ class RunJournal:
             self._note(f"a step of run {self.run.id} could not be recorded: {error.message}")
 
     async def save(self, run: Run | None = None, pauses: Sequence[Pause] = ()) -> None:
-        """Write what is not written yet; with `run`, also how the run stands now."""
+        """Writes what is not written yet; with `run`, also how the run stands now."""
         async with self._saving:
             events, self._unsaved = self._unsaved, []
             try:
@@ -120,7 +123,8 @@ class RunJournal:
                 raise
 
     def note(self, path: str, data: JsonObject) -> bool:
-        """Goes with the next `save`: lost with this process, it is noted again when the run comes by."""
+        """Adds a note, to be written with the next `save`. One that is lost with this process is made
+        again when the run passes the same place."""
         if path in self._noted or self.has_ended:
             return False
         self._noted.add(path)
@@ -129,11 +133,11 @@ class RunJournal:
         return True
 
     def add_event(self, event: RunEvent) -> None:
-        """To be written with the next `save`."""
+        """Adds an event, to be written with the next `save`."""
         self._unsaved.append(event)
 
     async def check_lease(self) -> None:
-        """A process that slept for long may find that another one took the run over meanwhile."""
+        """Raises CancelledCallError if another process took the run over while this one slept."""
         lease = self.run.lease_until
         if not self.is_stored or lease is None or self._now() < lease:
             return
@@ -142,6 +146,7 @@ class RunJournal:
             raise CancelledCallError(f"another process went on with run {self.run.id}", sent=False)
 
     def step_ended(self, task: asyncio.Task[Result]) -> None:
+        """Forgets the task of a step that has ended."""
         self.tasks.discard(task)
         if not task.cancelled():
             task.exception()  # whoever made the call may have been given up; it is recorded all the same
@@ -150,24 +155,28 @@ class RunJournal:
 
     @property
     def is_stopping(self) -> bool:
+        """True once the run is about to pause."""
         return self._first is not None
 
     def suspend(self) -> None:
-        """Begin nothing new: somebody wants the run to rest, though it asks for nothing."""
+        """Lets nothing new begin: somebody wants the run to rest, though it asks for nothing."""
         self.is_suspended = True
         self._first = self._first or InputRequired(f"run {self.run.id} was suspended")
 
     def refuse_when_stopping(self, path: str) -> None:
-        """No new step begins once the run is about to pause: what follows an answer must wait for it."""
+        """Raises once the run is about to pause: no new step begins, since what follows an answer must wait
+        for it."""
         if self._first is not None:
             self._stopped.append((path, self._first))
             raise self._first
 
     def stops_below(self, path: str) -> list[Interruption]:
-        """The pauses because of which a step at this place has not really ended, whatever it returned."""
+        """Returns the pauses because of which a step at this place has not really ended, whatever it
+        returned."""
         return [why for stop, why in self._stopped if stop.startswith((f"{path}/", f"{path}?"))]
 
     def reply(self, path: str) -> Reply | None:
+        """Returns the answer to the question that was asked at this place, or None."""
         pause = self._answered.get(path)
         if pause is None or pause.answer is None:
             return None
@@ -175,7 +184,7 @@ class RunJournal:
         return Reply(given.get("answer"), given.get("refused"), self._content(pause)["state"])
 
     def asked_before(self, path: str) -> Interruption | None:
-        """What a source asked here and nobody has answered: it need not be made to ask again."""
+        """Returns the source's unanswered question at this place, so that the source need not ask again."""
         pause = self._waiting.get(path)
         if pause is None or self._has_expired(pause):
             return None
@@ -186,7 +195,7 @@ class RunJournal:
         )  # fmt: skip
 
     def ask(self, question: Interruption, path: str, principal: Principal | None) -> Interruption:
-        """Take note that this is asked here, under the token that it had when it was asked before."""
+        """Notes that this is asked here, under the token that it had when it was asked before."""
         content = {
             "message": question.message,
             "details": question.details,
@@ -349,7 +358,7 @@ class _RunPlace:
 
 
 def closed(run: Run, status: Any, now: float, error: JsonObject | None = None) -> Run:
-    """The run as it stands when nobody executes it any more."""
+    """Returns the run as it stands when nobody executes it any more."""
     return replace(run, status=status, updated_at=now, error=error, owner=None, lease_until=None)
 
 
@@ -358,7 +367,8 @@ def _digest(*parts: Any) -> str:
 
 
 def _in_general(question: Interruption) -> str:
-    """What may be read by whoever reads the store: the message itself may hold the user's own words."""
+    """Returns a message for anybody who reads the store: the question itself may hold the user's own
+    words."""
     what = {"consent": "consent", "approval": "approval", "input": "an answer"}[question.kind]
     return f"{question.tool or question.source or 'a tool'} waits for {what}"
 

@@ -32,6 +32,7 @@ class RunLeases:
 
     @contextlib.contextmanager
     def kept(self, journal: RunJournal) -> Generator[None]:
+        """Renews the lease of a run for as long as this is entered."""
         journal.run = replace(journal.run, owner=self._owner, lease_until=self._now() + LEASE)
         self._kept.add(journal)
         if self._task is None:
@@ -50,6 +51,7 @@ class RunLeases:
         return task
 
     async def close(self) -> None:
+        """Stops renewing."""
         task = self._stop()
         if task is not None:
             await asyncio.gather(task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What becomes of a run, and how the outcome of a step is written down."""
+"""The outcomes of runs, and the form in which outcomes of steps are recorded."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class OpenPause:
     details: JsonObject = field(default_factory=dict[str, Any])
 
     def to_dict(self) -> JsonObject:
+        """Returns the pause as JSON."""
         fields: JsonObject = {
             "token": self.token,
             "run_id": self.run_id,
@@ -69,7 +70,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Continuing:
-    """The answer was taken. Another process executes the run just now, and goes on with it."""
+    """The answer was taken. Another process is executing the run, and continues it."""
 
     run_id: str
 
@@ -78,13 +79,14 @@ Outcome = Finished | Paused | Continuing
 
 
 def open_content(sealer: Sealer, pause: Pause) -> JsonObject:
-    """What a pause holds: `message` and `details` for the person, `state` for whoever asked."""
+    """Returns the content of a pause: `message` and `details` for the person, `state` for the one who
+    asked."""
     assert pause.sealed is not None
     return sealer.open(pause.sealed, f"pause:{pause.token}")
 
 
 def opened(sealer: Sealer, pause: Pause) -> OpenPause:
-    """The pause with what its person needs to see."""
+    """Returns the pause with all that its person needs to see."""
     content = open_content(sealer, pause)
     expires_at = content["expires_at"] if pause.kind == "consent" else pause.expires_at
     return OpenPause(
@@ -94,7 +96,7 @@ def opened(sealer: Sealer, pause: Pause) -> OpenPause:
 
 
 def written(outcome: Result | SpindleError) -> JsonObject:
-    """A result or an error as JSON, with everything that `read` needs to give the same again."""
+    """Returns a result or an error as JSON, with everything that `read` needs to give the same again."""
     if isinstance(outcome, Result):
         rare = {"action": outcome.action, "changed": outcome.changed}
         extra = {key: value for key, value in rare.items() if value is not None}
@@ -119,7 +121,7 @@ def written(outcome: Result | SpindleError) -> JsonObject:
 
 
 def read(outcome: JsonObject) -> Result:
-    """The result that was written down; raises the error if it was one."""
+    """Returns the recorded result; raises the error if it was one."""
     if "result" in outcome:
         return Result.from_dict(outcome["result"])
     fields = dict(outcome["error"])

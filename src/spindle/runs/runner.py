@@ -1,4 +1,4 @@
-"""Starts runs, stops them when a person is wanted, and goes on with them: here or in another process."""
+"""Starts runs, stops them when a person is needed, and resumes them, in this process or another."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ AT_ONCE = 8
 
 
 class Runner:
+    """Starts and resumes runs, and lists the pauses in which they wait."""
+
     def __init__(
         self,
         caller: Caller,
@@ -56,7 +58,7 @@ class Runner:
     async def run(
         self, tool: str, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS
     ) -> Outcome:
-        """Call a tool so that it can stop for a person and go on later."""
+        """Calls a tool that may stop for a person and continue later."""
         return await self.start("call", tool, {"tool": tool, "arguments": dict(arguments or {})}, options)
 
     async def start(
@@ -69,9 +71,9 @@ class Runner:
         id: str | None = None,
         work: Work | None = None,
     ) -> Outcome:
-        """Start a run of any kind of work. `given` is all that another process needs to go on with it. `work`
-        does it here, for a caller that has made ready what it would else make of `given`. `id`: for whoever
-        has to know the run's before it ends."""
+        """Starts a run of any kind of work. `given` is all that another process needs to continue it. `work`
+        does it here, for a caller that has already prepared what would else be made of `given`. `id` is for a
+        caller that must know the run's id before it ends."""
         now = self._clock.now()
         run = Run(name, kind, options.principal, "running", now, now, owner=self._owner, id=id or new_id())
         kept = {
@@ -91,8 +93,8 @@ class Runner:
         principal: Principal | None = None,
         on_progress: Progress | None = None,
     ) -> Outcome:
-        """Answer a pause and go on with its run. With the id of a run: go on where its process died, or
-        answer the only pause that it has."""
+        """Answers a pause and resumes its run. With the id of a run: resumes it where its process died, or
+        answers the only pause that it has."""
         pause = await self._store.pause(token)
         if pause is None:
             return await self._resume_run(token, answer, refused, principal, on_progress)
@@ -105,7 +107,7 @@ class Runner:
     async def resume_consent(
         self, source: str, principal: Principal, denied: str | None = None
     ) -> list[Outcome | SpindleError]:
-        """Go on with every run that waited for this consent, or tell it that the user said no."""
+        """Resumes every run that waited for this consent, or tells it that the user refused."""
         waiting: dict[str, list[Pause]] = {}
         for pause in await self._store.pauses(source=source, principal=principal.id):
             if pause.kind == "consent":
@@ -124,20 +126,21 @@ class Runner:
         return list(await asyncio.gather(*(one(pauses) for pauses in waiting.values())))
 
     async def pauses(self, *, principal: Principal | None = None, run: str | None = None) -> list[OpenPause]:
-        """What people are waited for, the oldest first."""
+        """Returns the pauses that people can answer, the oldest first."""
         found = await self._store.pauses(run=run, principal=principal and principal.id)
         return [self.details(pause) for pause in found if not self._has_expired(pause)]
 
     def details(self, pause: Pause) -> OpenPause:
-        """The pause with what its person needs to see."""
+        """Returns the pause with all that its person needs to see."""
         return opened(self._sealer, pause)
 
     def suspend(self, run: str) -> bool:
-        """Let a run that executes here come to rest: steps in flight end, all else is done again when it is
-        resumed by its id. Whoever waits for its outcome is told `Paused`. False: it does not execute here."""
+        """Lets a run that executes here come to rest: steps in flight end, all else is done again when it is
+        resumed by its id. Callers that wait for its outcome get `Paused`. False: it does not execute here."""
         return self._executions.suspend(run)
 
     async def close(self) -> None:
+        """Stops renewing the leases of runs."""
         await self._executions.close()
 
     # --- resuming

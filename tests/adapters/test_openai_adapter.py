@@ -195,7 +195,7 @@ async def test_a_pause_is_not_swallowed_and_goes_on_in_another_process(tmp_path:
         restored = OpenAIDispatched.from_dict(kept)
         [pause] = await app.pauses(run=restored.paused["c1"].run_id)
         assert pause.token == token
-        with pytest.raises(KeyError, match="no call 'c9' waits here; those that do: c1"):
+        with pytest.raises(KeyError, match="the call 'c9' is not paused; paused are: c1"):
             await restored.finish("c9", await app.resume(token, "the harbour"))
         await restored.finish("c1", await app.resume(restored.paused["c1"].run_id))
         assert [message["content"] for message in restored.messages] == ["once", "ann comes to the harbour"]
@@ -210,7 +210,7 @@ async def test_an_error_after_a_pause_is_an_answer_too(app: Spindle) -> None:
 
 async def test_what_is_no_answer_of_a_model_is_refused(app: Spindle) -> None:
     box = await tools(app)
-    with pytest.raises(TypeError, match="this is not what a model API returns"):
+    with pytest.raises(TypeError, match="neither a response of a model API nor a list of calls"):
         await box.dispatch(7)
     assert (await box.dispatch({"choices": [{"message": {"content": "no calls"}}]})).messages == []
 

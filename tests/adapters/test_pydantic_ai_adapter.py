@@ -162,7 +162,7 @@ async def test_an_agent_on_another_loop_reaches_the_app(app: Spindle, model: Mod
 
 def test_a_toolset_is_made_where_the_app_lives() -> None:
     with workspace([add]) as app:
-        with pytest.raises(RuntimeError, match="where it lives"):
+        with pytest.raises(RuntimeError, match="the event loop of the workspace"):
             SpindleToolset(app)  # type: ignore[arg-type]
 
         async def make(inner: Spindle) -> SpindleToolset[None]:

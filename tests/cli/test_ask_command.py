@@ -161,7 +161,7 @@ def test_mistakes_are_one_clear_message(
 
 def test_what_may_destroy_is_said(work: Any, spindle: Any, server: ModelServer) -> None:
     server.feed(json.dumps({"nodes": [{"id": "a", "tool": "delete", "params": {"file": "x"}}]}))
-    assert "note: delete may destroy something" in spindle("ask", "delete x", *MODEL).err
+    assert "note: delete is destructive" in spindle("ask", "delete x", *MODEL).err
 
 
 def test_at_a_terminal_it_is_accepted_and_saved(work: Any, server: ModelServer) -> None:
@@ -177,7 +177,7 @@ def test_at_a_terminal_it_is_accepted_and_saved(work: Any, server: ModelServer) 
     terminal.write("many\n")
     terminal.read_until("integer")
     terminal.write("2\n")
-    terminal.read_until("save it as (Enter: not at all): ")
+    terminal.read_until("save it as (Enter to skip): ")
     assert "notes: the text of b.txt" in terminal.seen
     terminal.write("send\n")
     terminal.read_until("there is a tool 'send' already")

@@ -111,7 +111,7 @@ async def test_a_login_gives_access_fetches_the_tools_and_can_be_listed_and_revo
     assert (known["source"], known["principal"], known["scopes"]) == ("work", "local", ["read"])
     listed = await asyncio.to_thread(program, "auth", "list")
     assert listed.out.split("\t")[:2] == ["work", "local"]
-    assert "renewed by itself" in listed.out
+    assert "renewed automatically" in listed.out
     healthy = await asyncio.to_thread(program, "doctor")
     assert healthy.code == 0, healthy.out
 
@@ -288,7 +288,7 @@ def test_keys_are_printed_and_rotated(
     file = Path(done.json["keys"])
     assert len(file.read_text().split()) == 2
     done = spindle("auth", "rotate", "--drop-old")
-    assert done.out.startswith("0 secrets sealed with a new key of ")
+    assert done.out.startswith("0 secrets encrypted with a new key of ")
     assert len(file.read_text().split()) == 1
     file.chmod(0o644)
     done = spindle("auth", "rotate")

@@ -36,7 +36,7 @@ def test_claude_desktop(workspace, spindle):
         "my-server": {"command": ["run"], "enabled": False},
     }
     assert done.out == f"fs\tadded\t{file}\nmy-server\tadded\t{file}\n"
-    assert "note: my-server: was called 'my server!', which is no legal name here" in done.err
+    assert "note: my-server: was called 'my server!', which is not a valid name here" in done.err
 
 
 def test_claude_code_with_projects(workspace, spindle):

@@ -240,9 +240,9 @@ def test_a_person_is_asked_before_it_is_replaced(workspace, answer, code):
     ("text", "message"),
     [
         ('{"mcpServers": {\n "a": }', "is not valid JSON: Expecting value in line 2, column 7"),
-        ('{"a": 1, "a": 2}', "is not valid JSON: the key 'a' is there twice"),
-        ('{"a": NaN}', "is not valid JSON: NaN is no number"),
-        ('{"a": 1e999}', "is not valid JSON: 1e999 is no number"),
+        ('{"a": 1, "a": 2}', "is not valid JSON: the key 'a' appears twice"),
+        ('{"a": NaN}', "is not valid JSON: NaN is not a JSON number"),
+        ('{"a": 1e999}', "is not valid JSON: 1e999 is not a JSON number"),
         ("[" * 100_000, "is not valid JSON"),
         ("[]", "must hold a JSON object"),
         ('{"mcpServers": []}', "`mcpServers` must be an object"),
@@ -303,7 +303,7 @@ def test_a_place_that_cannot_be_written_is_named(workspace, spindle):
         (("serve", "--print-config", "cursor", "--rest"), "--print-config goes with --stdio or --http"),
         (("serve", "--print-config", "cursor", "--stdio", "--http"), "--print-config goes with"),
         (("serve", "--print-config", "cursor", "--port", "1"), "--host and --port go with --http"),
-        (("serve", "--print-config", "cursor", "--http", "--port", "0"), "there is no address to write down"),
+        (("serve", "--print-config", "cursor", "--http", "--port", "0"), "there is no fixed address"),
     ],
 )
 def test_wrong_words_are_explained(workspace, spindle, words, message):

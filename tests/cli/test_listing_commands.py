@@ -167,5 +167,5 @@ def test_an_unknown_call_is_not_found(filled, spindle):
 
 
 def test_the_history_of_a_new_workspace_is_empty(workspace, spindle):
-    assert spindle("history").err == "note: no call was made yet\n"
+    assert spindle("history").err == "note: there are no calls yet\n"
     assert spindle("history", "--json").json == []

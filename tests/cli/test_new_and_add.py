@@ -334,7 +334,7 @@ def test_a_mistake_of_our_own_is_one_line_too(workspace, spindle, monkeypatch):
     monkeypatch.setattr(CliContext, "open", broken)
     done = spindle("tools")
     assert done.code == 70
-    assert done.err.startswith("spindle: a mistake of Spindle's own: ZeroDivisionError: oh\n  hint: ")
+    assert done.err.startswith("spindle: a bug in Spindle: ZeroDivisionError: oh\n  hint: ")
 
 
 def test_a_state_file_that_is_no_database_has_its_own_exit_code(workspace, spindle):

@@ -120,9 +120,9 @@ def test_an_object_is_answered_as_json(work: Any, spindle: Any) -> None:
     ("tool", "words", "message"),
     [
         (("delete", "--name=x"), (), "somebody must decide"),
-        (("delete", "--name=x"), ("yes",), "an approval is not answered by a word"),
+        (("delete", "--name=x"), ("yes",), "a request for approval is not answered with a word"),
         (("paint",), ("--approve",), "waits for an answer, not for approval"),
-        (("paint",), (), "an answer is wanted: Which colour?"),
+        (("paint",), (), "an answer is needed: Which colour?"),
         (("paint",), ("red", "--refuse", "no"), "ANSWER and --refuse cannot both be the answer"),
     ],
 )

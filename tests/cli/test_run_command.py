@@ -343,7 +343,7 @@ def test_a_question_is_asked_at_the_terminal(flows: Any) -> None:
 
 
 def test_runs_are_listed_and_filtered(flows: Any, spindle: Any) -> None:
-    assert spindle("runs").err == "note: there was no run yet\n"
+    assert spindle("runs").err == "note: there are no runs yet\n"
     spindle("run", "-q", "shout", "--text=a")
     spindle("run", "-q", "boom --text=x")
     spindle("call", "delete", "--text=x")
@@ -387,7 +387,7 @@ def test_a_trace_tells_what_a_run_waits_for(flows: Any, spindle: Any) -> None:
 
 
 def test_an_unknown_run_is_told(flows: Any, spindle: Any) -> None:
-    assert spindle("trace").err.splitlines()[0] == "spindle: there is no run yet"
+    assert spindle("trace").err.splitlines()[0] == "spindle: there are no runs yet"
     assert spindle("trace", "abc").code == 3
 
 

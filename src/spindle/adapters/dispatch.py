@@ -84,7 +84,7 @@ class Dispatched(ABC):
         waiting = self.paused.get(call_id)
         if waiting is None:
             known = ", ".join(self.paused) or "none"
-            raise KeyError(f"no call {call_id!r} waits here; those that do: {known}")
+            raise KeyError(f"the call {call_id!r} is not paused; paused are: {known}")
         if isinstance(outcome, Continuing):
             return
         made = outcome.result if isinstance(outcome, Finished) else outcome
@@ -178,7 +178,7 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in cast("Sequence[Any]", value)]
     dump = getattr(value, "model_dump", None)
     if dump is None:
-        raise TypeError(f"this is not what a model API returns, nor a list of calls: {value!r}")
+        raise TypeError(f"this is neither a response of a model API nor a list of calls: {value!r}")
     return dump(mode="json", exclude_none=True, warnings=False)
 
 

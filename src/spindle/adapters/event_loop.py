@@ -20,8 +20,8 @@ class Home:
         running = _running()
         if running is None:
             raise RuntimeError(
-                "tools are taken from a catalog where it lives: in async code, or with `s.wait(…)` of the "
-                "Spindle that blocks"
+                "get tools on the event loop of the workspace: in async code, or with `s.wait(…)` of a "
+                "blocking Spindle"
             )
         self._loop = running
 

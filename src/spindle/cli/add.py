@@ -317,7 +317,7 @@ async def _first_sync(cli: CliContext, chosen: _Chosen, file: Path) -> int:
             report = (await app.sync(name))[0]
             wants_oauth = await _wants_oauth(app, name, report)
     except SpindleError:
-        cli.output.note(f"{name} was added to {file} all the same")
+        cli.output.note(f"{name} was added to {file} anyway")
         raise
     if cli.output.as_json:
         cli.output.json({"source": name, "file": str(file), "sync": report.to_dict()})

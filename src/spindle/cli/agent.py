@@ -102,7 +102,7 @@ async def _agent(
             show_paused(cli, outcome, quiet=stream)
             return 75
         if not isinstance(outcome, AgentResult):
-            cli.output.note(f"another process executes run {outcome.run_id} and goes on with it")
+            cli.output.note(f"another process is executing run {outcome.run_id} and will continue it")
             return 75
         return _show(cli, view, outcome)
 
@@ -144,7 +144,7 @@ async def _suspended_by_ctrl_c(app: Spindle, view: View) -> AsyncGenerator[None]
         nonlocal suspended
         if not suspended and view.run_id is not None and app.runner.suspend(view.run_id):
             suspended = True
-            view.status("waiting for running calls to end; Ctrl-C again gives them up …")
+            view.status("waiting for running calls to end; press Ctrl-C again to cancel them …")
         else:
             task.cancel()
 

@@ -122,7 +122,7 @@ class _Asking:
             output.aside(f"{problem.severity}: {problem.message}")
         for tool in dict.fromkeys(_tools(draft.definition)):
             if (await self._app.show(tool)).hints.destructive:
-                output.note(f"{tool} may destroy something")
+                output.note(f"{tool} is destructive")
 
     async def _only_show(self, draft: Draft) -> int:
         """Shows the flow without running it, since nobody is there to accept it; saves it if asked to."""
@@ -240,7 +240,7 @@ class _Asking:
         from spindle.cli.flow.save import check_name
         from spindle.errors import SpindleError
 
-        while name := await self._cli.ask("save it as (Enter: not at all): "):
+        while name := await self._cli.ask("save it as (Enter to skip): "):
             try:
                 await check_name(self._app, name, force=False)
             except SpindleError as error:

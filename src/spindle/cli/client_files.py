@@ -90,7 +90,7 @@ def _read(file: Path) -> bytes | None:
     except OSError as error:
         raise ConfigurationError(f"cannot read {file}: {error.strerror}") from None
     if len(content) > MAX_SIZE:
-        raise ConfigurationError(f"{file} is larger than {MAX_SIZE >> 20} MiB, which no settings are")
+        raise ConfigurationError(f"{file} is larger than {MAX_SIZE >> 20} MiB, too large for a settings file")
     return content
 
 
@@ -129,13 +129,13 @@ def _strict(text: str) -> Any:
         if len(found) != len(pairs):
             keys = [key for key, _ in pairs]
             twin = next(key for key in keys if keys.count(key) > 1)
-            raise ValueError(f"the key {twin!r} is there twice")
+            raise ValueError(f"the key {twin!r} appears twice")
         return found
 
     def finite(written: str) -> float:
         value = float(written)
         if not math.isfinite(value):
-            raise ValueError(f"{written[:40]} is no number that JSON has")
+            raise ValueError(f"{written[:40]} is not a JSON number")
         return value
 
     return json.loads(text, object_pairs_hook=without_twins, parse_constant=finite, parse_float=finite)

@@ -123,7 +123,7 @@ def _entries(data: JsonObject) -> Iterator[tuple[str, Any]]:
 def _convert(name: str, entry: Any, file: Path, cwd: str | None) -> ImportedServer:
     server = ImportedServer(_legal(name), None)
     if server.name != name:
-        server.notes.append(f"was called {name!r}, which is no legal name here")
+        server.notes.append(f"was called {name!r}, which is not a valid name here")
     if not is_object(entry):
         server.notes.append("is not an object")
         return server

@@ -95,7 +95,7 @@ def _report_cancelled(cli: CliContext) -> int:
     cli.output.aside("spindle: cancelled")
     described: dict[str, Any] = {"category": "cancelled", "message": "cancelled"}
     if cli.run_id is not None:
-        described |= {"hint": f"`spindle resume {cli.run_id}` goes on with the run", "run_id": cli.run_id}
+        described |= {"hint": f"`spindle resume {cli.run_id}` continues the run", "run_id": cli.run_id}
         cli.output.aside(f"  to continue: spindle resume {cli.run_id[:12]}")
     if cli.output.as_json:
         cli.output.json({"error": described})
@@ -119,7 +119,7 @@ def _describe(error: BaseException) -> dict[str, Any]:
         return {"category": "configuration", "message": f"{error.strerror or error}{place}"}
     return {
         "category": "internal",
-        "message": f"a mistake of Spindle's own: {type(error).__name__}: {error}",
+        "message": f"a bug in Spindle: {type(error).__name__}: {error}",
         "hint": "set SPINDLE_DEBUG=1 to see where, and please report it",
     }
 

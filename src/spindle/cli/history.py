@@ -34,7 +34,7 @@ async def _list(cli: CliContext, tool: str | None, outcome: str | None, limit: i
     if cli.output.as_json:
         cli.output.json([record.to_dict() for record in records])
     elif not records:
-        cli.output.note("no call was made yet" if not (tool or outcome) else "no call fits")
+        cli.output.note("there are no calls yet" if not (tool or outcome) else "no call fits")
     else:
         rows = [
             (

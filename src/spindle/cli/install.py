@@ -76,7 +76,7 @@ def entry_for(
         )
     if config.url is None and config.port == 0:
         raise ConfigurationError(
-            "there is no address to write down: serve.port is 0, which is another port each time",
+            "there is no fixed address: serve.port is 0, which takes another port each time",
             hint="set serve.port or serve.url",
         )
     return client.over_http(url_of(config), token_variable(config))
@@ -135,7 +135,7 @@ def _print(
         return
     output.line(f"{status} {name} in {file}")
     if backup is not None:
-        output.aside(f"what it was before is in {backup}")
+        output.aside(f"the old file is kept as {backup}")
     if "headers" in entry:
         variable = entry["headers"]["Authorization"].removeprefix("Bearer ${env:").removesuffix("}")
         output.aside(f"set {variable} to the token in the environment of {CLIENTS[client].title}")

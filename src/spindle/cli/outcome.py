@@ -50,7 +50,7 @@ async def conclude(
         else:
             print_result(cli, outcome.result)
         return 1 if outcome.result.is_error else 0
-    cli.output.note(f"another process executes run {outcome.run_id} and goes on with it")
+    cli.output.note(f"another process is executing run {outcome.run_id} and will continue it")
     if cli.output.as_json:
         cli.output.json({"continuing": {"run_id": outcome.run_id}})
     return PAUSED
@@ -192,7 +192,7 @@ def print_result(cli: CliContext, result: Result) -> None:
             output.aside(f"spindle: the tool reported an error: {result.text}")
         return
     if result.is_error:
-        output.aside(result.text or "the tool reported an error and did not say which")
+        output.aside(result.text or "the tool reported an error without a message")
         return
     for block in result.content:
         if block.text is not None:

@@ -40,9 +40,9 @@ def _file_of(settings: Settings, name: str) -> Path:
     if name in FOLDERS and name in settings.sources:
         folder = settings.root / name
         if not folder.is_dir():
-            hint = f"take the tables [{name}.NAME] out of the settings to be without them"
+            hint = f"take the tables [{name}.NAME] out of the settings to remove them"
             raise NotFoundError(f"{name!r} is not in [sources]: they are installed", hint=hint, source=name)
-        hint = f"move {folder} away to be without it"
+        hint = f"move {folder} away to remove it"
         raise NotFoundError(f"{name!r} is the workspace's own folder, not in a file", hint=hint, source=name)
     meant = suggest(name, settings.origins)
     hint = f"did you mean {meant!r}?" if meant else "`spindle sources` lists them"

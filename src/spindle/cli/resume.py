@@ -152,9 +152,11 @@ def _typed(pause: OpenPause | None, value: str) -> Any:
     if pause is None:
         return value  # a wrong token is reported when it is used
     if pause.kind == "approval":
-        raise UsageMistakeError("an approval is not answered by a word", "use --approve or --refuse REASON")
+        raise UsageMistakeError(
+            "a request for approval is not answered with a word", "use --approve or --refuse REASON"
+        )
     if pause.kind == "consent":
-        raise UsageMistakeError("a consent takes no answer", "give it at the provider, then resume")
+        raise UsageMistakeError("consent needs no answer", "give it at the provider, then resume")
     schema = pause.details.get("schema", {})
     return value_of(value, schema, "the answer") if schema else value
 
@@ -166,7 +168,7 @@ def _require_answer(pause: OpenPause) -> None:
         raise UsageMistakeError("somebody must decide", "use --approve or --refuse REASON")
     if pause.kind == "input" and pause.details.get("schema"):
         raise UsageMistakeError(
-            f"an answer is wanted: {pause.message}",
+            f"an answer is needed: {pause.message}",
             f"`spindle resume {pause.token} ANSWER`",
         )
 

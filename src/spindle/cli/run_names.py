@@ -20,7 +20,7 @@ async def find_run(app: Spindle, text: str) -> Run:
     if text == LAST:
         newest = await app.store.runs(limit=1)
         if not newest:
-            raise NotFoundError("there is no run yet", hint="`spindle run FLOW` makes one")
+            raise NotFoundError("there are no runs yet", hint="`spindle run FLOW` makes one")
         return newest[0]
     found = await app.store.run(text) if text else None
     if found is not None:

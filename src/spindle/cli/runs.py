@@ -41,7 +41,7 @@ async def _runs(cli: CliContext, flow: str | None, status: Any, limit: int) -> N
     if cli.output.as_json:
         cli.output.json([{**run.to_dict(), "duration": took(run)} for run in found])
     elif not found:
-        cli.output.note("there was no run yet" if not (flow or status) else "no run fits")
+        cli.output.note("there are no runs yet" if not (flow or status) else "no run fits")
     else:
         from spindle.cli.run_names import SHORT
 

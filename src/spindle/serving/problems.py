@@ -47,12 +47,12 @@ def of_error(error: BaseException) -> JsonObject:
     if isinstance(error, Interruption):
         return problem(409, "paused", "the call waits for a person, which cannot be answered here")
     kind = type(error).__name__
-    return problem(500, "internal", f"a mistake of Spindle's own: {kind}", "the server's log says where")
+    return problem(500, "internal", f"a bug in Spindle: {kind}", "the server's log says where")
 
 
 def of_result(tool: str, result: Result) -> JsonObject:
     """The body for a result by which the tool reports an error."""
-    message = result.text or "the tool reported an error and did not say which"
+    message = result.text or "the tool reported an error without a message"
     body = problem(STATUSES["tool"], "tool", message)
     return {**body, "retryable": False, "tool": tool, "details": result.to_dict()}
 

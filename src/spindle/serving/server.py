@@ -89,7 +89,7 @@ def _cannot_listen(host: str, port: int, error: OSError) -> ConfigurationError:
     if error.errno == errno.EADDRINUSE:
         return ConfigurationError(
             f"port {port} of {host} is in use by another program",
-            hint="stop that program, or choose another port with --port (0 takes any that is free)",
+            hint="stop that program, or choose another port with --port (0 takes any free port)",
         )
     if error.errno == errno.EACCES:
         return ConfigurationError(

@@ -50,15 +50,13 @@ async def _rotate(cli: CliContext, drop_old: bool) -> int:
         )
     else:
         what = "a new key" if keys.is_ours_to_change else "the first key"
-        cli.output.line(f"{plural(done.sealed, 'secret')} sealed with {what} of {keys.place}")
+        cli.output.line(f"{plural(done.sealed, 'secret')} encrypted with {what} of {keys.place}")
     if done.unreadable:
         cli.output.note(
-            f"{plural(done.unreadable, 'secret')} could not be opened with any key, and stayed as they were"
+            f"{plural(done.unreadable, 'secret')} could not be decrypted with any key and stayed as before"
         )
     if done.old_keys and not keys.is_ours_to_change:
-        cli.output.note(
-            f"{plural(done.old_keys, 'key')} behind the first can now be taken out of SPINDLE_KEY"
-        )
+        cli.output.note(f"{plural(done.old_keys, 'key')} after the first can now be removed from SPINDLE_KEY")
     elif done.old_keys:
         cli.output.note(f"{plural(done.old_keys, 'old key')} kept, for runs recorded before; see --drop-old")
     return 0

@@ -169,7 +169,7 @@ async def _in_a_browser(
             visit.answer("That did not work", f"{error.message}. The terminal says what to do.")
             raise
         except BaseException:
-            visit.answer("That did not work", "The login was broken off.")
+            visit.answer("That did not work", "The login was cancelled.")
             raise
         if done.denied:
             visit.answer("No access was given", "You can close this page and go back to the terminal.")
@@ -207,7 +207,8 @@ async def _in_time(
             return await work
     except TimeoutError:
         raise CallTimeoutError(
-            f"nobody came back from {provider} within {limit:.0f} s", hint="run the same again for a new link"
+            f"nobody came back from {provider} within {limit:.0f} s",
+            hint="run the same command again for a new link",
         ) from None
 
 

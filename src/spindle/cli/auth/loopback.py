@@ -136,7 +136,7 @@ class Loopback:
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
         state = query.get("state", "")
         if not self._state or not hmac.compare_digest(state.encode(), self._state.encode()):
-            text = "This is not the login that is being waited for. Follow the link in the terminal."
+            text = "This is not the login that the terminal waits for. Follow the link in the terminal."
             return "400 Bad Request", "Another login", text
         if self._came.done():
             return "409 Conflict", "Done before", "This login was completed. You can close this page."

@@ -28,7 +28,7 @@ async def _list(cli: CliContext) -> int:
         cli.output.json([item.to_dict() for item in found])
         return 0
     if not found:
-        cli.output.note("nobody has logged in to a source; `spindle auth login SOURCE` does")
+        cli.output.note("nobody has logged in to a source yet; use `spindle auth login SOURCE`")
         return 0
     rows = [
         (item.source, item.principal, item.provider or "-", " ".join(item.scopes) or "-", _state(item))
@@ -43,11 +43,11 @@ def _state(item: TokenInfo) -> str:
         return f"unreadable: {item.problem}"
     since = f"since {when(item.obtained_at)}"
     if item.refreshable:
-        return f"renewed by itself, {since}"
+        return f"renewed automatically, {since}"
     if item.expires_at is None:
-        return f"without an end, {since}"
+        return f"without expiry, {since}"
     left = item.expires_at - time.time()
-    return f"for {max(int(left // 60), 1)} min, {since}" if left > 0 else "ended: log in again"
+    return f"for {max(int(left // 60), 1)} min, {since}" if left > 0 else "expired: log in again"
 
 
 @command("revoke")
@@ -80,7 +80,7 @@ async def _revoke(cli: CliContext, source: str, user: str | None, everybody: boo
         meant = suggest(source, names - {source}) if source not in names else None
         others = f"; others have: {', '.join(users)}" if users else ""
         raise NotFoundError(
-            f"there is no access of {user or LOCAL.id!r} to {source!r} to take back{others}",
+            f"{user or LOCAL.id!r} has no access to {source!r} that could be revoked{others}",
             hint=f"did you mean {meant!r}?" if meant else "`spindle auth list` shows what there is",
             source=source,
         )
@@ -90,5 +90,5 @@ async def _revoke(cli: CliContext, source: str, user: str | None, everybody: boo
     for item in done:
         cli.output.line(f"{item.principal} has no access to {item.source} any more")
         if item.problem:
-            cli.output.note(f"the tokens may be good at the provider until they end: {item.problem}")
+            cli.output.note(f"the tokens may stay valid at the provider until they expire: {item.problem}")
     return 0

@@ -23,12 +23,12 @@ _CONNECTING = {
     "too many": _FULL,
     "remaining connection slots": _FULL,
     "the database system is": "try again in a moment",
-    "timeout": "see whether the server is up and can be reached from here",
+    "timeout": "check that the server is running and reachable from here",
     "SSL": "correct `?sslmode=` in `store`",
     'database "': "create it with `createdb`, or correct its name in `store`",
     'role "': "create the user, or correct it in `store`",
 }
-_OTHERS = "the schema holds something else than Spindle's state; name another one with `?schema=` in `store`"
+_OTHERS = "the schema holds other data than Spindle's state; name another one with `?schema=` in `store`"
 _BY_STATE = {
     "25P03": "this process was silent for too long; try again",
     "25006": "the database takes no changes; use the primary server, not a replica",
@@ -36,7 +36,7 @@ _BY_STATE = {
     "53100": "free some space on the disk of the database server",
     "53200": "the database server is out of memory",
     "53300": "close other connections, or raise the server's max_connections",
-    "55P03": "another process holds what is needed; try again",
+    "55P03": "another process holds a lock; try again",
     "40P01": "try again",
     "57P01": "the server is shutting down, or an administrator ended the connection; try again",
     "57P03": "the server is not ready yet; try again in a moment",

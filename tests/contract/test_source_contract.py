@@ -151,6 +151,29 @@ async def test_a_lost_link_is_a_typed_error_and_the_next_call_has_a_new_one(kind
         await works(app, kind)
 
 
+@those_with("lost link")
+async def test_a_link_lost_between_two_calls_is_replaced_without_a_word(kind: Kind) -> None:
+    async with opened(kind) as app:
+        await works(app, kind, "before")
+        await kind.lose()
+        await kind.restore()
+        await works(app, kind, "after")
+
+
+@those_with("lost link")
+async def test_a_call_to_what_is_gone_is_told_that_it_never_left(kind: Kind) -> None:
+    async with opened(kind) as app:
+        await works(app, kind)
+        await kind.lose()
+        try:
+            await works(app, kind)
+        except SpindleError as error:
+            assert error.category == "connection"  # noqa: PT017 - what starts again by itself raises nothing
+            assert not error.sent  # noqa: PT017
+        await kind.restore()
+        await works(app, kind)
+
+
 @every
 async def test_of_many_calls_at_once_each_gets_its_own_answer(kind: Kind) -> None:
     texts = [f"number {number}" for number in range(AT_ONCE)]

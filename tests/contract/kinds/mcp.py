@@ -13,7 +13,7 @@ import pytest
 
 from contract.kinds.kind import Kind, Request
 from servers.http_server import HttpServer
-from servers.running import StdioServers, until
+from servers.running import StdioServers, process_end, until
 from spindle.domain.call import Result
 from spindle.domain.identity import Credential
 
@@ -54,7 +54,9 @@ class Stdio(Kind):
         await until(lambda: "notifications/cancelled" in methods())
 
     async def lose(self) -> None:
-        os.kill(self.servers.starts()[-1], signal.SIGKILL)
+        process = self.servers.starts()[-1]
+        os.kill(process, signal.SIGKILL)
+        await process_end(process)
 
     def credential(self, who: str) -> Credential:
         return Credential(env=(("TOKEN", f"{who}-token"),))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from spindle.runs.outcomes import Finished as Finished
     from spindle.runs.outcomes import OpenPause as OpenPause
     from spindle.runs.outcomes import Paused as Paused
-    from spindle.sources.python.decorator import tool as tool
+    from spindle.sources.code.decorator import tool as tool
 
 # Loaded when first used: `import spindle` in a user's tool file should cost next to nothing.
 _HOMES = {
@@ -77,7 +77,7 @@ _HOMES = {
     "callback_app": "spindle.console.oauth_callback",
     "flow_safe": "spindle.flows.node_cache",
     "open": "spindle.opening",
-    "tool": "spindle.sources.python.decorator",
+    "tool": "spindle.sources.code.decorator",
 }
 
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]

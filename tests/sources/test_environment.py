@@ -2,7 +2,7 @@
 
 import pytest
 
-from spindle.sources.environment import environment
+from spindle.sources.programs.environment import environment
 
 
 def test_a_server_sees_what_any_program_needs_and_what_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:

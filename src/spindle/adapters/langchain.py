@@ -112,7 +112,7 @@ def _content(parts: list[Part]) -> Content:
 
 def from_langchain(tool: BaseTool) -> Callable[..., Awaitable[Result]]:
     """Turns a LangChain tool into a function for `spindle.open(tools=[…])`, with its own name and schema."""
-    from spindle.sources.python.decorator import tool as offered
+    from spindle.sources.code.decorator import tool as offered
 
     if not isinstance(tool, BaseTool):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not check types
         raise TypeError(f"this is not a tool of LangChain: {tool!r}")

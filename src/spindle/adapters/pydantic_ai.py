@@ -152,7 +152,7 @@ async def deferred_result(outcome: Finished | SpindleError) -> Any:
 def from_pydantic_ai(tool: Tool[Any]) -> Callable[..., Awaitable[Any]]:
     """Turns a pydantic-ai tool into a function for `spindle.open(tools=[…])`, with its own name and
     schema. A tool that takes the context of a run cannot be used: there is no run."""
-    from spindle.sources.python.decorator import tool as offered
+    from spindle.sources.code.decorator import tool as offered
 
     if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not check types
         raise TypeError(f"this is not a tool of pydantic-ai: {tool!r}")

@@ -30,10 +30,9 @@ from spindle.errors import (
     ServerError,
     ToolError,
 )
-from spindle.sources import descendants, groups
-from spindle.sources.cli import process
 from spindle.sources.cli.config import CliConfig
 from spindle.sources.cli.session import CliSession
+from spindle.sources.programs import descendants, groups, process
 
 SHOW = {"args": ["show"], "output": "json", "parameters": {"words": {"type": "array"}}}
 FAST = {"retry": {"attempts": 1}}

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 import spindle
 from spindle.calls.context import Context
 from spindle.domain.call import Block, Result
-from spindle.sources.python.schema import UnusableFunctionError, function_tool
+from spindle.sources.code.schema import UnusableFunctionError, function_tool
 
 
 class Color(enum.Enum):

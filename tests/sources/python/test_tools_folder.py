@@ -14,8 +14,8 @@ import pytest
 import spindle
 from spindle import threads
 from spindle.errors import InvalidArgumentsError, NameConflictError, NotFoundError, ServerError
-from spindle.sources.python import files
-from spindle.sources.python.files import FolderModules, folder_signature, module_signature
+from spindle.sources.code import modules
+from spindle.sources.code.modules import FolderModules, folder_signature, module_signature
 from spindle.threads import in_thread, stdout_to_stderr
 
 
@@ -298,7 +298,7 @@ async def test_an_edit_while_nobody_ran_is_seen_by_the_next_start(folder: Any) -
 def test_a_settled_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "one.py"
     file.write_text("x = 1\n")
-    monkeypatch.setattr(files, "_SETTLED_AFTER", -1.0)
+    monkeypatch.setattr(modules, "_SETTLED_AFTER", -1.0)
     first = folder_signature(tmp_path)
     monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("read again"))
     assert folder_signature(tmp_path) == first
@@ -308,7 +308,7 @@ def test_a_settled_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_folder_with_very_many_files_is_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_FILES", 2)
+    monkeypatch.setattr(modules, "MAX_FILES", 2)
     for number in range(3):
         (tmp_path / f"inner{number}").mkdir()
         for name in ("a.py", "b.py"):
@@ -537,6 +537,6 @@ def test_a_folder_is_loaded_while_another_thread_imports(
 
     monkeypatch.setitem(sys.modules, Looked("looked_at"), ModuleType("looked_at"))
     (tmp_path / "a.py").write_text("x = 1\n")
-    ((path, module),) = files.FolderModules(tmp_path).load_all()
+    ((path, module),) = modules.FolderModules(tmp_path).load_all()
     assert isinstance(module, ModuleType)
     assert (path.name, module.x) == ("a.py", 1)

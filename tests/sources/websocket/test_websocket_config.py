@@ -11,8 +11,8 @@ from spindle.domain.call import Call
 from spindle.domain.identity import NO_CREDENTIAL
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import ConfigurationError, ConnectionFailedError, NotFoundError
+from spindle.sources.message_paths import MISSING, at, put
 from spindle.sources.websocket.config import WebSocketConfig
-from spindle.sources.websocket.messages import MISSING, at, put
 from spindle.sources.websocket.session import WebSocketSession
 
 X = {"message": {"a": 1}}

@@ -11,8 +11,8 @@ from typing import Any
 from spindle.cli.program_help.text import clean, described, parameters
 from spindle.cli.program_help.usage import Subcommand, literals, subcommands, words_of
 from spindle.errors import ConnectionFailedError, NotFoundError, suggest
-from spindle.sources.cli.process import run
-from spindle.sources.environment import environment
+from spindle.sources.programs.environment import environment
+from spindle.sources.programs.process import run
 
 MAX_COMMANDS = 80
 SECONDS = 20.0

@@ -12,10 +12,10 @@ from spindle.domain.json_schema import from_json, to_json
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import NotFoundError, ServerError
 from spindle.ports.source import Session
-from spindle.sources.cli.process import ProcessResult, run
 from spindle.sources.cli.words import stdin_of, words
-from spindle.sources.environment import environment
 from spindle.sources.parameters import input_schema
+from spindle.sources.programs.environment import environment
+from spindle.sources.programs.process import ProcessResult, run
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential

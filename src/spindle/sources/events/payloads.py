@@ -12,7 +12,7 @@ from spindle.domain.definitions import Definitions
 from spindle.domain.json_schema import JsonObject, canonical, is_array, is_object, types_of
 from spindle.errors import SpindleError
 from spindle.sources.events.operations import EventMessage
-from spindle.sources.openapi.schemas import Schemas
+from spindle.sources.schemas import Schemas, circle
 
 PAYLOAD = "payload"
 """The argument that holds a payload which is not an object."""
@@ -23,7 +23,6 @@ _PLAIN = frozenset({
     "deprecated", "default", "$comment", "minProperties",
 })  # fmt: skip
 _JSON_SCHEMA = ("application/vnd.aai.asyncapi", "application/schema+", "application/vnd.oai.openapi")
-_SAME_VALUE = ("allOf", "anyOf", "oneOf")
 
 
 @dataclass(slots=True)
@@ -64,7 +63,7 @@ class Payloads:
             for part in (schema, *self.definitions().completed(schema).get("$defs", {}).values()):
                 _modernise(part)
             whole = self.definitions().completed(schema)
-            problem = problem or _circle(whole) or schema_problem(whole)
+            problem = problem or _circular(whole) or schema_problem(whole)
         except SpindleError as error:
             schema, problem = {}, error.message
         except RecursionError:
@@ -162,33 +161,6 @@ def _modernise(schema: JsonObject) -> None:
         waiting += [value for value in inner if is_object(value) or is_array(value)]
 
 
-def _circle(whole: JsonObject) -> str | None:
-    """The name of a schema that is defined only by itself: checking a value against it would never end."""
-    definitions = whole.get("$defs", {})
-    same = {name: _of_the_same_value(item) for name, item in definitions.items()}
-    for start in same:
-        reached: set[str] = set()
-        waiting = list(same[start])
-        while waiting:
-            name = waiting.pop()
-            if name == start:
-                return f"{start} is defined by nothing but itself"
-            if name in same and name not in reached:
-                reached.add(name)
-                waiting += same[name]
-    return None
-
-
-def _of_the_same_value(schema: Any) -> list[str]:
-    found: list[str] = []
-    waiting: list[Any] = [schema]
-    while waiting:
-        node = waiting.pop()
-        if is_object(node):
-            reference = node.get("$ref")
-            if isinstance(reference, str):
-                found.append(reference.removeprefix("#/$defs/"))
-            for key in _SAME_VALUE:
-                if is_array(node.get(key)):
-                    waiting += node[key]
-    return found
+def _circular(whole: JsonObject) -> str | None:
+    names = circle(whole.get("$defs", {}))
+    return None if names is None else f"{names[0]} is defined by nothing but itself"

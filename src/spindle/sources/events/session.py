@@ -20,7 +20,7 @@ from spindle.sources.events.links.port import EventLink, Incoming, Outgoing
 from spindle.sources.events.payloads import PAYLOAD
 from spindle.sources.events.servers import Endpoint, endpoint, process_environment
 from spindle.sources.events.tools import import_tools, longest_wait
-from spindle.sources.websocket.messages import at
+from spindle.sources.message_paths import at
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential

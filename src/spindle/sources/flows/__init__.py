@@ -35,7 +35,7 @@ class FlowsSource(Source):
     @staticmethod
     def signature(settings: Mapping[str, Any], root: Path) -> str | None:
         from spindle.flows.library import ENDINGS
-        from spindle.sources.python.files import folder_signature
+        from spindle.sources.code.modules import folder_signature
 
         return folder_signature(root / str(settings.get("path", "flows")), (".py", *ENDINGS))
 

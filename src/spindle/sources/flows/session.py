@@ -17,8 +17,8 @@ from spindle.flows.node import Node
 from spindle.flows.problems import BrokenFlowError
 from spindle.flows.trace import NodeEvent, observer
 from spindle.ports.source import Session
+from spindle.sources.code.modules import FolderModules
 from spindle.sources.flows.node_tool import call_node, spec_of
-from spindle.sources.python.files import FolderModules
 from spindle.threads import in_thread, stdout_to_stderr
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spindle.errors import ConnectionFailedError, SpindleError
-from spindle.sources.environment import environment
 from spindle.sources.mcp.process import ServerProcess
+from spindle.sources.programs.environment import environment
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import cast
 
 from spindle.errors import ConnectionFailedError
-from spindle.sources.groups import end_group, signal_group, started
 from spindle.sources.mcp.link import LineReader
+from spindle.sources.programs.groups import end_group, signal_group, started
 
 STDIN_GRACE = 2.0
 TERM_GRACE = 2.0

@@ -33,7 +33,7 @@ class ModsSource(Source):
 
     @staticmethod
     def signature(settings: Mapping[str, Any], root: Path) -> str | None:
-        from spindle.sources.python.files import folder_signature
+        from spindle.sources.code.modules import folder_signature
 
         # Their settings are part of the source's own signature.
         return folder_signature(root / str(settings["path"])) if "path" in settings else "installed"

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from spindle.errors import suggest
 from spindle.ports.mod import Mod
-from spindle.sources.python.files import FolderModules
+from spindle.sources.code.modules import FolderModules
 
 if TYPE_CHECKING:
     from spindle.ports.source import Note

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.ports.source import Session
+from spindle.sources.code.functions import call_function
+from spindle.sources.code.schema import FunctionTool, UnusableFunctionError, function_tool, place
 from spindle.sources.mods.loading import UnusableModError, make, mod_classes
-from spindle.sources.python.functions import call_function
-from spindle.sources.python.schema import FunctionTool, UnusableFunctionError, function_tool, place
 from spindle.threads import in_thread, stdout_to_stderr
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from spindle.documents.refs import Located, entries
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.http.bodies import body_kind
 from spindle.http.encode import DEFAULT_STYLE, STYLES_OF
-from spindle.sources.openapi.schemas import Schemas
+from spindle.sources.schemas import Schemas
 
 PLACES = ("path", "query", "header", "cookie")
 # OpenAPI says that parameters of these names are to be ignored; other parts of the document set them.

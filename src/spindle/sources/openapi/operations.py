@@ -12,27 +12,20 @@ from typing import TYPE_CHECKING, Any
 from spindle.documents.refs import Document, Documents, Located, entries, shown
 from spindle.domain.definitions import Definitions
 from spindle.domain.json_schema import JsonObject, is_array, is_object
-from spindle.domain.tool import Hints, ToolSpec
+from spindle.domain.tool import ToolSpec
 from spindle.errors import ConfigurationError
 from spindle.http.bodies import body_kind
+from spindle.sources.method_hints import METHOD_HINTS
 from spindle.sources.openapi import swagger2
 from spindle.sources.openapi.flatten import KINDS, Flattener
-from spindle.sources.openapi.schemas import Schemas
 from spindle.sources.openapi.security import requirements
 from spindle.sources.openapi.servers import ServerChoice, Servers
+from spindle.sources.schemas import Schemas
 
 if TYPE_CHECKING:
     from spindle.ports.source import Note
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
-_READING = Hints(read_only=True, idempotent=True, destructive=False, open_world=True)
-HINTS = {
-    "get": _READING, "head": _READING, "options": _READING, "trace": _READING, "query": _READING,
-    "put": Hints(read_only=False, idempotent=True, open_world=True),
-    "delete": Hints(read_only=False, idempotent=True, destructive=True, open_world=True),
-    "post": Hints(read_only=False, open_world=True),
-    "patch": Hints(read_only=False, open_world=True),
-}  # fmt: skip
 # Parts of a document that hold what could be called in some other way.
 _NOT_READ = {
     "webhooks": "they cannot be received",
@@ -190,7 +183,7 @@ class _OperationReader:
             description=_description(node, operation.item),
             input_schema=flat.schema(),
             output_schema=output,
-            hints=HINTS[operation.method],
+            hints=METHOD_HINTS[operation.method],
             tags=tuple(str(tag) for tag in node["tags"]) if is_array(node.get("tags")) else (),
             place=f"{shown(self._documents.main.address)}: {operation.method.upper()} {operation.path}",
             metadata=kept,

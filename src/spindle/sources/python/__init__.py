@@ -48,7 +48,7 @@ class PythonSource(Source):
 
     @staticmethod
     def signature(settings: Mapping[str, Any], root: Path) -> str | None:
-        from spindle.sources.python.files import folder_signature, module_signature
+        from spindle.sources.code.modules import folder_signature, module_signature
 
         if "path" in settings:
             return folder_signature(root / str(settings["path"]))

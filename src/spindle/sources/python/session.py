@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.errors import ServerError
 from spindle.ports.source import Session
-from spindle.sources.python.decorator import MARK, ToolOptions
-from spindle.sources.python.files import FolderModules, load_module
-from spindle.sources.python.functions import call_function
-from spindle.sources.python.schema import FunctionTool, UnusableFunctionError, function_tool, place
+from spindle.sources.code.decorator import MARK, ToolOptions
+from spindle.sources.code.functions import call_function
+from spindle.sources.code.modules import FolderModules, load_module
+from spindle.sources.code.schema import FunctionTool, UnusableFunctionError, function_tool, place
 from spindle.threads import in_thread, stdout_to_stderr
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import ConfigurationError, suggest
 from spindle.http.addresses import is_loopback, is_written_inside
-from spindle.sources.openapi.operations import HINTS
+from spindle.sources.method_hints import METHOD_HINTS
 from spindle.sources.utcp.commands import NeedsShellError, check_steps
 from spindle.sources.utcp.config import FROM_FILE, FROM_URL, PROTOCOLS, UtcpConfig
 from spindle.sources.utcp.programs import unshared_variables
@@ -218,7 +218,7 @@ class _LeftOutError(Exception):
 def _hints(template: AnyTemplate) -> Hints:
     match template:
         case HttpLike():
-            return HINTS[template.method.lower()]
+            return METHOD_HINTS[template.method.lower()]
         case TextTemplate():
             return Hints(read_only=True, idempotent=True)
         case _:

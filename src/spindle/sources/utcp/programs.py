@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, from_json
 from spindle.errors import ConfigurationError, InvalidArgumentsError
-from spindle.sources.cli.process import ProcessResult, run
-from spindle.sources.environment import BASE_ENVIRONMENT, PROXIES, environment
 from spindle.sources.parameters import as_text
+from spindle.sources.programs.environment import BASE_ENVIRONMENT, PROXIES, environment
+from spindle.sources.programs.process import ProcessResult, run
 from spindle.sources.utcp.commands import (
     ArgumentPiece,
     CommandWord,

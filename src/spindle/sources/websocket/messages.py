@@ -5,41 +5,19 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, from_json, to_json
 from spindle.errors import InvalidArgumentsError, ServerError
+from spindle.sources.message_paths import MISSING, at
 from spindle.sources.parameters import as_text, filled
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool
     from spindle.sources.websocket.config import Condition, Request, WebSocketConfig
 
-MISSING: Final = object()
 SHOWN = 200
-
-
-def at(message: Any, path: str) -> Any:
-    """What a dotted path leads to, or MISSING. A number is a place in a list."""
-    for step in path.split("."):
-        if isinstance(message, dict) and step in message:
-            message = cast(JsonObject, message)[step]
-        elif isinstance(message, list) and step.isdecimal() and int(step) < len(cast("list[Any]", message)):
-            message = cast("list[Any]", message)[int(step)]
-        else:
-            return MISSING
-    return message
-
-
-def put(message: JsonObject, path: str, value: Any) -> None:
-    *folders, last = path.split(".")
-    for step in folders:
-        inner = message.setdefault(step, {})
-        if not isinstance(inner, dict):
-            inner = message[step] = {}
-        message = cast(JsonObject, inner)
-    message[last] = value
 
 
 def holds(condition: Condition, message: Any, arguments: JsonObject) -> bool:

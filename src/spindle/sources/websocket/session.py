@@ -27,20 +27,11 @@ from spindle.errors import (
     SpindleError,
 )
 from spindle.ports.source import Session
+from spindle.sources.message_paths import MISSING, put
 from spindle.sources.parameters import as_text, filled, input_schema, with_defaults
 from spindle.sources.websocket.config import SUBSCRIPTION
 from spindle.sources.websocket.handshake import open_connection
-from spindle.sources.websocket.messages import (
-    MISSING,
-    SHOWN,
-    decoded,
-    encoded,
-    failure,
-    holds,
-    put,
-    to_result,
-    useful,
-)
+from spindle.sources.websocket.messages import SHOWN, decoded, encoded, failure, holds, to_result, useful
 from spindle.sources.websocket.waiting import Desk, WaitingCall
 
 if TYPE_CHECKING:

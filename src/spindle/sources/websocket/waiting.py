@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spindle.errors import SpindleError
-from spindle.sources.websocket.messages import MISSING, at
+from spindle.sources.message_paths import MISSING, at
 
 # Messages that came before the reply which tells whose they are, and ids of subscriptions that have ended.
 KEPT = 256

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import cast
 
 from spindle.errors import ConnectionFailedError, InvalidArgumentsError, ResultTooLargeError
-from spindle.sources import descendants
-from spindle.sources.groups import end_group, signal_group, started
+from spindle.sources.programs import descendants
+from spindle.sources.programs.groups import end_group, signal_group, started
 
 TERM_GRACE = 2.0
 """How long a program that was asked to end may take over it."""

@@ -26,7 +26,7 @@ from spindle.threads import in_thread
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool
-    from spindle.sources.python.schema import FunctionTool
+    from spindle.sources.code.schema import FunctionTool
 
 
 async def call_function(found: FunctionTool | None, tool: Tool, call: Call, source: str) -> Result:

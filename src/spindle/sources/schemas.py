@@ -1,4 +1,4 @@
-"""OpenAPI's schemas as JSON Schema 2020-12, each converted once and shared by all tools that need it.
+"""Schemas of OpenAPI and AsyncAPI as JSON Schema 2020-12, each converted once and shared by all tools.
 
 A schema is converted where it stands, in the document that was just read: the documents of large APIs
 have hundreds of thousands of nodes, and copies of them are what makes other importers slow.
@@ -7,6 +7,7 @@ have hundreds of thousands of nodes, and copies of them are what makes other imp
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spindle.calls.validate import schema_problem
@@ -92,25 +93,11 @@ class Schemas:
         return [f"{count} with a discriminator but no list of choices: it is shown, and not checked"]
 
     def check_circles(self) -> None:
-        """Refuse a schema that is defined by nothing but itself: checking a value would never end."""
-        done: set[str] = set()
-        for start in self.definitions:
-            path: list[str] = []
-            self._look_for_circle(start, path, done)
-
-    def _look_for_circle(self, name: str, path: list[str], done: set[str]) -> None:
-        if name in path:
-            round_trip = " → ".join([*path[path.index(name) :], name])
-            raise broken(
-                self._documents.main, f"#/components/schemas/{name}", f"goes in a circle: {round_trip}"
-            )
-        if name in done or len(path) > 200:
-            return
-        path.append(name)
-        for other in _of_the_same_value(self.definitions.get(name, {})):
-            self._look_for_circle(other, path, done)
-        path.pop()
-        done.add(name)
+        """Refuses a schema that is defined by nothing but itself: checking a value would never end."""
+        names = circle(self.definitions)
+        if names is not None:
+            reference = f"#/components/schemas/{names[0]}"
+            raise broken(self._documents.main, reference, f"goes in a circle: {' → '.join(names)}")
 
     def _convert(self, schema: JsonObject, document: Document) -> None:
         if id(schema) in self._converted:
@@ -267,18 +254,37 @@ def _allow_null(schema: JsonObject) -> None:
         schema.update(described, anyOf=[inner, {"type": "null"}])
 
 
-def _of_the_same_value(schema: JsonObject) -> list[str]:
-    """Definitions that a value must fit because it fits this schema, without a step into the value."""
-    found: list[str] = []
-    waiting: list[Any] = [schema]
+def circle(definitions: Mapping[str, Any]) -> list[str] | None:
+    """Returns the names of schemas that are defined by nothing but each other, the first again at the end."""
+    done: set[str] = set()
+    for start in definitions:
+        path: dict[str, None] = {}
+        ways = [iter([start])]
+        while ways:
+            name = next(ways[-1], None)
+            if name is None:
+                ways.pop()
+                if path:
+                    done.add(path.popitem()[0])
+            elif name in path:
+                names = list(path)
+                return [*names[names.index(name) :], name]
+            elif name not in done:
+                path[name] = None
+                ways.append(_of_the_same_value(definitions.get(name)))
+    return None
+
+
+def _of_the_same_value(schema: Any) -> Iterator[str]:
+    """Yields the definitions that each value of a schema must fit itself, and not only a part of it."""
+    waiting = [schema]
     while waiting:
         node = waiting.pop()
         if not is_object(node):
             continue
         reference = node.get("$ref")
         if isinstance(reference, str):
-            found.append(reference.removeprefix("#/$defs/"))
+            yield reference.removeprefix("#/$defs/")
         for key in _SAME_VALUE:
             if is_array(node.get(key)):
                 waiting += node[key]
-    return found

@@ -1,4 +1,4 @@
-"""What of our own environment a program that we start gets to see."""
+"""The part of our own environment that a program started by us gets to see."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 
 def environment(declared: Mapping[str, str]) -> dict[str, str]:
+    """Returns the environment of a program: the base, and what its source declares."""
     base = {key: value for key, value in os.environ.items() if _is_for_everybody(key, value)}
     return base | dict(declared)
 

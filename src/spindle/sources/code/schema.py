@@ -18,7 +18,7 @@ from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, canonical, to_json
 from spindle.domain.tool import Hints, ToolSpec
 from spindle.flows.node_cache import is_flow_safe
-from spindle.sources.python.decorator import MARK, ToolOptions
+from spindle.sources.code.decorator import MARK, ToolOptions
 
 if TYPE_CHECKING:
     from typing import LiteralString

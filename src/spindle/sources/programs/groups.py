@@ -18,16 +18,18 @@ def _end_survivors() -> None:
 
 
 def started(leader: int) -> None:
+    """Notes a group, so that it ends with this process at the latest."""
     _live.add(leader)
 
 
 def end_group(leader: int) -> None:
-    """Make everything in the group end. Only the first time: its number may be somebody else's later."""
+    """Ends everything in the group. Only the first time: its number may be somebody else's later."""
     if leader in _live:
         signal_group(leader, signal.SIGKILL)
         _live.discard(leader)
 
 
 def signal_group(leader: int, number: int) -> None:
+    """Sends a signal to a group that may be gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)

@@ -1,0 +1,1 @@
+"""Programs that sources start: what they see of our environment, one run of them, and their end."""

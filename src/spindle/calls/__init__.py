@@ -1,1 +1,1 @@
-"""How a tool is called: one guarded path, the same from every door."""
+"""The path of a tool call: the same guards for every caller."""

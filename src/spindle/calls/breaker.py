@@ -21,6 +21,8 @@ class Admission:
 
 
 class Breaker:
+    """Stops calls to a source that failed repeatedly, and lets one call test if it works again."""
+
     def __init__(self, source: str, failures: int, cooldown: float, now: Callable[[], float]) -> None:
         self._source = source
         self._limit = failures

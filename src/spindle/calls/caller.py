@@ -67,7 +67,7 @@ class Clock:
 
 @dataclass(slots=True)
 class _Guards:
-    """What stands between a source and its callers."""
+    """The guards between a source and its callers."""
 
     config: SourceConfig
     breaker: Breaker
@@ -90,7 +90,7 @@ class _Ready:
 
 @dataclass(slots=True)
 class _Progressing:
-    """What is known of a call while it runs, for its record."""
+    """The facts about a running call that its record needs."""
 
     key: str = field(default_factory=new_id)
     tool: Tool | None = None

@@ -24,11 +24,15 @@ NOTHING = "(the tool returned nothing)"
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
+    """A text for a model."""
+
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class PicturePart:
+    """A picture for a model."""
+
     mime_type: str
     data: str
     """As base64."""
@@ -39,7 +43,7 @@ class PicturePart:
 
     @property
     def words(self) -> str:
-        """What stands in its place where only text is taken."""
+        """The text that replaces the picture if only text is accepted."""
         return f"[a picture, {self.mime_type}, which cannot be shown here]"
 
 
@@ -56,6 +60,7 @@ async def parts_of(result: Result) -> list[Part]:
 
 
 def text_of(parts: list[Part]) -> str:
+    """All parts as one text."""
     return "\n".join(part.text if isinstance(part, TextPart) else part.words for part in parts)
 
 

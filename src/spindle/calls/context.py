@@ -33,8 +33,8 @@ def mcp_level(level: int) -> str:
 
 @dataclass
 class Context:
-    """What a tool may know about the call it serves, and do through it. Ask for it with a parameter of
-    this type; it is not part of the tool's schema."""
+    """The call that a tool serves: whom it is for, and what the tool may do through it. Ask for it with a
+    parameter of this type; it is not part of the tool's schema."""
 
     tool: str
     _call: Call = field(repr=False)
@@ -65,7 +65,8 @@ class Context:
         self, message: str, schema: dict[str, Any] | None = None, *, expires_in: float | None = None
     ) -> Any: ...
     def ask(self, message: str, schema: Any = None, *, expires_in: float | None = None) -> Any:
-        """What a person answers. `schema` is a type or a JSON Schema; without it the answer is a text.
+        """Asks a person and returns the answer. `schema` is a type or a JSON Schema; without it the answer is
+        a text.
 
         The tool stops here until the answer is given, maybe in another process: when it goes on it runs
         from its beginning, with the calls that it made answered from the record.
@@ -95,7 +96,8 @@ class Context:
     def approve(
         self, message: str, details: Mapping[str, Any] | None = None, *, expires_in: float | None = None
     ) -> bool:
-        """Whether a person allows what the message says. `details` are shown to them."""
+        """Asks a person to approve what the message says, and returns True if they do. `details` are shown
+        to them."""
         question = ApprovalRequired(
             message, tool=self.tool, expires_at=_moment(expires_in), details=dict(details or {})
         )

@@ -174,6 +174,7 @@ def value_of(text: str, schema: JsonObject, what: str) -> Any:
 
 
 def load_json(text: str, where: str) -> Any:
+    """Parses JSON from the command line; `where` names it in the error."""
     try:
         return _strict_json(text)
     except ValueError as error:

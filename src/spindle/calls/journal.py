@@ -1,4 +1,4 @@
-"""What a call knows of the run that it is a step of.
+"""The interface between a call and the run that it is a step of.
 
 A run remembers the calls that were made during it, so that it can stop for a person and go on in another
 process without making them again. The runs themselves are `spindle.runs`; this is all that calls see of them.
@@ -32,7 +32,7 @@ class Journal(Protocol):
         ...
 
     def ask(self, question: Interruption) -> Reply:
-        """What a person answered to this question at this place; raises it when nobody has yet."""
+        """The person's answer to this question at this place; raises the question if there is none yet."""
         ...
 
     async def remember(self, name: str, key: Any, make: Callable[[Journal | None], Awaitable[Any]]) -> Any:

@@ -28,9 +28,11 @@ class Limit:
         self.order = next(_serial)
 
     async def acquire(self) -> None:
+        """Waits until a call may begin."""
         await self._semaphore.acquire()
 
     def release(self) -> None:
+        """Ends a call, so that another may begin."""
         self._semaphore.release()
 
 

@@ -1,4 +1,4 @@
-"""How a call is to be made."""
+"""The options of a call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """How to make a call. Apart from the arguments, so that no tool's parameter can clash with it."""
+    """The options of a call. They are separate from the arguments, so that no tool's parameter can clash
+    with them."""
 
     principal: Principal = LOCAL
     timeout: float | None = None

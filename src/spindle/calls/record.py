@@ -73,7 +73,7 @@ def secrets_in(arguments: JsonObject, schema: JsonObject) -> set[str]:
 
 
 def mentions_secrets(schema: Any, depth: int = 0) -> bool:
-    """Whether anything in a schema is marked as secret. Most have no such mark, and need no second look."""
+    """True if any part of a schema is marked as secret. Most have no such mark, and need no closer look."""
     if is_object(schema):
         if schema.get("format") == "password" or schema.get("writeOnly") is True:
             return True
@@ -166,6 +166,7 @@ def _of_property(schemas: list[Any], key: str) -> list[Any]:
 
 
 def cut(text: str) -> str:
+    """The text, shortened if it is too long for a record."""
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text)} characters)"
 
 

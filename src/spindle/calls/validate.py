@@ -123,7 +123,7 @@ def _validator_for(schema: JsonObject) -> Validator:
 
 
 def not_json(arguments: Mapping[Any, Any]) -> list[dict[str, str]]:
-    """What in the arguments cannot be sent as JSON: it would be lost or changed on the way."""
+    """The problems with arguments that cannot be sent as JSON without loss or change."""
     import orjson
 
     try:

@@ -1,1 +1,1 @@
-"""What people meet in a browser."""
+"""The pages that people see in a browser."""

@@ -1,4 +1,5 @@
-"""Where users come back to after giving consent: completes it, and goes on with what waited for it."""
+"""The page that users come back to after giving consent: completes it, and resumes the runs that waited
+for it."""
 
 from __future__ import annotations
 
@@ -57,6 +58,8 @@ def callback_app(
 
 
 class Callback:
+    """Completes consents when users come back from a provider."""
+
     def __init__(self, app: Spindle | Callable[[], Spindle], principal_of: PrincipalOf | None) -> None:
         self._app = app
         self._principal_of = principal_of

@@ -25,7 +25,7 @@ KEPT_EVENTS = 256
 
 
 class Steps:
-    """How far a call is, from the source to whoever reads it."""
+    """Passes the progress of a call from the source to the reader."""
 
     def __init__(self) -> None:
         self.waiting: deque[JsonObject] = deque(maxlen=KEPT_EVENTS)

@@ -27,7 +27,7 @@ Form = Literal["plain", "whole", "events"]
 
 
 def wanted(accept: str) -> Form:
-    """Who also takes the plain form gets that."""
+    """The form that an `Accept` header asks for; the plain one if it is accepted too."""
     named = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
     if named & {JSON, TEXT, "*/*", "application/*"}:
         return "plain"
@@ -37,6 +37,7 @@ def wanted(accept: str) -> Form:
 
 
 async def answer(result: Result, form: Form) -> Response:
+    """The response that carries a result in this form."""
     if form == "plain":
         if result.has_structured:
             return Response(to_json(result.structured, default=str), media_type=JSON)

@@ -67,7 +67,7 @@ class Components:
 
     @staticmethod
     def _is_plain(schema: Any) -> bool:
-        """Whether all that it refers to within itself are definitions."""
+        """True if the schema refers only to its own definitions."""
         found: list[str] = []
         _rewritten(schema, lambda reference: found.append(reference) or reference)
         return all(_DEFINITION.fullmatch(reference) for reference in found)

@@ -28,6 +28,7 @@ _AUTH: JsonObject = {
 
 
 def is_template(name: str) -> TypeGuard[Template]:
+    """True if the name is a kind of call template that we write."""
     return name in ("http", "sse")
 
 

@@ -1,1 +1,1 @@
-"""What every way of serving the catalog over HTTP shares: who may come in, and listening."""
+"""The parts that all ways of serving over HTTP share: access control and listening."""

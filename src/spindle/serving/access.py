@@ -1,4 +1,4 @@
-"""Who may come in, on whose behalf they act, and what exists for them. One object, for all that serves."""
+"""Access control of a server: who may come in, for whom they act, and which tools they see."""
 
 from __future__ import annotations
 
@@ -97,20 +97,21 @@ class ServingAccess:
         return found if isinstance(found, Principal) else self._rules.clients.owner
 
     def visible(self, principal: Principal, tool: ToolSummary | Tool) -> bool:
-        """Whether a tool exists for this principal: else it can be neither listed, found nor called."""
+        """True if this principal may see a tool; a tool that is not visible can be neither listed, found
+        nor called."""
         return self.shows(principal, tool.name)
 
     def shows(self, principal: Principal, name: str) -> bool:
         return self._rules.exposed.shows(principal, name)
 
     def offers(self, principal: Principal, source: str) -> bool:
-        """Whether the resources and prompts of this source exist for this principal."""
+        """True if this principal may see the resources and prompts of a source."""
         return self._rules.exposed.offers(principal, source)
 
     # --- who may come in
 
     async def admit(self, scope: Scope) -> Principal | Response:
-        """Who asks, or the answer that ends the matter."""
+        """The principal of a request, or the response that refuses it."""
         rules, headers = self._rules, Headers(scope=scope)
         refused = _misled(rules, headers) or _too_large(rules, headers)
         if refused is not None:
@@ -172,7 +173,8 @@ def _misled(rules: _Rules, headers: Headers) -> Response | None:
 
 
 def _too_large(rules: _Rules, headers: Headers) -> Response | None:
-    """What a request announces; what it really sends is counted by whoever reads it."""
+    """The response to a request that announces too large a body. The bytes really sent are counted by the
+    reader."""
     limit, announced = rules.config.max_body_size, headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced[:20]) <= limit:
         return None

@@ -30,8 +30,8 @@ class Addressing:
         return cls(config.host, frozenset(names), origins)
 
     def knows(self, host: str) -> bool:
-        """Whether a Host header names this server. A page that makes its own name point at us would
-        otherwise pass for one of ours."""
+        """True if a Host header names this server. Otherwise a page could make its own name point at us
+        and pass for one of ours."""
         try:
             name = (urlsplit(f"//{host}").hostname or "").lower()
         except ValueError:

@@ -1,4 +1,4 @@
-"""What must be settled before a workspace is served: two tools of one name."""
+"""Refuses to serve a workspace in which two tools have the same name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What exists for whom: the lists of exposed and excluded tools, for all and for each group."""
+"""The lists of exposed and excluded tools, for everybody and for each group."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Exposed:
         return not known or any(lists.admit(name) for lists in known)
 
     def offers(self, principal: Principal, source: str) -> bool:
-        """Whether what a source has besides tools exists too: only where all of its tools may, since no
-        list can name it."""
+        """True if the resources and prompts of a source are visible: only if all its tools may be, since
+        no list can name them."""
         return self.shows(principal, f"{source}.")
 
 
@@ -78,8 +78,8 @@ def lists_in(config: ServeConfig) -> Iterator[tuple[str, str]]:
 
 
 def doubts(config: ServeConfig, tools: Collection[str], unread: Collection[str] = ()) -> list[str]:
-    """What is probably not meant: names of tools that are not there, and of groups that nobody configured.
-    `unread` are the sources whose tools are not known yet."""
+    """Warnings about probable mistakes: unknown tools and groups in the settings. `unread` are sources
+    whose tools are not known yet."""
     known = frozenset(tools)
     found: list[str] = []
     for place, name in lists_in(config):

@@ -1,4 +1,4 @@
-"""What the tools are for, in the words of whoever serves them: `serve.instruction`."""
+"""The instruction for clients, `serve.instruction`: what the tools are for."""
 
 from __future__ import annotations
 

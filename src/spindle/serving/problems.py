@@ -34,6 +34,7 @@ STATUSES: Mapping[str, int] = {
 
 
 def problem(status: int, category: str, message: str, hint: str | None = None) -> JsonObject:
+    """The body of an error response."""
     return {"status": status, "category": category, "message": message} | ({"hint": hint} if hint else {})
 
 
@@ -58,6 +59,7 @@ def of_result(tool: str, result: Result) -> JsonObject:
 
 
 def respond(body: JsonObject, headers: Mapping[str, str] | None = None) -> Response:
+    """The error response with this body."""
     sent = dict(headers or {})
     wait: Any = body.get("retry_after")
     if isinstance(wait, (int, float)):

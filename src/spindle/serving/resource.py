@@ -35,6 +35,7 @@ def metadata(config: ServeConfig, scope: Scope, headers: Headers) -> Response:
 
 
 def metadata_url(config: ServeConfig, scope: Scope, headers: Headers) -> str:
+    """The URL of the metadata of the requested resource."""
     path: str = scope["path"].rstrip("/")
     return f"{base_url(config, headers)}{METADATA}{path if path in _RESOURCES else ''}"
 

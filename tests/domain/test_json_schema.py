@@ -66,6 +66,22 @@ def test_what_is_written_as_json_is_read_as_it_was(value: Any) -> None:
     assert type(back) is type(value)
 
 
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a":' * 100_000, "nested too deeply"),
+        (b"9" * 5000, "Exceeds the limit"),
+        (b'"\xff"', "can't decode byte 0xff"),
+        (b"{", "Expecting property name"),
+    ],
+)
+def test_json_of_somebody_else_fails_in_one_way(data: bytes, problem: str) -> None:
+    with pytest.raises(json.JSONDecodeError) as caught:
+        from_json(data)
+    assert problem in caught.value.msg
+
+
 def test_what_is_not_json_is_refused_or_replaced() -> None:
     with pytest.raises(TypeError):
         to_json({"x": object})

@@ -56,7 +56,7 @@ def has_long_number(data: bytes) -> bool:
 
 def from_json(data: bytes) -> Any:
     """Returns the value that `to_json` was given, also where orjson alone would round a number or refuse a
-    text."""
+    text. Raises json.JSONDecodeError, whatever is wrong."""
     import orjson
 
     if not has_long_number(data):
@@ -66,7 +66,15 @@ def from_json(data: bytes) -> Any:
             pass
     import json
 
-    return json.loads(data)
+    try:
+        return json.loads(data)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        problem = "nested too deeply"
+    except ValueError as error:
+        problem = str(error).partition(";")[0]
+    raise json.JSONDecodeError(problem, "", 0)
 
 
 def survives_json(value: Any) -> bool:

@@ -308,7 +308,7 @@ class _Request:
         body = await self._body(limit)
         try:
             message = from_json(body)
-        except (ValueError, RecursionError):
+        except ValueError:
             raise Refused(400, PARSE_ERROR, "Parse error") from None
         if not is_object(message):
             raise Refused(400, INVALID_REQUEST, NO_MESSAGE)

@@ -59,7 +59,7 @@ class LineServer:
             return
         try:
             message = from_json(line)
-        except (ValueError, RecursionError):
+        except ValueError:
             self._spawn(self._send(error_message(None, PARSE_ERROR, "Parse error")))
             return
         if not is_object(message) or message.get("jsonrpc") != "2.0":

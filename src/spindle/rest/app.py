@@ -170,7 +170,7 @@ class _Api:
             raise _RefusedError(problem(415, "invalid_arguments", "the arguments must be JSON", hint))
         try:
             arguments = from_json(body)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise InvalidArgumentsError(f"the body is not JSON: {error}") from None
         if not is_object(arguments):
             raise InvalidArgumentsError("the body must be a JSON object with the tool's arguments")

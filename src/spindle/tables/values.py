@@ -73,7 +73,7 @@ _NEWER = "it was probably written by a newer version: upgrade"
 def _json(text: str, number: int) -> Any:
     try:
         return from_json(text.encode())
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise TableError(f"its {FIELDS[number]} (field {number}) is not JSON: {error}") from None
 
 

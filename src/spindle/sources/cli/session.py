@@ -112,8 +112,6 @@ def _value(tool: Tool, command: Command, text: str, finished: ProcessResult, fir
         place = f"line {error.lineno + first_line - 1} column {error.colno}"
         reason = f"{error.msg} at {place}" if text.strip() else "it is empty"
         raise _unreadable(tool, command, reason, finished) from None
-    except RecursionError:
-        raise _unreadable(tool, command, "it is nested too deep", finished) from None
 
 
 def _unreadable(tool: Tool, command: Command, reason: str, finished: ProcessResult) -> ServerError:

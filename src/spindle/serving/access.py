@@ -154,7 +154,7 @@ class Guard:
 def _refuse_open(clients: KnownClients, host: str) -> None:
     if not clients.wants_token and not is_loopback(host):
         raise ConfigurationError(
-            f"{host} can be reached by others, and no token is wanted of them",
+            f"{host} can be reached by others, and no token is required",
             hint="set serve.auth_token_env (and that variable), or listen on 127.0.0.1",
         )
 

@@ -19,6 +19,7 @@ from spindle.ports.store import SourceState, Store, StoredTool
 from spindle.stores.postgres import PostgresStore
 from spindle.stores.search_index import words
 from spindle.stores.sqlite import SqliteStore
+from spindle.stores.synonyms import FILE, synonyms
 
 
 async def fill(store: Store, listed: list[Tool]) -> None:
@@ -316,3 +317,12 @@ async def test_parameters_in_shared_definitions_are_found(empty: Store) -> None:
     for query in ("ship to", "zip code", "parcels", "address"):
         assert await names(empty, query) == ["shop.place_order"]
     assert await names(empty, "zeppelin") == []
+
+
+def test_the_synonyms_are_groups_of_words_each_with_a_trust() -> None:
+    lines = [line for line in FILE.read_text("utf-8").splitlines() if line and not line.startswith("#")]
+    assert lines[0].startswith("= ")
+    groups = [line for line in lines if not line.startswith("= ")]
+    assert groups
+    assert all(len(group.split()) > 1 and group.islower() for group in groups)
+    assert synonyms("delet")["remov"] == 0.8

@@ -8,7 +8,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.subscriptions import (
+from mcp_types import SubscriptionsListenRequestParams
+
+from spindle.errors import SpindleError
+from spindle.mcp_imports import (
     InMemorySubscriptionBus,
     ListenHandler,
     PromptsListChanged,
@@ -16,20 +19,14 @@ from mcp.server.subscriptions import (
     ResourceUpdated,
     ToolsListChanged,
 )
-from mcp_types import SubscriptionsListenRequestParams
-
-from spindle.errors import SpindleError
 from spindle.mcp_server.inbound import RequestContext, inbound
 
 if TYPE_CHECKING:
-    from mcp.server.connection import Connection
-    from mcp.server.lowlevel import Server
-    from mcp.server.subscriptions import ServerEvent
-
     from spindle.app import Spindle
     from spindle.catalog.diff import SyncReport
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
+    from spindle.mcp_imports import Connection, Server, ServerEvent
     from spindle.mcp_server.relay import Passing
 
 logger = logging.getLogger("spindle.serve")

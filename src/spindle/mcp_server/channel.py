@@ -7,15 +7,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
-from mcp.server.runner import modern_error_data
-from mcp.shared.dispatcher import CallOptions
-from mcp.shared.exceptions import NoBackChannelError
-from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
-from mcp.shared.message import ServerMessageMetadata
-from mcp.shared.transport_context import TransportContext
 from mcp_types import RequestId
 
 from spindle.domain.json_schema import JsonObject
+from spindle.mcp_imports import (
+    CallOptions,
+    NoBackChannelError,
+    ServerMessageMetadata,
+    TransportContext,
+    modern_error_data,
+    progress_token_from_params,
+)
 
 logger = logging.getLogger("spindle.serve")
 

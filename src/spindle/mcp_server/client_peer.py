@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -26,6 +25,7 @@ from mcp_types import (
 from spindle.domain.call import is_as_severe, new_id
 from spindle.domain.json_schema import JsonObject, is_object, to_json
 from spindle.errors import AuthorizationRequired, Interruption, NotFoundError, SpindleError
+from spindle.mcp_imports import MCPError, UrlElicitationRequiredError
 from spindle.mcp_server.convert import error_result
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
 

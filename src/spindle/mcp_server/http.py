@@ -6,23 +6,25 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.connection import Connection
-from mcp.server.runner import ServerRunner, serve_one
-from mcp.shared.dispatcher import as_request_id, coerce_request_id
-from mcp.shared.inbound import (
-    ERROR_CODE_HTTP_STATUS,
-    InboundLadderRejection,
-    InboundModernRoute,
-    classify_inbound_request,
-    find_duplicated_routing_header,
-    unsupported_protocol_version_rejection,
-    validate_mcp_param_headers,
-)
-from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
 from mcp_types import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object
+from spindle.mcp_imports import (
+    ERROR_CODE_HTTP_STATUS,
+    Connection,
+    InboundLadderRejection,
+    InboundModernRoute,
+    ServerRunner,
+    as_request_id,
+    cancelled_request_id_from_params,
+    classify_inbound_request,
+    coerce_request_id,
+    find_duplicated_routing_header,
+    serve_one,
+    unsupported_protocol_version_rejection,
+    validate_mcp_param_headers,
+)
 from spindle.mcp_server.channel import RequestChannel, answer_message, error_message
 from spindle.mcp_server.exchange import Headers, PostExchange, respond
 from spindle.mcp_server.inbound import Inbound

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-if TYPE_CHECKING:
-    from mcp.server.connection import Connection
-    from mcp.shared.dispatcher import DispatchContext
-    from mcp.shared.transport_context import TransportContext
+from spindle.mcp_imports import ServerRequestContext
 
+if TYPE_CHECKING:
     from spindle.domain.identity import Principal
+    from spindle.mcp_imports import Connection, DispatchContext, TransportContext
 
 RequestContext: TypeAlias = ServerRequestContext[Any, Any]
 

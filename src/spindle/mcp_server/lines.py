@@ -7,12 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.connection import Connection, NotifyOnlyOutbound
-from mcp.server.runner import ServerRunner, serve_one
-from mcp.shared.dispatcher import CallOptions, as_request_id, coerce_request_id
-from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
-from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -24,6 +18,19 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
+from spindle.mcp_imports import (
+    CallOptions,
+    Connection,
+    InboundLadderRejection,
+    MCPError,
+    NotifyOnlyOutbound,
+    ServerRunner,
+    as_request_id,
+    cancelled_request_id_from_params,
+    classify_inbound_request,
+    coerce_request_id,
+    serve_one,
+)
 from spindle.mcp_server.channel import RequestChannel, answer_message, error_message
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.questions import Questions

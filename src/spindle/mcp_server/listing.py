@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mcp.shared.inbound import x_mcp_header_map
-
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.names import NameStyle, served_names
 from spindle.domain.tool import Tool, ToolSummary
+from spindle.mcp_imports import x_mcp_header_map
 from spindle.mcp_server.convert import to_wire_tool
 from spindle.ports.store import ToolFilter
 

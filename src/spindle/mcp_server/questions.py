@@ -7,10 +7,10 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from spindle.domain.json_schema import JsonObject, is_object
+from spindle.mcp_imports import MCPError
 from spindle.mcp_server.channel import Send
 
 

@@ -7,8 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, RequestParams
 
 from spindle.calls.caller import CallOptions
@@ -17,6 +15,7 @@ from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, canonical, is_object
 from spindle.domain.tool import ToolSummary
 from spindle.errors import ConfigurationError, Interruption, NotFoundError, ServerError, SpindleError
+from spindle.mcp_imports import MCPError, NotificationOptions, Server
 from spindle.mcp_server import search_mode
 from spindle.mcp_server.changes import Changes
 from spindle.mcp_server.client_peer import (
@@ -47,12 +46,11 @@ from spindle.serving.instruction import instruction
 from spindle.version import __version__
 
 if TYPE_CHECKING:
-    from mcp.server.models import InitializationOptions
-
     from spindle.app import Spindle
     from spindle.catalog.diff import SyncReport
     from spindle.domain.identity import Principal
     from spindle.domain.serve import ServeConfig
+    from spindle.mcp_imports import InitializationOptions
     from spindle.serving.access import ServingAccess
 
 logger = logging.getLogger("spindle.serve")

@@ -8,13 +8,17 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.connection import Connection
-from mcp.server.runner import ServerRunner, aclose_shielded
-from mcp.shared.dispatcher import CallOptions, coerce_request_id
-from mcp.shared.exceptions import NoBackChannelError
 from mcp_types import RequestId
 
 from spindle.domain.json_schema import JsonObject, to_json
+from spindle.mcp_imports import (
+    CallOptions,
+    Connection,
+    NoBackChannelError,
+    ServerRunner,
+    aclose_shielded,
+    coerce_request_id,
+)
 from spindle.mcp_server.exchange import NoticeStream
 from spindle.mcp_server.questions import Questions
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, REQUEST_TIMEOUT
 
 from spindle.domain.identity import Principal
 from spindle.domain.json_schema import JsonObject, is_object
+from spindle.mcp_imports import MCPError
 
 if TYPE_CHECKING:
     from spindle.mcp_server.inbound import RequestContext

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import uvicorn
-
 from spindle.errors import ConfigurationError
+from spindle.uvicorn_server import EmbeddedServer
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -19,14 +17,6 @@ if TYPE_CHECKING:
 BACKLOG = 512
 # Over this many a client is told to come back later, before its request is read.
 MAX_CONNECTIONS = 1000
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals alone: the command line turns them into a cancellation."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -62,26 +52,13 @@ async def serve(
 ) -> None:
     """Answer requests until this task is cancelled. Then take no more, and let those that run end
     within the seconds that `shutdown_timeout` gives then."""
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
-    )
-    server = _Server(config)
+    server = EmbeddedServer(app, server_header=False, proxy_headers=False, limit_concurrency=MAX_CONNECTIONS)
     running = asyncio.create_task(server.serve(sockets=[listening]), name="the HTTP server")
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:
         stopping()
-        seconds = shutdown_timeout()
-        config.timeout_graceful_shutdown = max(1, round(seconds)) if seconds else 0
-        server.should_exit = True
+        server.stop(shutdown_timeout())
         await running
         raise
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spindle import mcp_imports
 from spindle.ports.source import RelaySource
 
 if TYPE_CHECKING:
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
     from spindle.ports.source import Note, Notice, RelaySession
     from spindle.sources.mcp.config import McpConfig
-
-mcp_imports.spare()
 
 
 class McpSource(RelaySource):

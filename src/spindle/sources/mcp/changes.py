@@ -7,13 +7,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from mcp.client.session import ClientSession
-from mcp.client.subscriptions import SubscriptionLost, listen
-from mcp.shared.exceptions import MCPError
-from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from spindle.mcp_imports import (
+    ClientSession,
+    MCPError,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ServerEvent,
+    SubscriptionLost,
+    ToolsListChanged,
+    listen,
+)
 from spindle.ports.source import Notice
 from spindle.sources.mcp.dispatcher import LinkLostError
 from spindle.sources.mcp.exchange import CallExchange, current_exchange

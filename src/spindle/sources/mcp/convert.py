@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
@@ -38,6 +37,7 @@ from spindle.errors import (
     ServerError,
     SpindleError,
 )
+from spindle.mcp_imports import MCPError
 from spindle.sources.mcp.dispatcher import LinkLostError, TooLargeError
 
 

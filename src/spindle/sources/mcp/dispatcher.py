@@ -22,22 +22,22 @@ from typing import Any, cast
 import anyio
 import anyio.abc
 import orjson
-from mcp.shared.dispatcher import (
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, REQUEST_TIMEOUT, RequestId
+
+from spindle.domain.json_schema import is_object, to_json
+from spindle.mcp_imports import (
     CallOptions,
     DispatchContext,
+    MCPError,
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
     ProgressFnT,
+    TransportContext,
     as_request_id,
     coerce_request_id,
     run_notify_intercept,
 )
-from mcp.shared.exceptions import MCPError
-from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, REQUEST_TIMEOUT, RequestId
-
-from spindle.domain.json_schema import is_object, to_json
 from spindle.sources.mcp.link import EDGE, MessageLink
 from spindle.sources.mcp.peers import as_the_caller
 

@@ -11,12 +11,12 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable
 
 import httpx2
-from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
 from spindle.errors import ConnectionFailedError, ServerError, SpindleError, from_status
 from spindle.http.addresses import same_origin
 from spindle.http.retry_after import retry_after
+from spindle.mcp_imports import MCPError
 from spindle.sources.mcp.link import LineReader
 
 MAX_REDIRECTS = 5

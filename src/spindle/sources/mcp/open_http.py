@@ -6,9 +6,8 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
-from mcp.client.streamable_http import streamable_http_client
-
 from spindle.errors import SpindleError
+from spindle.mcp_imports import streamable_http_client
 from spindle.sources.mcp.dispatcher import LinkDispatcher
 from spindle.sources.mcp.http_client import make_client
 from spindle.sources.mcp.legacy_sse import open_sse_link

@@ -12,9 +12,6 @@ import logging
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mcp.shared.dispatcher import CallOptions
-from mcp.shared.exceptions import MCPError
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     INTERNAL_ERROR,
@@ -34,13 +31,13 @@ from mcp_types import (
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from spindle.domain.json_schema import is_object
+from spindle.mcp_imports import CallOptions, JSONRPCDispatcher, MCPError
 from spindle.sources.mcp.exchange import current_exchange
 
 if TYPE_CHECKING:
-    from mcp.client.session import ClientRequestContext
-
     from spindle.domain.call import Call, Peer
     from spindle.domain.json_schema import JsonObject
+    from spindle.mcp_imports import ClientRequestContext
 
 logger = logging.getLogger("spindle.mcp")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mcp.client.session import ClientSession
 from mcp_types import (
     ClientCapabilities,
     ElicitationCapability,
@@ -27,17 +26,13 @@ if TYPE_CHECKING:
     from spindle.domain.tool import Tool
 
 
-class AskableSession(ClientSession):
-    """Says that questions are welcome, but only where one can be answered after a restart: a server of the
-    handshake era would hold its request open for as long as the person takes."""
-
-    def _build_capabilities(self, version: str) -> ClientCapabilities:
-        capabilities = super()._build_capabilities(version)
-        if version in MODERN_PROTOCOL_VERSIONS:
-            capabilities.elicitation = ElicitationCapability(
-                form=FormElicitationCapability(), url=UrlElicitationCapability()
-            )
-        return capabilities
+def welcome_questions(version: str, capabilities: ClientCapabilities) -> None:
+    """Tells a server that questions are welcome, but only if one can be answered after a restart: a server
+    of the handshake era would hold its request open for as long as the person takes."""
+    if version in MODERN_PROTOCOL_VERSIONS:
+        capabilities.elicitation = ElicitationCapability(
+            form=FormElicitationCapability(), url=UrlElicitationCapability()
+        )
 
 
 def to_question(tool: Tool, asked: InputRequiredResult) -> InputRequired:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from mcp.client.subscriptions import SubscriptionLost, listen
-from mcp.shared.exceptions import MCPError
 from mcp_types import Request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import RootModel
 
+from spindle.mcp_imports import MCPError, SubscriptionLost, listen
 from spindle.sources.mcp.changes import FIRST_WAIT, LONGEST_WAIT
 
 if TYPE_CHECKING:
-    from mcp.client.session import ClientSession
-
     from spindle.domain.json_schema import JsonObject
+    from spindle.mcp_imports import ClientSession
     from spindle.ports.source import Notice
 
 

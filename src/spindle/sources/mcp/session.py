@@ -8,8 +8,6 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from mcp.client.session import ClientSession
-from mcp.shared.exceptions import MCPError
 from mcp_types import (
     HEADER_MISMATCH,
     LOG_LEVEL_META_KEY,
@@ -40,24 +38,23 @@ from spindle.errors import (
     from_status,
     innermost,
 )
+from spindle.mcp_imports import ClientSession, MCPError, session_declaring
 from spindle.ports.source import RelaySession
 from spindle.sources.mcp.changes import follow_changes
 from spindle.sources.mcp.convert import to_error, to_result, to_spec, too_large
 from spindle.sources.mcp.dispatcher import LinkDispatcher, LinkLostError
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.peers import Peers, callbacks, dumped
-from spindle.sources.mcp.questions import AskableSession, to_question, to_responses
+from spindle.sources.mcp.questions import to_question, to_responses, welcome_questions
 from spindle.sources.mcp.relay import offers_of, send, watch
 from spindle.version import __version__
 
 if TYPE_CHECKING:
-    from mcp.client.session import IncomingMessage
-    from mcp.shared.dispatcher import Dispatcher
-
     from spindle.domain.call import Call
     from spindle.domain.identity import Credential
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool, ToolSpec
+    from spindle.mcp_imports import Dispatcher, IncomingMessage
     from spindle.ports.source import Notice
     from spindle.sources.mcp.config import McpConfig
 
@@ -71,6 +68,8 @@ TOLD = (PromptListChangedNotification, ResourceListChangedNotification, Resource
 
 CallAnswer = CallToolResult | InputRequiredResult
 _call_answer: TypeAdapter[CallAnswer] = TypeAdapter(CallAnswer)
+
+AskableSession = session_declaring(welcome_questions)
 
 
 class McpSession(RelaySession):

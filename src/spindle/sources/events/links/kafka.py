@@ -14,6 +14,7 @@ from faststream.confluent import KafkaBroker, TopicPartition
 from spindle.domain.call import new_id
 from spindle.domain.json_schema import JsonObject
 from spindle.sources.events.links.broker import BrokerLink
+from spindle.sources.events.links.faststream_insides import kafka_consumer_settings
 from spindle.sources.events.links.port import Outgoing
 
 
@@ -71,7 +72,7 @@ class KafkaLink(BrokerLink):
 
     def _ends(self, topic: str) -> dict[int, int]:
         """The end offset of each partition."""
-        settings: dict[str, Any] = dict(self.broker.config.connection_config.consumer_config)
+        settings = kafka_consumer_settings(self.broker)
         settings.pop("message.timeout.ms", None)
         settings["group.id"] = f"spindle-{new_id()[:12]}"
         consumer = Consumer(settings, logger=logging.getLogger("confluent_kafka"))

@@ -13,6 +13,7 @@ from faststream.mqtt import MQTTBroker
 from spindle.domain.call import new_id
 from spindle.domain.json_schema import JsonObject
 from spindle.sources.events.links.broker import BrokerLink
+from spindle.sources.events.links.faststream_insides import encode_by
 from spindle.sources.events.links.port import Incoming, Outgoing
 from spindle.sources.events.links.target import Target
 
@@ -60,7 +61,7 @@ class MqttLink(BrokerLink):
 
     async def started(self) -> None:
         # Only for sending: a codec of the broker would also replace the one of subscribers.
-        self.broker.config.producer.codec = _Codec()
+        encode_by(self.broker, _Codec())
 
     def refuses(self, error: BaseException) -> bool:
         return isinstance(error, zmqtt.MQTTConnectError) and error.return_code in _REFUSALS

@@ -17,6 +17,7 @@ from nats.js.errors import Error as JetStreamError
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import AuthError
 from spindle.sources.events.links.broker import BrokerLink
+from spindle.sources.events.links.faststream_insides import client_of, close_nats_socket, connect_by
 from spindle.sources.events.links.port import Outgoing
 from spindle.sources.events.links.target import described
 
@@ -26,21 +27,15 @@ REMEMBERED = 60.0
 """Seconds for which it is remembered which stream takes a subject."""
 
 
-class _NatsBroker(NatsBroker):
-    """A broker that closes its socket when it cannot connect, or when told to stop trying."""
-
-    async def _connect(self) -> Client:
-        client = Client()
-        connect: Any = client.connect
-        try:
-            await connect(**self._connection_kwargs)
-        except BaseException:
-            transport: Any = getattr(client, "_transport", None)
-            if transport is not None:
-                transport.close()
-            raise
-        self.config.connect(client)
-        return client
+async def _connected(options: dict[str, Any]) -> Client:
+    """Returns a connected client. Its socket is closed when it cannot connect, or is told to stop trying."""
+    client = Client()
+    try:
+        await client.connect(**options)
+    except BaseException:
+        close_nats_socket(client)
+        raise
+    return client
 
 
 class NatsLink(BrokerLink):
@@ -56,7 +51,7 @@ class NatsLink(BrokerLink):
 
     @property
     def _client(self) -> Any:
-        return self.broker._connection  # FastStream has no public name for it
+        return client_of(self.broker)
 
     def make(self) -> NatsBroker:
         from faststream.nats.security import NatsToken
@@ -77,7 +72,7 @@ class NatsLink(BrokerLink):
             self.broken = True
             self.gone.set()
 
-        return _NatsBroker(
+        broker = NatsBroker(
             target.endpoint.url,
             security=security,
             logger=None,
@@ -92,6 +87,8 @@ class NatsLink(BrokerLink):
             disconnected_cb=lost,
             closed_cb=lost,
         )
+        connect_by(broker, _connected)
+        return broker
 
     async def connect(self) -> None:
         try:
@@ -149,7 +146,7 @@ class NatsLink(BrokerLink):
 
     async def leave(self, broker: Any, broken: bool) -> None:
         if broken:
-            await broker._connection.close()  # without flushing, since a dead server takes nothing
+            await client_of(broker).close()  # without flushing, since a dead server takes nothing
         else:
             await broker.stop()
         for task in self._unanswered:

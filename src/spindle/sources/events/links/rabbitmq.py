@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,29 +19,30 @@ from spindle.documents.refs import entries
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ServerError
 from spindle.sources.events.links.broker import BrokerLink
+from spindle.sources.events.links.faststream_insides import client_of, connect_with
 from spindle.sources.events.links.port import Incoming, Outgoing
 
 END_TIMEOUT = 1.0
 
 
-class _RabbitBroker(RabbitBroker):
-    """A broker that closes its connection when it cannot connect, or when told to stop trying: the library
-    would try for ever in the background, and keep the program from ending."""
+def _end_when_refused(broker: RabbitBroker) -> None:
+    """Has a broker close its connection when it cannot connect, or is told to stop trying: the library would
+    try for ever in the background, and keep the program from ending."""
+    made: list[RobustConnection] = []
 
-    async def _connect(self) -> RobustConnection:
-        made: list[RobustConnection] = []
+    def keep(*args: Any, **rest: Any) -> RobustConnection:
+        made.append(RobustConnection(*args, **rest))
+        return made[-1]
 
-        def keep(*args: Any, **rest: Any) -> RobustConnection:
-            made.append(RobustConnection(*args, **rest))
-            return made[0]
-
-        self._connection_kwargs = {**self._connection_kwargs, "connection_class": keep}
+    async def connect(own: Callable[[], Awaitable[Any]]) -> Any:
         try:
-            return await super()._connect()
+            return await own()
         except BaseException:
             for connection in made:
                 await _end(connection)
             raise
+
+    connect_with(broker, {"connection_class": keep}, connect)
 
 
 async def _end(connection: RobustConnection) -> None:
@@ -59,7 +60,7 @@ class RabbitLink(BrokerLink):
         from faststream.security import SASLPlaintext
 
         target = self.target
-        return _RabbitBroker(
+        broker = RabbitBroker(
             target.endpoint.url,
             security=SASLPlaintext(*target.login, use_ssl=target.endpoint.secure) if target.login else None,
             logger=None,
@@ -67,9 +68,11 @@ class RabbitLink(BrokerLink):
             timeout=target.connect_timeout,
             default_channel=Channel(publisher_confirms=True, on_return_raises=True),
         )
+        _end_when_refused(broker)
+        return broker
 
     async def leave(self, broker: Any, broken: bool) -> None:
-        connection: RobustConnection | None = broker._connection
+        connection: RobustConnection | None = client_of(broker)
         try:
             if not broken:
                 await broker.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, MutableMapping
 from typing import Any
 
 from spindle.errors import ConfigurationError
@@ -15,6 +15,8 @@ from spindle.sources.events.links.port import Inbox, Incoming
 from spindle.sources.events.links.signature import problem
 
 MAX_BODY = 4 * 1024 * 1024
+GRACE = 2.0
+"""Seconds that requests may take to end when the last subscriber leaves."""
 
 
 class Receiver:
@@ -57,7 +59,7 @@ class Receiver:
 @contextlib.asynccontextmanager
 async def _served(app: _Application, listen: str) -> AsyncGenerator[str]:
     """Runs the application at a host and port (0: any free one) and yields its URL."""
-    import uvicorn
+    from spindle.uvicorn_server import EmbeddedServer
 
     host, port = host_and_port(listen)
     try:
@@ -66,18 +68,12 @@ async def _served(app: _Application, listen: str) -> AsyncGenerator[str]:
         raise ConfigurationError(
             f"cannot listen at {listen}: {error.strerror or error}", hint="choose another port", sent=False
         ) from None
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", ws="none", timeout_graceful_shutdown=2
-        )
-    )
-    # Ctrl-C belongs to the program, which ends this server.
-    server.capture_signals = contextlib.nullcontext  # pyright: ignore[reportAttributeAccessIssue]
+    server = EmbeddedServer(app)
     task = asyncio.create_task(server.serve(sockets=[bound]), name="webhook receiver")
     try:
         yield f"http://{listen.rpartition(':')[0]}:{bound.getsockname()[1]}"
     finally:
-        server.should_exit = True
+        server.stop(GRACE)
         await task
         bound.close()
 
@@ -90,7 +86,7 @@ class _Application:
         self._secret = secret
         self._max_size = max_size
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
         status, text = await self._answer(scope, receive)
@@ -99,7 +95,7 @@ class _Application:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _answer(self, scope: dict[str, Any], receive: Any) -> tuple[int, str]:
+    async def _answer(self, scope: MutableMapping[str, Any], receive: Any) -> tuple[int, str]:
         path = str(scope["path"])
         wanted = [inbox for at, inbox in self.inboxes if at in (None, path.rstrip("/") or "/")]
         if not wanted:

@@ -14,6 +14,7 @@ from redis.exceptions import AuthenticationError, AuthorizationError, NoPermissi
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError
 from spindle.sources.events.links.broker import BrokerLink
+from spindle.sources.events.links.faststream_insides import client_of, redis_connections
 from spindle.sources.events.links.port import Outgoing
 
 
@@ -91,22 +92,18 @@ class RedisLink(BrokerLink):
                 return self.broker.subscriber(stream=stream, decoder=decoder, persistent=False)
 
     async def leave(self, broker: Any, broken: bool) -> None:
-        pool = self._pool_of(broker)
+        client = client_of(broker)
         try:
             await broker.stop()
         finally:
             # A dead connection would keep the library from closing the others.
-            for connection in [*pool._available_connections, *pool._in_use_connections]:
+            for connection in redis_connections(client):
                 with contextlib.suppress(Exception):
                     await connection.disconnect(nowait=True)
 
-    @staticmethod
-    def _pool_of(broker: Any) -> Any:
-        return broker._connection.connection_pool
-
     @property
     def _client(self) -> Any:
-        return self.broker._connection  # FastStream has no public name for it
+        return client_of(self.broker)
 
 
 def _no_retries() -> Any:

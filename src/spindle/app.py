@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
     from spindle.agents.limits import Limits
-    from spindle.auth.oauth import OAuthHttp
     from spindle.catalog.diff import SyncReport
     from spindle.domain.call import Progress
     from spindle.domain.event import Event
@@ -279,7 +278,7 @@ async def build(
             known = LayeredToolStore(opened, await private.open(), {own})
         keys = Keys(loaded.auth, os.environ if environ is None else environ, settings_module.data_folder())
         sealer = Sealer(keys)
-        auth = SourceAccess(opened, sealer, keys, loaded.auth, sources.config, _oauth_http, clock.now)
+        auth = SourceAccess(opened, sealer, keys, loaded.auth, sources.config, now=clock.now)
         chosen = Credentials(credentials, auth)
         catalog = Catalog(sources, known, chosen, note)
         files = FolderFileStore(loaded.state_folder / "files")
@@ -310,10 +309,3 @@ async def build(
         visible,
         note,
     )
-
-
-def _oauth_http() -> OAuthHttp:
-    from spindle.auth.oauth import OAuthHttp
-    from spindle.sources.http import shared_ssl_context
-
-    return OAuthHttp(ssl_context=shared_ssl_context)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from servers.names import echo, names
 from servers.odd_provider import OddProvider
 from spindle.auth.access import SourceAccess
 from spindle.auth.encryption import Sealer
@@ -19,6 +20,8 @@ from spindle.errors import NotFoundError
 from spindle.settings.auth import AuthSettings
 from spindle.sources.mcp.config import McpConfig
 from spindle.stores.sqlite import SqliteStore
+
+__all__ = ["echo", "names"]
 
 
 @dataclass

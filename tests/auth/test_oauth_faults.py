@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -11,6 +12,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from auth.conftest import Bench, Turned, oauth_config
+from servers.echo_server import PUBLIC, Answer, EchoServer
 from servers.odd_provider import DOWN, HUGE, PAGE, OddProvider, problem, redirect
 from spindle.auth.encryption import Sealer
 from spindle.auth.keys import new_key
@@ -26,6 +28,7 @@ from spindle.errors import (
     SpindleError,
     StoreError,
 )
+from spindle.http import addresses
 from spindle.sources.openapi.config import OpenApiConfig
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -159,7 +162,7 @@ async def test_metadata_that_is_not_right_is_refused_with_the_reason(
 
 @pytest.mark.parametrize(
     ("answer", "message"),
-    [(DOWN, "HTTP status 503"), (HUGE, "larger than"), (PAGE, "no OAuth metadata")],
+    [(DOWN, "HTTP status 503"), (HUGE, "more than"), (PAGE, "no OAuth metadata")],
     ids=["503", "huge", "a page"],
 )
 async def test_metadata_that_cannot_be_had_is_an_error_and_not_a_hang(
@@ -176,7 +179,7 @@ async def test_redirects_of_metadata_are_followed_within_reason(bench: Bench, od
     odd.other_answers["/moved"] = JSONResponse({"resource": odd.base, "authorization_servers": [odd.base]})
     assert await bench.oauth.begin(bench.source("s", oauth_config(odd.url, client_id="c")), LOCAL)
     odd.other_answers["/moved"] = redirect(f"{odd.base}/moved")
-    with pytest.raises(ServerError, match="redirects without an end"):
+    with pytest.raises(ServerError, match="redirected more than 3 times"):
         await bench.another().begin(bench.source("s2", oauth_config(odd.url, client_id="c")), LOCAL)
     odd.other_answers["/moved"] = redirect("http://plain.example/")
     with pytest.raises(AuthError, match="not encrypted"):
@@ -184,17 +187,55 @@ async def test_redirects_of_metadata_are_followed_within_reason(bench: Bench, od
 
 
 async def test_metadata_of_a_public_source_may_not_lead_into_this_network(
-    bench: Bench, odd: OddProvider
+    bench: Bench, odd: OddProvider, echo: EchoServer, names: dict[str, list[str]]
 ) -> None:
-    async def is_private(url: str) -> bool:
-        return not url.startswith(odd.url)  # the source counts as public, all else as within
-
-    oauth = bench.another(http=lambda: OAuthHttp(is_private))
+    url = f"{echo.public_url}/mcp"
+    described = {"resource": url, "authorization_servers": [odd.base]}
+    echo.answers[f"{WELL_KNOWN}/mcp"] = Answer(json.dumps(described).encode())
+    oauth = bench.another()
     with pytest.raises(AuthError, match="inside this network"):
-        await oauth.begin(bench.source("s", oauth_config(odd.url, client_id="c")), LOCAL)
+        await oauth.begin(bench.source("s", oauth_config(url, client_id="c")), LOCAL)
     # What the user wrote is the user's own decision.
-    allowed = oauth_config(odd.url, client_id="c", issuer=odd.base)
+    allowed = oauth_config(url, client_id="c", issuer=odd.base)
     assert await oauth.begin(bench.source("s", allowed), LOCAL)
+
+
+@pytest.mark.parametrize(
+    ("source", "provider"),
+    [
+        ([PUBLIC], [PUBLIC, "127.0.0.1"]),
+        ([PUBLIC, "127.0.0.1"], ["127.0.0.1"]),
+    ],
+    ids=["the provider's", "the source's own"],
+)
+async def test_a_name_that_changes_its_address_does_not_lead_into_this_network(
+    source: list[str], provider: list[str], echo: EchoServer, names: dict[str, list[str]]
+) -> None:
+    """The addresses that are checked are those connected, and who was outside once stays outside."""
+    names |= {"localhost": source, "localhost.": provider}
+    url, issuer = (echo.url.replace("127.0.0.1", name) for name in ("localhost", "localhost."))
+    http = OAuthHttp()
+    await http.get(f"{url}/mcp", found_by=None)
+    try:
+        await http.get(f"{issuer}/metadata", found_by=f"{url}/mcp")
+    except AuthError as error:
+        assert "inside this network" in error.message  # noqa: PT017 - it may as well be let through
+    await http.close()
+    assert {request.address for request in echo.requests} == {PUBLIC}
+
+
+async def test_a_source_with_an_address_outside_is_not_inside(
+    echo: EchoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def addresses_of(host: str) -> list[str]:
+        return ["93.184.216.34", "127.0.0.1"] if host == "many.test" else [host]
+
+    monkeypatch.setattr(addresses, "addresses_of", addresses_of)
+    http = OAuthHttp()
+    with pytest.raises(AuthError, match="inside this network"):
+        await http.get(f"{echo.url}/metadata", found_by="https://many.test/mcp")
+    await http.close()
+    assert echo.requests == []
 
 
 async def test_a_source_that_is_not_on_the_network_needs_its_provider_in_the_settings(bench: Bench) -> None:

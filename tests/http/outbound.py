@@ -2,23 +2,20 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
-
-import httpx2
 
 from spindle.auth.issuer import Issuer
 from spindle.auth.oauth import OAuthHttp
 from spindle.domain.call import Call
 from spindle.domain.identity import Credential
 from spindle.domain.serve import JwtConfig
+from spindle.http.api import ApiCalls
+from spindle.http.client import HttpClient
+from spindle.http.request import Prepared
 from spindle.sources.mcp.config import McpConfig
 from spindle.sources.mcp.http_client import make_client
-from spindle.sources.mcp.legacy_sse import _get_events
+from spindle.sources.mcp.legacy_sse import open_sse_link
 from spindle.sources.openapi.config import OpenApiConfig
-from spindle.sources.openapi.exchange import HttpExchange
 from spindle.sources.openapi.fetch import Fetcher
-from spindle.sources.openapi.request import Prepared
-from spindle.sources.reach import Reach
 from spindle.sources.utcp.config import UtcpConfig
 from spindle.sources.utcp.sending import Sender
 
@@ -30,27 +27,27 @@ Send = Callable[..., Awaitable[object]]
 async def openapi(
     method: str, url: str, headers: dict[str, str], content: bytes | None, public_only: bool = False
 ) -> object:
-    exchange = HttpExchange("api", OpenApiConfig(document="d.json", max_result_size=LIMIT))
-    async with contextlib.aclosing(exchange):
+    calls = ApiCalls("api", OpenApiConfig(document="d.json", max_result_size=LIMIT))
+    async with contextlib.aclosing(calls):
         prepared = Prepared(method, url, dict(headers), content)
-        return await exchange.perform(prepared, Call("t", {}), public_only=public_only, promised=False)
+        return await calls.perform(prepared, Call("t", {}), public_only=public_only, promised=False)
 
 
 async def utcp(
     method: str, url: str, headers: dict[str, str], content: bytes | None, public_only: bool = False
 ) -> object:
     sender = Sender("api", UtcpConfig(document="m.json", max_result_size=LIMIT, allow_insecure=True))
-    async with contextlib.aclosing(sender.reach):
+    async with contextlib.aclosing(sender):
         prepared = Prepared(method, url, dict(headers), content)
-        async with sender.exchange(prepared, remote=public_only) as response:
-            return response.status_code, await sender.body(response)
+        async with sender.exchange(prepared, remote=public_only) as answer:
+            return answer.status, await sender.body(answer)
 
 
 async def documents(
     method: str, url: str, headers: dict[str, str], content: bytes | None, public_only: bool = False
 ) -> object:
-    async with contextlib.aclosing(Reach(httpx2.Timeout(30))) as reach:
-        fetcher = Fetcher(reach, LIMIT, allow_private=False, timeout=30, headers=headers)
+    async with contextlib.aclosing(HttpClient(30)) as http:
+        fetcher = Fetcher(http, LIMIT, allow_private=False, timeout=30, headers=headers)
         fetcher.remote = public_only or None
         return await fetcher.fetch(url)
 
@@ -66,10 +63,11 @@ async def legacy_sse(
     method: str, url: str, headers: dict[str, str], content: bytes | None, public_only: bool = False
 ) -> object:
     credential = Credential(headers=tuple(headers.items()))
-    async with make_client("s", McpConfig(url=url), credential, contain=False) as client:
-        response = await _get_events(client, "s", url)
-        await response.aclose()
-        return response.status_code
+    async with (
+        make_client("s", McpConfig(url=url), credential, contain=False) as client,
+        open_sse_link(HttpClient(30, library=client), "s", url, LIMIT),
+    ):
+        return None
 
 
 async def keys(
@@ -94,4 +92,3 @@ READING: dict[str, Send] = {
     "openapi": openapi, "utcp": utcp, "documents": documents, "oauth": oauth, "keys": keys,
 }  # fmt: skip
 ANY_METHOD = ("openapi", "utcp")
-HERE = Path(__file__).parent

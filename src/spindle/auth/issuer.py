@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -132,29 +133,31 @@ class Issuer:
             self._fetched_at = self._now()
 
     async def _fetch(self) -> list[JsonObject]:
-        import httpx2
+        from spindle.http.client import HttpClient
+        from spindle.http.exchange import RedirectPolicy, exchange
+        from spindle.http.failures import HttpFailure, TooLargeError
+        from spindle.http.request import Prepared
 
         parts = urlsplit(self.config.jwks_url)
         shown = f"{parts.scheme}://{parts.hostname}{parts.path}"
-        body = bytearray()
+        request = Prepared("GET", self.config.jwks_url, {"accept": "application/json"})
         try:
             async with (
                 asyncio.timeout(FETCH_TIMEOUT),
-                httpx2.AsyncClient(follow_redirects=False, timeout=FETCH_TIMEOUT) as client,
-                client.stream("GET", self.config.jwks_url, headers={"accept": "application/json"}) as answer,
+                contextlib.aclosing(HttpClient(FETCH_TIMEOUT)) as client,
+                exchange(client, request, RedirectPolicy(most=0)) as answer,
             ):
-                if answer.status_code != 200:
-                    raise ConnectionFailedError(f"{shown} answered with HTTP status {answer.status_code}")
-                async for chunk in answer.aiter_bytes():
-                    body += chunk
-                    if len(body) > MAX_KEYS_SIZE:
-                        raise ConnectionFailedError(f"{shown} answered with more than {MAX_KEYS_SIZE} bytes")
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, TimeoutError) as error:
+                if answer.status != 200:
+                    raise ConnectionFailedError(f"{shown} answered with HTTP status {answer.status}")
+                body = await answer.read(MAX_KEYS_SIZE)
+        except TooLargeError as failure:
+            raise ConnectionFailedError(f"{shown} {failure}") from None
+        except (HttpFailure, OSError, TimeoutError) as error:
             raise ConnectionFailedError(
                 f"cannot fetch {shown}: {str(error) or type(error).__name__}"
             ) from error
         try:
-            data: Any = from_json(bytes(body))
+            data: Any = from_json(body)
         except (ValueError, RecursionError):
             data = None
         keys: Any = data.get("keys") if is_object(data) else None

@@ -79,6 +79,31 @@ def is_below(url: str, base: str) -> bool:
     return same_origin(url, base) and path.startswith(root)
 
 
+def join_url(base: str, location: str) -> str | None:
+    """Returns where a location leads from a base; None where that is not a URL."""
+    import httpx2
+
+    try:
+        return str(_parsed(base).join(location))
+    except (httpx2.InvalidURL, UnicodeError, ValueError):
+        return None
+
+
+def plain_url(url: str) -> str:
+    """Returns a URL fit to be shown and stored: without what is secret in many."""
+    return str(_parsed(url).copy_with(query=None, fragment=None, userinfo=b""))
+
+
+def host_of(url: str) -> str:
+    """Returns the host of a URL; an empty text for what is not a URL."""
+    import httpx2
+
+    try:
+        return _parsed(url).host
+    except (httpx2.InvalidURL, UnicodeError):
+        return ""
+
+
 def _origin(url: str) -> tuple[str, str, int | None]:
     parts = _parsed(url)
     return parts.scheme, parts.host, parts.port or _PORTS.get(parts.scheme)

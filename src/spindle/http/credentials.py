@@ -27,9 +27,14 @@ def basic(username: str, password: str) -> Credential:
     return Credential(headers=(("Authorization", basic_header(username, password)),))
 
 
+def bearer_header(token: str) -> str:
+    """Returns the value of an `Authorization` header of the Bearer scheme."""
+    return f"Bearer {token}"
+
+
 def bearer(token: str) -> Credential:
     """Returns the credential of somebody who holds an access token."""
-    return Credential(headers=(("Authorization", f"Bearer {token}"),), token=token)
+    return Credential(headers=(("Authorization", bearer_header(token)),), token=token)
 
 
 def key(name: str, value: str, location: str) -> Credential:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import Any
-
-import httpx2
+from typing import TYPE_CHECKING, Any
 
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, from_json, is_object
 from spindle.errors import ServerError, SpindleError, from_status
+from spindle.http.addresses import plain_url
 from spindle.http.bodies import body_kind
 from spindle.http.retry_after import retry_after
+
+if TYPE_CHECKING:
+    from spindle.http.client import HttpAnswer
 
 MAX_ERROR_TEXT = 4000
 _TEXTUAL = ("json", "text", "xml", "form")
@@ -21,20 +23,16 @@ _LINK = re.compile(r"<([^<>]*)>\s*((?:;\s*[\w*-]+\s*(?:=\s*(?:\"[^\"]*\"|[^\s;,\
 _REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))", re.IGNORECASE)
 
 
-def media_type_of(response: httpx2.Response) -> str:
-    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def is_file(response: httpx2.Response) -> bool:
+def is_file(answer: HttpAnswer) -> bool:
     """Whether the answer is neither data nor text."""
-    media_type = media_type_of(response)
+    media_type = answer.media_type
     return bool(media_type) and body_kind(media_type) not in _TEXTUAL
 
 
-def to_result(response: httpx2.Response, body: bytes, *, promised: bool) -> Result:
+def to_result(answer: HttpAnswer, body: bytes, *, promised: bool) -> Result:
     """`promised`: the tool has an output schema, so that nothing is said as null."""
-    notes = _notes(response) or None
-    media_type = media_type_of(response)
+    notes = _notes(answer) or None
+    media_type = answer.media_type
     if not body:
         blocks = (Block("text", text="", annotations=notes),) if notes else ()
         return Result(blocks, has_structured=promised)
@@ -45,22 +43,20 @@ def to_result(response: httpx2.Response, body: bytes, *, promised: bool) -> Resu
         except ValueError as error:
             raise ServerError(
                 f"the answer says it is {media_type} and is not: {error}",
-                status=response.status_code,
-                details=_text(response, body[:MAX_ERROR_TEXT]),
+                status=answer.status,
+                details=_text(answer, body[:MAX_ERROR_TEXT]),
             ) from None
-        block = Block("text", text=_text(response, body), mime_type=media_type or None, annotations=notes)
+        block = Block("text", text=_text(answer, body), mime_type=media_type or None, annotations=notes)
         return Result((block,), structured=data, has_structured=True)
     if kind in _TEXTUAL:
         return Result(
-            (Block("text", text=_text(response, body), mime_type=media_type or None, annotations=notes),)
+            (Block("text", text=_text(answer, body), mime_type=media_type or None, annotations=notes),)
         )
-    return to_file(response, len(body), data=base64.b64encode(body).decode())
+    return to_file(answer, len(body), data=base64.b64encode(body).decode())
 
 
-def to_file(
-    response: httpx2.Response, size: int, *, data: str | None = None, path: str | None = None
-) -> Result:
-    media_type = media_type_of(response)
+def to_file(answer: HttpAnswer, size: int, *, data: str | None = None, path: str | None = None) -> Result:
+    media_type = answer.media_type
     block_type = (
         "image"
         if media_type.startswith("image/")
@@ -68,17 +64,17 @@ def to_file(
         if media_type.startswith("audio/")
         else "resource"
     )
-    uri = str(response.url.copy_with(query=None)) if block_type == "resource" else None
+    uri = plain_url(answer.url) if block_type == "resource" else None
     block = Block(
-        block_type, data=data, mime_type=media_type, uri=uri, name=_filename(response), path=path,
-        size=size, annotations=_notes(response) or None,
+        block_type, data=data, mime_type=media_type, uri=uri, name=_filename(answer), path=path,
+        size=size, annotations=_notes(answer) or None,
     )  # fmt: skip
     return Result((block,))
 
 
-def to_error(name: str, response: httpx2.Response, body: bytes) -> SpindleError:
+def to_error(name: str, answer: HttpAnswer, body: bytes) -> SpindleError:
     """With the body kept: it often says what to do."""
-    text = _text(response, body)[:MAX_ERROR_TEXT]
+    text = _text(answer, body)[:MAX_ERROR_TEXT]
     details: JsonObject = {"body": text}
     said = ""
     try:
@@ -88,10 +84,10 @@ def to_error(name: str, response: httpx2.Response, body: bytes) -> SpindleError:
     if data is not None:
         details = {"body": data if len(body) <= MAX_ERROR_TEXT else text}
         said = _message_in(data)
-    message = f"{name!r} answered with HTTP status {response.status_code}" + (f": {said}" if said else "")
-    wait = retry_after(response.headers.get("retry-after"))
-    challenge = response.headers.get("www-authenticate")
-    return from_status(response.status_code, message, retry_after=wait, challenge=challenge, details=details)
+    message = f"{name!r} answered with HTTP status {answer.status}" + (f": {said}" if said else "")
+    wait = retry_after(answer.headers.get("retry-after"))
+    challenge = answer.headers.get("www-authenticate")
+    return from_status(answer.status, message, retry_after=wait, challenge=challenge, details=details)
 
 
 def _message_in(data: Any) -> str:
@@ -111,14 +107,14 @@ def _message_in(data: Any) -> str:
     return data[:300] if isinstance(data, str) else ""
 
 
-def _notes(response: httpx2.Response) -> JsonObject:
+def _notes(answer: HttpAnswer) -> JsonObject:
     """What headers say about where to go on."""
     notes: JsonObject = {}
-    links = links_in(response.headers.get("link", ""))
+    links = links_in(answer.headers.get("link", ""))
     if links:
         notes["links"] = links
-    if "location" in response.headers:
-        notes["location"] = response.headers["location"]
+    if "location" in answer.headers:
+        notes["location"] = answer.headers["location"]
     return notes
 
 
@@ -132,15 +128,15 @@ def links_in(header: str) -> dict[str, str]:
     return found
 
 
-def _text(response: httpx2.Response, body: bytes) -> str:
+def _text(answer: HttpAnswer, body: bytes) -> str:
     try:
-        return body.decode(response.charset_encoding or "utf-8", "replace")
+        return body.decode(answer.charset or "utf-8", "replace")
     except LookupError:
         return body.decode("utf-8", "replace")
 
 
-def _filename(response: httpx2.Response) -> str | None:
-    match = re.search(r'filename="?([^";]+)"?', response.headers.get("content-disposition", ""))
+def _filename(answer: HttpAnswer) -> str | None:
+    match = re.search(r'filename="?([^";]+)"?', answer.headers.get("content-disposition", ""))
     return match[1] if match else None
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
-import httpx2
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spindle.http.client import HttpClient
 from spindle.sources.mcp.legacy_sse import SseLink
 from spindle.sources.mcp.link import EDGE, LineReader
 
@@ -61,8 +62,8 @@ def events(data: bytes, chunks: list[int], limit: int = 10_000) -> list[tuple[by
 
     async def read() -> list[tuple[bytes, ...]]:
         found: list[tuple[bytes, ...]] = []
-        async with httpx2.AsyncClient() as client:
-            link = SseLink(client, httpx2.URL("http://server/sse"), limit)
+        async with contextlib.aclosing(HttpClient(1)) as http:
+            link = SseLink(http, "http://server/sse", limit)
             link.listen(lambda line: found.append((line,)), lambda *ends: found.append(ends), lambda: None)
             rest = data
             for size in chunks:
@@ -101,11 +102,11 @@ def test_an_event_over_the_limit_is_dropped_and_the_next_is_read() -> None:
 
 def test_where_to_post_is_said_once() -> None:
     async def read() -> list[str]:
-        async with httpx2.AsyncClient() as client:
-            link = SseLink(client, httpx2.URL("http://server/sse?key=1"), 1000)
+        async with contextlib.aclosing(HttpClient(1)) as http:
+            link = SseLink(http, "http://server/sse?key=1", 1000)
             link._reader.feed(b"event: endpoint\ndata: /post?session=1\n\n")
             link._reader.feed(b"event: endpoint\ndata: /elsewhere\n\n")
             await link.endpoint()
-            return [str(link._endpoint.result())]
+            return [link._endpoint.result()]
 
     assert asyncio.run(read()) == ["http://server/post?session=1"]

@@ -13,7 +13,7 @@ from servers.echo_server import PUBLIC, Answer, EchoServer, OpenApi, a_document
 from spindle.calls.validate import schema_problem
 from spindle.documents.fetch import parse
 from spindle.domain.json_schema import resolve_pointer
-from spindle.errors import ConfigurationError, ConnectionFailedError, NotFoundError, SpindleError
+from spindle.errors import ConfigurationError, ConnectionFailedError, NotFoundError, ServerError, SpindleError
 from spindle.http import addresses
 
 NPM = Path(__file__).parents[3] / ".node" / "node_modules"
@@ -194,8 +194,8 @@ async def test_what_a_document_refers_to_counts_too(open_api: OpenApi, tmp_path:
         (Answer(b"no", status=401), SpindleError, "HTTP status 401"),
         (Answer(b"<html>Log in", headers={"content-type": "text/html"}), ConfigurationError, "an HTML page"),
         (Answer(b"{", break_off=True), ConnectionFailedError, "cannot get"),
-        (Answer(b"", status=302, headers={"location": "/d"}), ConfigurationError, "more than 5 times"),
-        (Answer(b"", status=302, headers={"location": "ftp://x/"}), ConfigurationError, "not http"),
+        (Answer(b"", status=302, headers={"location": "/d"}), ServerError, "more than 5 times"),
+        (Answer(b"", status=302, headers={"location": "ftp://x/"}), ServerError, "redirects to ftp:"),
     ],
 )
 async def test_a_document_that_cannot_be_had_says_so(

@@ -319,7 +319,7 @@ async def test_a_wrong_secret_is_an_error_that_does_not_tell_it(
 ) -> None:
     manual = a_manual(a_tool("t", http(service, "/protected", auth=oauth(service))))
     async with open_manual(manual, variables={"SECRET": "wrong-secret"}) as opened:
-        with pytest.raises(AuthError, match="invalid_client who are you") as caught:
+        with pytest.raises(AuthError, match="invalid_client: who are you") as caught:
             await opened.call("t")
     assert "wrong-secret" not in repr(caught.value.to_dict())
 
@@ -379,7 +379,7 @@ async def test_redirects_end(open_manual: OpenManual, service: Service) -> None:
     async with open_manual(a_manual(a_tool("t", http(service, "/redirect")))) as opened:
         with pytest.raises(ServerError, match="redirected more than 5 times"):
             await opened.call("t", to="/loop")
-        with pytest.raises(ConfigurationError, match="not http"):
+        with pytest.raises(ServerError, match="redirects to file:"):
             await opened.call("t", to="file:///etc/passwd")
         with pytest.raises(ConfigurationError, match="where others can listen"):
             await opened.call("t", to="http://example.com/")

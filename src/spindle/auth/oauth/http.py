@@ -4,36 +4,34 @@ secret in any message."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
-from spindle.domain.json_schema import from_json, is_object
+from spindle.domain.json_schema import from_json, is_object, to_json
 from spindle.errors import AuthError, ConnectionFailedError, ServerError, SpindleError
-from spindle.http.addresses import is_loopback, leads_inside
+from spindle.http.addresses import host_of, is_loopback, is_wholly_inside, leads_inside
 
 if TYPE_CHECKING:
-    import ssl
-
-    import httpx2
+    from spindle.http.client import HttpAnswer, HttpClient
 
 TIMEOUT = 10.0
 """Seconds for one request in all. Two of them must fit into a lease."""
 MAX_BODY = 256 * 1024
 MAX_REDIRECTS = 3
 
-IsPrivate = Callable[[str], Awaitable[bool]]
-"""Whether a URL leads to this machine or a network of its own."""
-
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OAuthAnswer:
+    """An authorisation server's answer: its status, body and challenge."""
+
     status: int
     body: bytes
     challenge: str | None = None
 
     def json(self) -> dict[str, Any] | None:
+        """Returns the object that the body is; None for anything else."""
         try:
             found = from_json(self.body)
         except ValueError:
@@ -50,31 +48,33 @@ class OAuthProblem(AuthError):  # noqa: N818 - it is one among errors: what RFC 
 
 
 class OAuthHttp:
-    """One client for all requests of an app; nothing is opened until the first."""
+    """Sends the requests of an app's logins; no connection is opened until the first."""
 
-    def __init__(
-        self,
-        is_private: IsPrivate | None = None,
-        ssl_context: Callable[[], ssl.SSLContext] | None = None,
-    ) -> None:
-        self._is_private = is_private or leads_inside
-        self._ssl_context = ssl_context
-        self._client: httpx2.AsyncClient | None = None
+    timeout = TIMEOUT
+
+    def __init__(self) -> None:
+        self._client: HttpClient | None = None
+        self._outside: set[str] = set()
+        """Origins that have answered from outside, whatever their names lead to by now."""
 
     async def close(self) -> None:
+        """Closes all connections."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None
 
     async def check(self, url: str, *, found_by: str | None) -> None:
-        """Refuse a URL that must not be used. `found_by` is the source whose metadata named it; one that
+        """Refuses a URL that must not be used. `found_by` is the source whose metadata named it; one that
         the user wrote needs no such proof of innocence, but must still be encrypted."""
-        try:
-            parts = urlsplit(url)
-            host = parts.hostname or ""
-        except ValueError:
-            parts, host = urlsplit(""), ""
-        if parts.scheme not in ("https", "http") or not host:
+        await self.check_address(url)
+        if await self.is_bound(found_by) and await leads_inside(url):
+            raise self.inside(url, found_by)
+
+    async def check_address(self, url: str) -> None:
+        """Raises AuthError for an address that no token may go to."""
+        host = host_of(url)
+        parts = urlsplit(url if host else "")
+        if parts.scheme not in ("https", "http"):
             raise AuthError(f"{url[:200]!r} is not a URL of the web")
         if parts.username or parts.password:
             raise AuthError("a URL with a user's name in it is not used for OAuth")
@@ -83,95 +83,95 @@ class OAuthHttp:
                 f"{parts.scheme}://{parts.netloc} is not encrypted, so no token may go there",
                 hint="OAuth needs https, except on this very machine",
             )
-        if found_by is None or await self._is_private(found_by):
-            return
-        if await self._is_private(url):
-            raise AuthError(
-                f"metadata of {origin(found_by)} points at {origin(url)}, which is inside this network",
-                hint="to allow it, set `issuer` in the source's `auth`",
-            )
 
-    async def get(self, url: str, *, found_by: str | None, follow: bool = True) -> Answer:
-        """GET without a credential, following a few redirects, each of which is checked."""
-        import httpx2
+    async def is_bound(self, found_by: str | None) -> bool:
+        """True if an address was named by somebody outside, so that it may not lead inside."""
+        if found_by is None:
+            return False
+        return origin(found_by) in self._outside or not await is_wholly_inside(found_by)
 
-        for _ in range(MAX_REDIRECTS + 1):
-            await self.check(url, found_by=found_by)
-            request = httpx2.Request("GET", url, headers={"accept": "application/json, text/event-stream"})
-            answer, location = await self._send(request)
-            if not follow or location is None:
-                return answer
-            url = str(httpx2.URL(url).join(location))
-        raise ServerError(f"{origin(url)} redirects without an end")
+    def inside(self, url: str, found_by: str | None) -> SpindleError:
+        """Returns the error for an address that leads inside and may not."""
+        return AuthError(
+            f"metadata of {origin(found_by or url)} points at {origin(url)}, which is inside this network",
+            hint="to allow it, set `issuer` in the source's `auth`",
+        )
+
+    async def get(self, url: str, *, found_by: str | None, follow: bool = True) -> OAuthAnswer:
+        """Gets a URL without a credential, following a few redirects, each of which is checked."""
+        headers = {"accept": "application/json, text/event-stream"}
+        return await self._send("GET", url, headers, None, found_by, MAX_REDIRECTS if follow else 0)
 
     async def post_form(
         self, url: str, form: Mapping[str, str], headers: Mapping[str, str], *, found_by: str | None
-    ) -> Answer:
-        import httpx2
+    ) -> OAuthAnswer:
+        """Posts a form. Redirects are not followed: whoever they lead to would be given what is in it."""
+        kind = "application/x-www-form-urlencoded"
+        shown = {"accept": "application/json", "content-type": kind, **headers}
+        return await self._send("POST", url, shown, urlencode(form).encode(), found_by, 0)
 
-        await self.check(url, found_by=found_by)
-        shown = {"accept": "application/json", **headers}
-        return (await self._send(httpx2.Request("POST", url, data=dict(form), headers=shown)))[0]
+    async def post_json(self, url: str, value: Any, *, found_by: str | None) -> OAuthAnswer:
+        """Posts a JSON value. Redirects are not followed."""
+        headers = {"accept": "application/json", "content-type": "application/json"}
+        return await self._send("POST", url, headers, to_json(value), found_by, 0)
 
-    async def post_json(self, url: str, value: Any, *, found_by: str | None) -> Answer:
-        import httpx2
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        headers: dict[str, str],
+        content: bytes | None,
+        found_by: str | None,
+        redirects: int,
+    ) -> OAuthAnswer:
+        from spindle.http.exchange import RedirectPolicy, exchange
+        from spindle.http.failures import HttpFailure, InsideError, RedirectError, TooLargeError, UnpackError
+        from spindle.http.request import Prepared
 
-        await self.check(url, found_by=found_by)
-        request = httpx2.Request("POST", url, json=value, headers={"accept": "application/json"})
-        return (await self._send(request))[0]
-
-    async def _send(self, request: httpx2.Request) -> tuple[Answer, str | None]:
-        import httpx2
-
-        place = origin(str(request.url))
-        request.headers["accept-encoding"] = "identity"
+        request = Prepared(method, url, {**headers, "accept-encoding": "identity"}, content)
+        policy = RedirectPolicy(redirects, check=self.check_address)
+        place = origin(url)
+        await self.check_address(url)
         try:
-            async with asyncio.timeout(TIMEOUT):
-                response = await self._opened().send(request, stream=True)
-                try:
-                    challenge = response.headers.get("www-authenticate")
-                    location = response.headers.get("location") if response.is_redirect else None
-                    kind = response.headers.get("content-type", "")
-                    # A stream of events, which the source itself may answer with, never ends.
-                    body = b"" if kind.startswith("text/event-stream") else await _read(response, place)
-                finally:
-                    await response.aclose()
+            async with (
+                asyncio.timeout(self.timeout),
+                exchange(self.opened(), request, policy, public_only=await self.is_bound(found_by)) as answer,
+            ):
+                if not await answer.is_from_inside():
+                    self._outside.add(origin(answer.url))
+                # A stream of events, which the source itself may answer with, never ends.
+                body = b"" if answer.media_type == "text/event-stream" else await _read(answer, place)
         except TimeoutError:
             raise ConnectionFailedError(
-                f"{place} did not answer within {TIMEOUT:g} s", hint="try again", sent=False
+                f"{place} did not answer within {self.timeout:g} s", hint="try again", sent=False
             ) from None
-        except (httpx2.TransportError, httpx2.StreamError) as error:
-            reason = str(error) or type(error).__name__
+        except InsideError as failure:
+            raise self.inside(f"{urlsplit(url).scheme}://{failure.host}", found_by) from None
+        except (RedirectError, TooLargeError, UnpackError) as failure:
+            raise ServerError(f"{place} {failure}", sent=False) from None
+        except HttpFailure as failure:
             raise ConnectionFailedError(
-                f"cannot reach {place}: {reason}", hint="check that it is up, and try again", sent=False
+                f"cannot reach {place}: {failure}", hint="check that it is up, and try again", sent=False
             ) from None
-        return Answer(response.status_code, body, challenge), location
+        return OAuthAnswer(answer.status, body, answer.headers.get("www-authenticate"))
 
-    def _opened(self) -> httpx2.AsyncClient:
-        import httpx2
+    def opened(self) -> HttpClient:
+        """Returns the client that requests are sent with."""
+        from spindle.http.client import HttpClient
 
         if self._client is None:
-            self._client = httpx2.AsyncClient(
-                verify=self._ssl_context() if self._ssl_context else httpx2.create_ssl_context(),
-                follow_redirects=False,
-                timeout=TIMEOUT,
-            )
+            self._client = HttpClient(self.timeout)
         return self._client
 
 
-async def _read(response: httpx2.Response, place: str) -> bytes:
-    body = bytearray()
-    if response.headers.get("content-encoding", "identity") != "identity":
+async def _read(answer: HttpAnswer, place: str) -> bytes:
+    if answer.headers.get("content-encoding", "identity") != "identity":
         # It was told not to. A small body may unpack to one of any size.
         raise ServerError(f"{place} sent a compressed answer, which was not asked for")
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > MAX_BODY:
-            raise ServerError(f"the answer of {place} is larger than {MAX_BODY} bytes")
-    return bytes(body)
+    return await answer.read(MAX_BODY)
 
 
-def refused(answer: Answer, what: str, place: str, secrets: frozenset[str]) -> SpindleError:
+def refused(answer: OAuthAnswer, what: str, place: str, secrets: frozenset[str]) -> SpindleError:
     """The error that an answer other than success stands for: one of OAuth's own codes (OAuthProblem), or
     a failure that says nothing of the request."""
     found = answer.json() or {}

@@ -1,4 +1,4 @@
-"""What is said at a token endpoint, and how a client proves there who it is."""
+"""Requests to a token endpoint, and the ways in which a client proves there who it is."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote_plus
 
-from spindle.auth.oauth.http import OAuthHttp, OAuthProblem, origin, refused
+from spindle.auth.oauth.http import OAuthHttp, origin, refused
+from spindle.errors import SpindleError
 from spindle.http.credentials import basic_header
 
 MAX_TOKEN = 64 * 1024
+_OTHER_WAY = {"client_secret_basic": "client_secret_post", "client_secret_post": "client_secret_basic"}
 
 
 @dataclass(frozen=True, slots=True)
 class OAuthClient:
-    """What a provider knows us as."""
+    """The client that a provider knows us as."""
 
     id: str
     secret: str | None = field(default=None, repr=False)
@@ -30,13 +32,15 @@ class OAuthClient:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a token endpoint gave."""
+    """The tokens that an endpoint gave."""
 
     access_token: str = field(repr=False)
     refresh_token: str | None = field(default=None, repr=False)
     expires_in: float | None = None
     scopes: tuple[str, ...] | None = None
     """None: those that were asked for."""
+    method: str = "none"
+    """How the client has shown its secret."""
 
 
 async def ask_for_tokens(
@@ -48,16 +52,21 @@ async def ask_for_tokens(
     found_by: str | None,
     what: str,
 ) -> Grant:
-    """Raises OAuthProblem when the provider refuses with a code, and a ServerError or
-    ConnectionFailedError for everything that says nothing of the request."""
+    """Asks a token endpoint. Raises OAuthProblem when the provider refuses with a code, and a ServerError
+    or ConnectionFailedError for everything that says nothing of the request."""
     try:
         return await _ask(http, token_url, client, form, found_by, what)
-    except OAuthProblem as problem:
-        if problem.code != "invalid_client" or client.method != "client_secret_basic" or client.registered:
+    except SpindleError as refusal:
+        other = _OTHER_WAY.get(client.method)
+        is_unknown = refusal.status in (400, 401) and getattr(refusal, "code", "") in ("", "invalid_client")
+        if other is None or not is_unknown or client.registered:
             raise
         # A client that somebody registered by hand may be known to show its secret in the other way.
-        other = replace(client, method="client_secret_post")
-    return await _ask(http, token_url, other, form, found_by, what)
+        first = refusal
+    try:
+        return await _ask(http, token_url, replace(client, method=other), form, found_by, what)
+    except SpindleError as refusal:
+        raise (refusal if getattr(refusal, "code", "") else first) from None
 
 
 async def _ask(
@@ -77,7 +86,7 @@ async def _ask(
     grant = _grant(found) if found is not None else None
     if grant is None:
         raise refused(answer, what, origin(token_url), secrets)
-    return grant
+    return replace(grant, method=client.method)
 
 
 def authenticate(client: OAuthClient, form: dict[str, str]) -> dict[str, str]:

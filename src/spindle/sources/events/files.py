@@ -6,16 +6,14 @@ import contextlib
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import httpx2
-
 from spindle.documents.fetch import file_address, load
 from spindle.documents.refs import Documents
 from spindle.errors import ConfigurationError, SpindleError, suggest
+from spindle.http.client import HttpClient
 from spindle.ports.source import Note
 from spindle.sources.events.config import EventsConfig
 from spindle.sources.events.folder import ENDINGS, MAX_FILES
 from spindle.sources.openapi.fetch import Fetcher
-from spindle.sources.reach import Reach
 
 ASYNCAPI = "an AsyncAPI document"
 SETTING = "`path` or `url`"
@@ -24,9 +22,9 @@ SETTING = "`path` or `url`"
 class _Files(Fetcher):
     """Reads the files that a local document refers to, inside one folder."""
 
-    def __init__(self, folder: Path, config: EventsConfig, reach: Reach) -> None:
+    def __init__(self, folder: Path, config: EventsConfig, http: HttpClient) -> None:
         super().__init__(
-            reach,
+            http,
             config.max_document_size,
             allow_private=True,
             timeout=config.connect_timeout,
@@ -44,16 +42,16 @@ class _Files(Fetcher):
 
 async def documents(config: EventsConfig, root: Path, note: Note) -> list[tuple[Documents, bool]]:
     """The documents, each with True if it is remote. A broken file is noted, and the others are read."""
-    async with contextlib.aclosing(Reach(httpx2.Timeout(config.connect_timeout))) as reach:
-        return await _documents(config, root, note, reach)
+    async with contextlib.aclosing(HttpClient(config.connect_timeout)) as http:
+        return await _documents(config, root, note, http)
 
 
 async def _documents(
-    config: EventsConfig, root: Path, note: Note, reach: Reach
+    config: EventsConfig, root: Path, note: Note, http: HttpClient
 ) -> list[tuple[Documents, bool]]:
     if config.url is not None:
         fetcher = Fetcher(
-            reach,
+            http,
             config.max_document_size,
             allow_private=config.allow_private,
             timeout=config.connect_timeout,
@@ -64,14 +62,14 @@ async def _documents(
     place = root / config.path
     if place.is_file():
         # A document configured by name must exist and be valid.
-        files = _Files(_bounds(place.parent, root), config, reach)
+        files = _Files(_bounds(place.parent, root), config, http)
         return [(await load(file_address(place), files, ASYNCAPI), False)]
     if not place.is_dir() and place.suffix in ENDINGS:
         raise ConfigurationError(f"there is no file {place}", hint="check `path`")
     found: list[tuple[Documents, bool]] = []
     for path in _in_folder(place, note):
         try:
-            loaded = await load(file_address(path), _Files(_bounds(place, root), config, reach), ASYNCAPI)
+            loaded = await load(file_address(path), _Files(_bounds(place, root), config, http), ASYNCAPI)
         except SpindleError as error:
             note(f"{error.message}; the file is left out")
             continue

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
-
-import httpx2
+from urllib.parse import urljoin
 
 from spindle.documents.fetch import parse
 from spindle.documents.refs import Document
@@ -46,7 +45,7 @@ class FoundDocument:
 
 def addresses(base: str) -> list[str]:
     """Below the base first, then below the root of its host."""
-    root = str(httpx2.URL(base).copy_with(raw_path=b"/"))
+    root = urljoin(base, "/")
     folders = dict.fromkeys((f"{base.rstrip('/')}/", root))
     return [f"{folder}{place}" for folder in folders for place in PLACES]
 

@@ -6,15 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-import httpx2
-
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import ConfigurationError, InvalidArgumentsError
 from spindle.http import credentials, encode
-from spindle.http.addresses import is_below
+from spindle.http.addresses import host_of, is_below
 from spindle.http.bodies import form
-from spindle.sources.openapi.request import Prepared, check_headers
+from spindle.http.request import Prepared, check_headers
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
@@ -66,7 +64,7 @@ def spec(config: HttpConfig) -> ToolSpec:
         }
     return ToolSpec(
         remote_name=NAME,
-        title=f"Request to {httpx2.URL(config.url).host}",
+        title=f"Request to {host_of(config.url)}",
         description=config.description
         or f"Make an HTTP request to the API at {config.url} and return what it answers.",
         input_schema={
@@ -94,7 +92,7 @@ def prepare(arguments: JsonObject, config: HttpConfig, credential: Credential) -
         query += [f"{key}={item}" for key, item in encode.query_pairs(name, value, "form", True)]
     query += [f"{encode.escape(name)}={encode.escape(value)}" for name, value in shown.query]
     if shown.cookies:
-        headers["cookie"] = "; ".join(f"{name}={value}" for name, value in shown.cookies)
+        headers["cookie"] = credentials.cookie_header(shown.cookies)
     headers |= {name.lower(): value for name, value in config.headers.items()}
     headers |= {name.lower(): value for name, value in shown.headers}
     check_headers(headers)
@@ -108,11 +106,11 @@ def target(base: str, path: str, query: list[str]) -> str:
     root = base.rstrip("/")
     whole = f"{root}/{_quoted(path.removeprefix('/'), '/')}" if path else base
     asked = "&".join(part for part in (_quoted(own, "/?[]"), *query) if part)
-    url = httpx2.URL(f"{whole}?{asked}" if asked else whole)
-    # Once more as the HTTP library understood it, since that is what is sent.
-    if not is_below(str(url), base):
+    url = f"{whole}?{asked}" if asked else whole
+    # Once more as the HTTP library understands it, since that is what is sent.
+    if not is_below(url, base):
         raise _outside(path)
-    return str(url)
+    return url
 
 
 def _quoted(text: str, safe: str) -> str:

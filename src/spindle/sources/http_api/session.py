@@ -8,19 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import httpx2
-
 from spindle import plugins
 from spindle.documents.fetch import complete
 from spindle.domain.call import Call, Result
 from spindle.domain.identity import Credential
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.http.addresses import same_origin
+from spindle.http.api import ApiCalls
+from spindle.http.credentials import cookie_header
 from spindle.ports.source import Session
 from spindle.sources.http_api import request_tool
 from spindle.sources.http_api.delegate import Delegate
 from spindle.sources.http_api.places import FoundDocument, addresses, look
-from spindle.sources.openapi.exchange import HttpExchange
 from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.request import prepare
@@ -53,7 +52,7 @@ class HttpSession(Session):
         self._credential = credential
         self._note = note
         self._on_change = on_change
-        self._exchange = HttpExchange(name, config)
+        self._calls = ApiCalls(name, config)
         self._delegates: dict[str, Delegate] = {}
 
     async def __aenter__(self) -> Self:
@@ -64,7 +63,7 @@ class HttpSession(Session):
     ) -> None:
         for delegate in self._delegates.values():
             await delegate.aclose()
-        await self._exchange.aclose()
+        await self._calls.aclose()
 
     async def discover(self) -> list[ToolSpec]:
         config = self._config
@@ -99,11 +98,11 @@ class HttpSession(Session):
         if request_tool.MARK in metadata:
             prepared = request_tool.prepare(call.arguments, config, self._credential)
             # A caller who may ask for anything would find the address that redirects to anywhere.
-            below = httpx2.URL(config.url)
+            below = config.url
         else:
             prepared = prepare(tool, call.arguments, None, config.headers, self._credential)
         # All of it goes to the origin that the user named.
-        return await self._exchange.perform(
+        return await self._calls.perform(
             prepared, call, public_only=False, promised=tool.spec.output_schema is not None, below=below
         )
 
@@ -111,9 +110,9 @@ class HttpSession(Session):
         config = self._config
         named = {name: value for name, value in self._credential.headers if name}
         if self._credential.cookies:
-            named["cookie"] = "; ".join(f"{name}={value}" for name, value in self._credential.cookies)
+            named["cookie"] = cookie_header(self._credential.cookies)
         return Fetcher(
-            self._exchange.reach,
+            self._calls.http,
             config.max_document_size,
             allow_private=config.allow_private,
             timeout=config.connect_timeout,

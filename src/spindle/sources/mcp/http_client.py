@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,8 +13,10 @@ from mcp_types import CONNECTION_CLOSED
 
 from spindle.domain.identity import Credential
 from spindle.errors import ConfigurationError
+from spindle.http.client import CONNECT_FAILURES, bounded, library_options
+from spindle.http.credentials import cookie_header
+from spindle.http.failures import TooLargeError
 from spindle.http.retry_after import retry_after
-from spindle.sources.http import CONNECT_FAILURES, shared_ssl_context, show
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 
 if TYPE_CHECKING:
@@ -41,14 +43,24 @@ class CallerAuth(httpx2.Auth):
     def auth_flow(self, request: httpx2.Request) -> Any:
         exchange = current_exchange.get()
         shown = exchange.credential if exchange is not None else None
-        return show(shown if shown is not None else self._own, request)
+        return _show(shown if shown is not None else self._own, request)
+
+
+def _show(credential: Credential, request: httpx2.Request) -> Generator[httpx2.Request]:
+    for name, value in credential.headers:
+        request.headers[name] = value
+    if credential.query:
+        request.url = request.url.copy_merge_params(dict(credential.query))
+    if credential.cookies:
+        request.headers["cookie"] = cookie_header(credential.cookies, request.headers.get("cookie"))
+    yield request
 
 
 class McpHttpClient(httpx2.AsyncClient):
     """Remembers, for the caller of each request, what became of it."""
 
-    def __init__(self, *, max_body: int, contain: bool, **options: Any) -> None:
-        super().__init__(verify=shared_ssl_context(), **options)
+    def __init__(self, *, connect_timeout: float, max_body: int, contain: bool, **options: Any) -> None:
+        super().__init__(**library_options(connect_timeout), **options)
         self._max_body = max_body
         self._contain = contain
 
@@ -94,6 +106,7 @@ class McpHttpClient(httpx2.AsyncClient):
 def make_client(
     name: str, config: McpConfig, credential: Credential, *, contain: bool = True
 ) -> McpHttpClient:
+    """Makes the client of one session. `contain`: a failure is an answer, for the SDK's transport."""
     shown = [*config.headers.items(), *credential.headers, *credential.cookies]
     for header, value in shown:
         # The HTTP library would refuse it too, with the value in its message.
@@ -104,13 +117,11 @@ def make_client(
                 source=name,
             )
     return McpHttpClient(
+        connect_timeout=config.connect_timeout,
         max_body=config.max_result_size,
         contain=contain,
         auth=CallerAuth(credential),
         headers={"accept-encoding": "identity", **config.headers},
-        # How long an answer may take is the call's to say.
-        timeout=httpx2.Timeout(None, connect=config.connect_timeout),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
     )
 
 
@@ -135,7 +146,7 @@ async def _has_json_rpc_error(response: httpx2.Response) -> bool:
 
 
 class _LimitedStream(httpx2.AsyncByteStream):
-    """A body of limited size. Of a stream of events, which may go on for days, each event is."""
+    """A body of limited size. Of a stream of events each event is."""
 
     def __init__(
         self, stream: httpx2.AsyncByteStream, exchange: CallExchange, limit: int | None, *, by_event: bool
@@ -146,26 +157,18 @@ class _LimitedStream(httpx2.AsyncByteStream):
         self._by_event = by_event
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size, before = 0, b""
+        ends = _EVENT_END if self._by_event else None
         try:
-            async for chunk in self._stream:
-                size += len(chunk)
-                if self._by_event:
-                    recent = before + chunk
-                    ends = [match.end() for match in _EVENT_END.finditer(recent)]
-                    size = len(recent) - ends[-1] if ends else size
-                    before = recent[-3:]
-                if self._limit is not None and size > self._limit:
-                    break
+            async for chunk in bounded(self._stream, self._limit, ends=ends):
                 yield chunk
         except httpx2.TransportError as error:
             self._exchange.failure = error
             raise BrokenResponse(str(error) or "the answer broke off") from error
-        if self._limit is not None and size > self._limit:
-            self._exchange.too_large = f"the answer is larger than {self._limit} bytes"
+        except TooLargeError as failure:
+            self._exchange.too_large = f"the answer is larger than {failure.limit} bytes"
             # Each is what the SDK expects from such a body, and fails one request for.
             kind = httpx2.SSEError if self._by_event else BrokenResponse
-            raise kind(self._exchange.too_large)
+            raise kind(self._exchange.too_large) from None
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -10,27 +10,30 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 
-import httpx2
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
 from spindle.errors import ConnectionFailedError, ServerError, SpindleError, from_status
-from spindle.http.addresses import same_origin
+from spindle.http.addresses import join_url, plain_url, same_origin
+from spindle.http.client import HttpAnswer, HttpClient
+from spindle.http.exchange import RedirectPolicy, exchange
+from spindle.http.failures import HttpFailure, RedirectError
+from spindle.http.request import Prepared
 from spindle.http.retry_after import retry_after
 from spindle.mcp_imports import MCPError
 from spindle.sources.mcp.link import LineReader
 
-MAX_REDIRECTS = 5
-
 
 class SseLink:
-    def __init__(self, client: httpx2.AsyncClient, url: httpx2.URL, max_message: int) -> None:
-        self._client = client
+    """One session's stream of events, and the address that messages are posted to."""
+
+    def __init__(self, http: HttpClient, url: str, max_message: int) -> None:
+        self._http = http
         self._url = url
         self._max_message = max_message
         self._reader = LineReader(max_message + len(b"data: "), self._field, self._too_long)
         self._event = b"message"
         self._data = bytearray()
-        self._endpoint: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
+        self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._posts: set[asyncio.Task[None]] = set()
         self._may_read = asyncio.Event()
         self._may_read.set()
@@ -78,11 +81,13 @@ class SseLink:
 
     async def _post(self, line: bytes) -> None:
         headers = {"content-type": "application/json"}
+        request = Prepared("POST", self._endpoint.result(), headers, line)
         try:
-            response = await self._client.post(self._endpoint.result(), content=line, headers=headers)
-        except (httpx2.TransportError, httpx2.StreamError) as error:
+            async with exchange(self._http, request, RedirectPolicy(most=0)) as answer:
+                await answer.read(self._max_message)
+        except HttpFailure as error:
             raise MCPError(code=CONNECTION_CLOSED, message=str(error)) from None
-        if response.status_code >= 300:
+        if answer.status >= 300:
             raise MCPError(code=INVALID_REQUEST, message="the server refused the message")
 
     async def _post_or_not(self, line: bytes) -> None:
@@ -95,13 +100,13 @@ class SseLink:
         """Wait until the server has said where to post to."""
         await self._endpoint
 
-    async def read(self, response: httpx2.Response) -> None:
+    async def read(self, answer: HttpAnswer) -> None:
         reason = "ended its stream of events"
         try:
-            async for chunk in response.aiter_bytes():
+            async for chunk in answer.chunks():
                 self._reader.feed(chunk)
                 await self._may_read.wait()
-        except (httpx2.TransportError, httpx2.StreamError) as error:
+        except HttpFailure as error:
             reason = f"broke off its stream of events: {error}"
         finally:
             self._lose(reason)
@@ -144,48 +149,44 @@ class SseLink:
         self._on_too_long(head.removeprefix(b"data:"), tail)
 
     def _take_endpoint(self, data: bytes) -> None:
-        endpoint = self._url.join(data.decode("utf-8", "replace"))
-        if not same_origin(str(self._url), str(endpoint)):
-            place = endpoint.copy_with(userinfo=b"", query=None, fragment=None)
+        endpoint = join_url(self._url, data.decode("utf-8", "replace"))
+        if endpoint is None:
+            self._fail(ServerError("the server wants messages posted to what is not a URL"))
+        elif not same_origin(self._url, endpoint):
+            place = plain_url(endpoint)
             self._fail(ServerError(f"the server wants messages posted to another origin, {place}: refused"))
         elif not self._endpoint.done():
             self._endpoint.set_result(endpoint)
 
 
 @contextlib.asynccontextmanager
-async def open_sse_link(
-    client: httpx2.AsyncClient, name: str, url: str, max_message: int
-) -> AsyncGenerator[SseLink]:
-    response = await _get_events(client, name, url)
-    link = SseLink(client, response.request.url, max_message)
-    reading = asyncio.create_task(link.read(response))
-    try:
-        await link.endpoint()
-        yield link
-    finally:
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
-        await link.close()
-        await response.aclose()
-
-
-async def _get_events(client: httpx2.AsyncClient, name: str, url: str) -> httpx2.Response:
-    request = client.build_request("GET", url, headers={"accept": "text/event-stream"})
-    left = MAX_REDIRECTS
-    while True:
+async def open_sse_link(http: HttpClient, name: str, url: str, max_message: int) -> AsyncGenerator[SseLink]:
+    """Opens the stream of events, and waits until the server has said where to post to."""
+    request = Prepared("GET", url, {"accept": "text/event-stream"})
+    async with contextlib.AsyncExitStack() as stack:
         try:
-            response = await client.send(request, stream=True)
-        except httpx2.TransportError as error:
-            raise ConnectionFailedError(f"cannot reach {name!r}: {error}", sent=False) from None
-        status = response.status_code
-        if status == 200 and response.headers.get("content-type", "").startswith("text/event-stream"):
-            return response
-        await response.aclose()
-        following, left = response.next_request, left - 1
-        if following is None or left < 0 or not same_origin(str(request.url), str(following.url)):
-            break
-        request = following
-    if status == 200:
+            opening = exchange(http, request, RedirectPolicy(same_origin=True, may_lead_inside=True))
+            answer = await stack.enter_async_context(opening)
+        except RedirectError as failure:
+            raise ServerError(f"{name!r} {failure}", status=failure.status) from None
+        except HttpFailure as failure:
+            raise ConnectionFailedError(f"cannot reach {name!r}: {failure}", sent=False) from None
+        _require_events(name, answer)
+        link = SseLink(http, answer.url, max_message)
+        reading = asyncio.create_task(link.read(answer))
+        try:
+            await link.endpoint()
+            yield link
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            await link.close()
+
+
+def _require_events(name: str, answer: HttpAnswer) -> None:
+    status = answer.status
+    if status != 200:
+        wait = retry_after(answer.headers.get("retry-after"))
+        raise from_status(status, f"{name!r} answered with HTTP status {status}", retry_after=wait)
+    if answer.media_type != "text/event-stream":
         raise ServerError(f"{name!r} gives no stream of events at its URL")
-    message = f"{name!r} answered with HTTP status {status}"
-    raise from_status(status, message, retry_after=retry_after(response.headers.get("retry-after")))

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
 from spindle.errors import SpindleError
+from spindle.http.client import HttpClient
 from spindle.mcp_imports import streamable_http_client
 from spindle.sources.mcp.dispatcher import LinkDispatcher
 from spindle.sources.mcp.http_client import make_client
@@ -77,7 +78,7 @@ async def _open_sse(
     place = f"{name} ({config.url})"
     async with (
         make_client(name, config, credential, contain=False) as client,
-        open_sse_link(client, name, config.url, limit) as link,
+        open_sse_link(HttpClient(config.connect_timeout, library=client), name, config.url, limit) as link,
     ):
         dispatcher = LinkDispatcher(link, limit, kind="sse")
         opening = open_session(name, config, place, dispatcher, on_change, tell, handshake_only=True)

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import httpx2
-
 from spindle.documents.refs import shown
-from spindle.errors import ConfigurationError, ConnectionFailedError, SpindleError, from_status
+from spindle.errors import ConfigurationError, ConnectionFailedError, ServerError, SpindleError, from_status
 from spindle.http.addresses import same_origin
-from spindle.sources.reach import InsideError, Reach
+from spindle.http.client import HttpClient
+from spindle.http.exchange import RedirectPolicy, exchange
+from spindle.http.failures import HttpFailure, InsideError, RedirectError, TooLargeError, UnpackError
+from spindle.http.request import Prepared
 
-MAX_REDIRECTS = 5
 _ACCEPT = {"accept": "application/json, application/yaml, */*;q=0.5"}
 
 
@@ -23,7 +23,7 @@ class Fetcher:
 
     def __init__(
         self,
-        reach: Reach,
+        http: HttpClient,
         limit: int,
         *,
         allow_private: bool,
@@ -31,17 +31,17 @@ class Fetcher:
         headers: Mapping[str, str] | None = None,
         setting: str = "`document`",
     ) -> None:
-        self._reach = reach
+        self._http = http
         self._left = limit
         self.limit = limit
         self._allow_private = allow_private
-        self._timeout = httpx2.Timeout(timeout)
+        self._timeout = timeout
         self._setting = setting
         self._headers = dict(headers or {})
-        self._origin: httpx2.URL | None = None
+        self._origin: str | None = None
         self._landed: dict[str, str] = {}
         self.remote: bool | None = None
-        """Whether the first document came from elsewhere than this machine and its networks."""
+        """True if the first document came from elsewhere than this machine and its networks."""
 
     async def fetch(self, address: str) -> bytes:
         if address.startswith("file://"):
@@ -55,7 +55,7 @@ class Fetcher:
         return data
 
     def landed(self, address: str) -> str:
-        """Where the document at an address was found, redirects followed."""
+        """Returns where the document at an address was found, redirects followed."""
         return self._landed.get(address, address)
 
     def _read(self, address: str) -> bytes:
@@ -72,50 +72,34 @@ class Fetcher:
         return data
 
     async def _download(self, address: str) -> bytes:
-        url = httpx2.URL(address)
-        self._origin = self._origin or url
+        self._origin = self._origin or address
+        own = self._headers if same_origin(address, self._origin) else {}
+        policy = RedirectPolicy(may_lead_inside=self._allow_private)
+        public_only = bool(self.remote) and not self._allow_private
+        request = Prepared("GET", address, _ACCEPT | own)
         try:
-            for _ in range(MAX_REDIRECTS + 1):
-                if url.scheme not in ("http", "https") or not url.host:
-                    raise ConfigurationError(f"{address} leads to {url}, which is not http or https")
-                public_only = bool(self.remote) and not self._allow_private
-                own = self._headers if same_origin(str(url), str(self._origin)) else {}
-                response = await self._reach.send(
-                    "GET", url, public_only=public_only, headers=_ACCEPT | own, timeout=self._timeout
-                )
-                try:
-                    if self.remote is None:
-                        self.remote = not await self._reach.is_from_inside(response)
-                    if response.next_request is None:
-                        self._landed[address] = str(url)
-                        return await self._body(address, response)
-                    url = response.next_request.url
-                finally:
-                    await response.aclose()
+            async with exchange(
+                self._http, request, policy, public_only=public_only, timeout=self._timeout
+            ) as answer:
+                if self.remote is None:
+                    self.remote = answer.sent_from_outside or not await answer.is_from_inside()
+                self._landed[address] = answer.url
+                if answer.status >= 300:
+                    raise self._refused(address, answer.status)
+                return await answer.read(self._left)
+        except TooLargeError:
+            raise self._too_large(address) from None
         except InsideError as error:
             raise ConfigurationError(
                 f"{address} leads to {error.host}, which is on this machine or a private network",
                 hint="set `allow_private = true` if that is meant",
             ) from None
-        except httpx2.HTTPError as error:
+        except (RedirectError, UnpackError) as error:
+            raise ServerError(f"{address} {error}") from None
+        except HttpFailure as error:
             raise ConnectionFailedError(
-                f"cannot get {address}: {str(error) or type(error).__name__}",
-                hint=f"check {self._setting} and that its server runs",
+                f"cannot get {address}: {error}", hint=f"check {self._setting} and that its server runs"
             ) from error
-        raise ConfigurationError(f"{address} was redirected more than {MAX_REDIRECTS} times")
-
-    async def _body(self, address: str, response: httpx2.Response) -> bytes:
-        if response.status_code >= 400:
-            raise self._refused(address, response.status_code)
-        announced = response.headers.get("content-length", "")
-        if announced.isdecimal() and int(announced) > self._left:
-            raise self._too_large(address)
-        data = bytearray()
-        async for chunk in response.aiter_bytes():
-            data += chunk
-            if len(data) > self._left:
-                raise self._too_large(address)
-        return bytes(data)
 
     def _too_large(self, address: str) -> SpindleError:
         return ConfigurationError(

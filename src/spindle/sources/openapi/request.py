@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
 
 from spindle.domain.identity import Credential
@@ -12,19 +11,10 @@ from spindle.domain.tool import Tool
 from spindle.errors import ConfigurationError, InvalidArgumentsError
 from spindle.http import credentials, encode
 from spindle.http.bodies import encode_body
+from spindle.http.request import Prepared, check_headers
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 Pairs = list[tuple[str, str]]
-
-
-@dataclass(slots=True)
-class Prepared:
-    """Ready to be sent. Redirects change it."""
-
-    method: str
-    url: str
-    headers: dict[str, str] = field(repr=False)
-    content: bytes | None = field(repr=False)
 
 
 def prepare(
@@ -103,11 +93,3 @@ def _place(
         reserved = parameter.get("reserved", False)
         pairs = encode.query_pairs(name, value, style, explode, allow_reserved=reserved)
         query += [f"{key}={item}" for key, item in pairs]
-
-
-def check_headers(headers: dict[str, str]) -> None:
-    for name, value in headers.items():
-        if not value.isprintable():
-            raise InvalidArgumentsError(
-                f"the header {name} would hold a line break or a control character", sent=False
-            )

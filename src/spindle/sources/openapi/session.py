@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 from spindle.documents.fetch import file_address, load
 from spindle.domain.call import Call, Result
 from spindle.domain.tool import Tool, ToolSpec
+from spindle.http.api import ApiCalls
 from spindle.ports.source import Session
-from spindle.sources.openapi.exchange import HttpExchange
 from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.request import prepare
@@ -31,7 +31,7 @@ class OpenApiSession(Session):
         self._config = config
         self._root = root
         self._note = note
-        self._exchange = HttpExchange(name, config)
+        self._calls = ApiCalls(name, config)
 
     async def __aenter__(self) -> Self:
         return self
@@ -39,14 +39,14 @@ class OpenApiSession(Session):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._exchange.aclose()
+        await self._calls.aclose()
 
     async def discover(self) -> list[ToolSpec]:
         config = self._config
         is_url = config.document.startswith(("http://", "https://"))
         address = config.document if is_url else file_address(self._root / config.document)
         fetcher = Fetcher(
-            self._exchange.reach,
+            self._calls.http,
             config.max_document_size,
             allow_private=config.allow_private,
             timeout=config.connect_timeout,
@@ -66,7 +66,7 @@ class OpenApiSession(Session):
         prepared = prepare(tool, call.arguments, config.base_url, config.headers, call.credential)
         # Where the user sends it himself, by `base_url`, he knows what is there.
         from_elsewhere = bool(tool.spec.metadata.get("remote")) and config.base_url is None
-        return await self._exchange.perform(
+        return await self._calls.perform(
             prepared,
             call,
             public_only=from_elsewhere and not config.allow_private,

@@ -1,28 +1,58 @@
-"""What the `auth` of a template shows with a request."""
+"""Credentials that the `auth` of a template shows with a request."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
-from spindle.auth.client_credentials import ClientCredentials
+from spindle.auth.oauth.client_credentials import OwnToken, own_token
+from spindle.auth.oauth.http import OAuthHttp
+from spindle.auth.oauth.single_flight import Flights
+from spindle.auth.oauth.token_endpoint import OAuthClient
 from spindle.domain.identity import Credential
 from spindle.errors import ConfigurationError
 from spindle.http import credentials
+from spindle.http.addresses import host_of
 from spindle.http.credentials import CredentialParts, apply
-from spindle.sources.utcp.sending import url_of
+from spindle.http.failures import InsideError
 from spindle.sources.utcp.templates import ApiKey, Auth, Basic, OAuth2
 
 if TYPE_CHECKING:
+    from spindle.errors import SpindleError
+    from spindle.http.client import HttpClient
     from spindle.sources.utcp.sending import Renew, Sender
 
 
+class ManualOAuthHttp(OAuthHttp):
+    """Sends the requests to token endpoints that a manual names, wherever its tools may be called."""
+
+    def __init__(self, sender: Sender, timeout: float, *, remote: bool) -> None:
+        super().__init__()
+        self.timeout = timeout
+        self._sender = sender
+        self._remote = remote
+
+    async def check_address(self, url: str) -> None:
+        await self._sender.check_scheme(url)
+
+    async def is_bound(self, found_by: str | None) -> bool:
+        return self._sender.is_bound(remote=self._remote)
+
+    def inside(self, url: str, found_by: str | None) -> SpindleError:
+        return self._sender.error(InsideError(host_of(url)))
+
+    def opened(self) -> HttpClient:
+        return self._sender.http
+
+
 class Auths:
-    """Tokens are fetched once for all tools that use the same client."""
+    """Shows credentials. Tokens are fetched once for all tools that use the same client."""
 
     def __init__(self, sender: Sender, timeout: float) -> None:
         self._sender = sender
         self._timeout = timeout
-        self._tokens: dict[tuple[str | None, ...], ClientCredentials] = {}
+        self._tokens: dict[tuple[str | None, ...], OwnToken] = {}
+        self._flights = Flights()
 
     async def shown(
         self, auth: Auth | None, credential: Credential, *, remote: bool
@@ -32,38 +62,39 @@ class Auths:
             return apply(None, credential, {}), None
         if not isinstance(auth, OAuth2):
             return _as_shown(as_credential(auth)), None
-        tokens = self._client_credentials(auth, remote=remote)
+        tokens = self._own_token(auth, remote=remote)
         token = await tokens.token()
 
         async def renew() -> str:
-            tokens.refused(token)
-            return f"Bearer {await tokens.token()}"
+            return credentials.bearer_header(await tokens.token(refused=token))
 
-        return CredentialParts(headers=[("Authorization", f"Bearer {token}")]), renew
+        return CredentialParts(headers=[("Authorization", credentials.bearer_header(token))]), renew
+
+    async def close(self) -> None:
+        """Waits for tokens that are being fetched."""
+        await self._flights.close()
 
     async def credential(self, auth: Auth, *, remote: bool) -> Credential:
         """The same as what a session can be opened with."""
         if isinstance(auth, OAuth2):
-            token = await self._client_credentials(auth, remote=remote).token()
-            return Credential(headers=(("Authorization", f"Bearer {token}"),))
+            token = await self._own_token(auth, remote=remote).token()
+            return Credential(headers=(("Authorization", credentials.bearer_header(token)),))
         return as_credential(auth)
 
-    def _client_credentials(self, auth: OAuth2, *, remote: bool) -> ClientCredentials:
+    def _own_token(self, auth: OAuth2, *, remote: bool) -> OwnToken:
         key = (auth.token_url, auth.client_id, auth.client_secret, auth.scope or None, str(remote))
-        found = self._tokens.get(key)
-        if found is None:
-
-            async def check(url: str) -> None:
-                await self._sender.check(url_of(url), remote=remote)
-
-            found = self._tokens[key] = ClientCredentials(
-                auth.token_url, auth.client_id, auth.client_secret, auth.scope,
-                client=self._sender.client(remote=remote), timeout=self._timeout, check=check,
-            )  # fmt: skip
-        return found
+        if key not in self._tokens:
+            http = ManualOAuthHttp(self._sender, self._timeout, remote=remote)
+            # As UTCP's own client does it; some servers take the secret only in a header.
+            client = OAuthClient(auth.client_id, auth.client_secret, "client_secret_post")
+            self._tokens[key] = own_token(
+                http, auth.token_url, client, auth.scope, self._flights, time.monotonic
+            )
+        return self._tokens[key]
 
 
 def as_credential(auth: ApiKey | Basic) -> Credential:
+    """Returns the credential that a template writes out."""
     if isinstance(auth, Basic):
         return credentials.basic(auth.username, auth.password)
     if not auth.api_key:

@@ -18,8 +18,7 @@ from spindle.sources.utcp.streams import LINES, collected, events, item_of, line
 from spindle.sources.utcp.templates import HttpLike, HttpTemplate, SseTemplate, StreamableHttpTemplate
 
 if TYPE_CHECKING:
-    import httpx2
-
+    from spindle.http.client import HttpAnswer
     from spindle.http.credentials import CredentialParts
     from spindle.sources.utcp.sending import Renew, Sender
 
@@ -30,6 +29,8 @@ PROGRESS_TEXT = 200
 
 
 class HttpCalls:
+    """Calls tools of the HTTP family through one sender."""
+
     def __init__(self, name: str, sender: Sender) -> None:
         self._name = name
         self._sender = sender
@@ -52,9 +53,9 @@ class HttpCalls:
                     return await self._streamed(template, call, shown, renew, remote=remote)
             case _:
                 assert isinstance(template, HttpTemplate)
-                async with self._answer(template, call.arguments, shown, renew, remote=remote) as response:
-                    body = await self._sender.body(response)
-                return to_result(response, body, promised=tool.spec.output_schema is not None)
+                async with self._answer(template, call.arguments, shown, renew, remote=remote) as answer:
+                    body = await self._sender.body(answer)
+                return to_result(answer, body, promised=tool.spec.output_schema is not None)
 
     @contextlib.asynccontextmanager
     async def _answer(
@@ -66,14 +67,14 @@ class HttpCalls:
         *,
         remote: bool,
         last_event: str | None = None,
-    ) -> AsyncGenerator[httpx2.Response]:
+    ) -> AsyncGenerator[HttpAnswer]:
         prepared = prepare(template, arguments, shown)
         if last_event:
             prepared.headers["last-event-id"] = last_event
-        async with self._sender.exchange(prepared, remote=remote, renew=renew) as response:
-            if response.status_code >= 300:
-                raise to_error(self._name, response, await self._sender.body(response))
-            yield response
+        async with self._sender.exchange(prepared, remote=remote, renew=renew) as answer:
+            if answer.status >= 300:
+                raise to_error(self._name, answer, await self._sender.body(answer))
+            yield answer
 
     async def _streamed(
         self,
@@ -84,22 +85,22 @@ class HttpCalls:
         *,
         remote: bool,
     ) -> Result:
-        async with self._answer(template, call.arguments, shown, renew, remote=remote) as response:
-            media_type = _media_type(response)
+        async with self._answer(template, call.arguments, shown, renew, remote=remote) as answer:
+            media_type = answer.media_type
             if media_type == "text/event-stream":
-                found = [event.data async for event in events(self._sender.chunks(response))]
+                found = [event.data async for event in events(answer.chunks(self._sender.limit))]
                 return collected([item_of(data) for data in found if data is not None])
             if media_type in LINES:
                 items: list[Any] = []
-                async for line in lines(self._sender.chunks(response), with_rest=True):
+                async for line in lines(answer.chunks(self._sender.limit), with_rest=True):
                     if line.strip():
                         items.append(item_of(line))
                         await _report(call, items)
                 return collected(items)
-            body = await self._sender.body(response)
+            body = await self._sender.body(answer)
         if media_type.endswith(("/json", "+json")):
             # One item: as many as there are.
-            result = to_result(response, body, promised=False)
+            result = to_result(answer, body, promised=False)
             return collected([result.structured]) if result.has_structured else collected([])
         return whole(media_type, body)
 
@@ -115,9 +116,9 @@ class HttpCalls:
             try:
                 async with self._answer(
                     template, call.arguments, shown, renew, remote=remote, last_event=last_event
-                ) as response:
-                    self._require_event_stream(response)
-                    async for event in events(self._sender.chunks(response)):
+                ) as answer:
+                    self._require_event_stream(answer)
+                    async for event in events(answer.chunks(self._sender.limit)):
                         last_event = event.id if event.id is not None else last_event
                         wait = wait if event.retry is None else event.retry / 1000
                         if event.data is None or event.type != (template.event_type or event.type):
@@ -132,17 +133,13 @@ class HttpCalls:
                     raise
             await asyncio.sleep(min(wait, LONGEST_WAIT))
 
-    def _require_event_stream(self, response: httpx2.Response) -> None:
-        media_type = _media_type(response)
+    def _require_event_stream(self, answer: HttpAnswer) -> None:
+        media_type = answer.media_type
         if media_type != "text/event-stream":
             raise ServerError(
                 f"{self._name!r} should answer with an event stream, not {media_type or 'without a type'}",
-                status=response.status_code,
+                status=answer.status,
             )
-
-
-def _media_type(response: httpx2.Response) -> str:
-    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
 async def _report(call: Call, items: list[Any]) -> None:

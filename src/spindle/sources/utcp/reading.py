@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import httpx2
 from pydantic import ValidationError
 
 from spindle.documents.fetch import complete, file_address, parse
@@ -15,16 +14,16 @@ from spindle.documents.refs import shown
 from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import ToolSpec
-from spindle.errors import ConfigurationError, NotFoundError, ResultTooLargeError, SpindleError, from_status
-from spindle.http.addresses import leads_inside
+from spindle.errors import ConfigurationError, NotFoundError, SpindleError, from_status
+from spindle.http.addresses import leads_inside, plain_url
 from spindle.http.credentials import CredentialParts
+from spindle.http.failures import TooLargeError
+from spindle.http.request import Prepared, with_credential
 from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.openapi.operations import import_tools
-from spindle.sources.openapi.request import Prepared
 from spindle.sources.openapi.servers import ServerChoice
 from spindle.sources.utcp.manual import TYPE, Imported, Importer, Origin, describe, is_manual
 from spindle.sources.utcp.requests import prepare
-from spindle.sources.utcp.sending import url_of
 from spindle.sources.utcp.templates import (
     TEMPLATE,
     AnyTemplate,
@@ -116,30 +115,24 @@ class ManualReader:
         if template is None:
             headers = {"accept": "application/json, application/yaml, */*;q=0.5"}
             headers |= {name.lower(): value for name, value in self._config.headers.items()}
-            headers |= {name.lower(): value for name, value in self._credential.headers if name}
-            if self._credential.cookies:
-                headers["cookie"] = "; ".join(f"{key}={value}" for key, value in self._credential.cookies)
-            url = url_of(address)
-            if self._credential.query:
-                url = url.copy_merge_params(dict(self._credential.query))
-            prepared, renew = Prepared("GET", str(url), headers, None), None
+            credential = self._credential
+            named = replace(credential, headers=tuple(pair for pair in credential.headers if pair[0]))
+            prepared, renew = with_credential(Prepared("GET", address, headers), named), None
         else:
             said, renew = await self._asker.shown(template.auth, NO_CREDENTIAL, remote=False)
             prepared = prepare(template, {}, said)
-        data = bytearray()
-        place = _plain(url_of(address))
-        async with self._sender.exchange(prepared, remote=False, renew=renew) as response:
-            if response.status_code >= 300:
-                raise _refused(place, response.status_code)
+        place = plain_url(address)
+        async with self._sender.exchange(prepared, remote=False, renew=renew) as answer:
+            if answer.status >= 300:
+                raise _refused(place, answer.status)
             # Where it comes from in the end: a server here may have sent us elsewhere. Asked while it still
             # comes, because a connection that is over no longer tells.
-            remote = not await self._sender.reach.is_from_inside(response)
+            remote = answer.sent_from_outside or not await answer.is_from_inside()
             try:
-                async for chunk in self._sender.chunks(response, self._config.max_document_size):
-                    data += chunk
-            except ResultTooLargeError:
+                data = await answer.read(self._config.max_document_size)
+            except TooLargeError:
                 raise self._too_large(place) from None
-        return bytes(data), Origin(place, manuals, _plain(response.url), remote=remote)
+        return data, Origin(place, manuals, plain_url(answer.url), remote=remote)
 
     def _file(self, path: Path) -> bytes:
         limit = self._config.max_document_size
@@ -221,8 +214,8 @@ class ManualReader:
             case _:
                 data = (await self._asker.manual_from(template, origin)).encode()
                 if isinstance(template, WebSocketTemplate):
-                    url = url_of(template.url)
-                    origin = replace(origin, address=_plain(url), remote=not await leads_inside(str(url)))
+                    remote = not await leads_inside(template.url)
+                    origin = replace(origin, address=plain_url(template.url), remote=remote)
         auth_tools = node.get("auth_tools")
         base_url = template.base_url if isinstance(template, TextTemplate) else None
         root = (await asyncio.to_thread(parse, origin.place, data, WHAT)).root
@@ -263,7 +256,7 @@ class ManualReader:
         address = origin.address or file_address(self._root / self._config.document)
         config = self._config
         fetcher = Fetcher(
-            self._sender.reach,
+            self._sender.http,
             config.max_document_size,
             allow_private=config.allow_private,
             timeout=config.connect_timeout,
@@ -301,11 +294,6 @@ class ManualReader:
 
 def _as_ours(spec: ToolSpec, extra: JsonObject, prefix: str) -> ToolSpec:
     return replace(spec, remote_name=f"{prefix}{spec.remote_name}", metadata={**spec.metadata, **extra})
-
-
-def _plain(url: httpx2.URL) -> str:
-    """A URL fit to be shown and stored: without what is secret in many."""
-    return str(url.copy_with(query=None, fragment=None, userinfo=b""))
 
 
 def _refused(address: str, status: int) -> SpindleError:

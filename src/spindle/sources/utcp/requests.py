@@ -13,9 +13,9 @@ from urllib.parse import quote
 from spindle.domain.json_schema import JsonObject, is_array, is_object, to_json
 from spindle.errors import ConfigurationError, InvalidArgumentsError
 from spindle.http.bodies import body_kind, form, multipart
-from spindle.http.credentials import CredentialParts
+from spindle.http.credentials import CredentialParts, cookie_header
 from spindle.http.encode import text
-from spindle.sources.openapi.request import Prepared
+from spindle.http.request import Prepared, check_headers
 from spindle.sources.utcp.templates import HttpLike, HttpTemplate, SseTemplate, StreamableHttpTemplate
 
 _PLACE = re.compile(r"\{([^{}]+)\}")
@@ -45,8 +45,7 @@ def prepare(template: HttpLike, arguments: JsonObject, shown: CredentialParts) -
     for name in _OURS:
         headers.pop(name, None)
     if shown.cookies:
-        cookies = [f"{name}={value}" for name, value in shown.cookies]
-        headers["cookie"] = "; ".join([*([headers["cookie"]] if "cookie" in headers else []), *cookies])
+        headers["cookie"] = cookie_header(shown.cookies, headers.get("cookie"))
     check_headers(headers)
     method = "POST" if isinstance(template, SseTemplate) and content is not None else template.method
     return Prepared(method, _with_query(url, query + pairs), headers, content)
@@ -56,14 +55,6 @@ def query_pairs(name: str, value: Any) -> list[str]:
     """A list repeats its name, and what a query has no form for is written as JSON."""
     items: list[Any] = value if is_array(value) else [value]
     return [f"{quote(name, safe='')}={quote(text(item), safe='')}" for item in items]
-
-
-def check_headers(headers: dict[str, str]) -> None:
-    for name, value in headers.items():
-        if not value.isprintable() or not name.isprintable():
-            raise InvalidArgumentsError(
-                f"the header {name!r} would hold a line break or a control character", sent=False
-            )
 
 
 def host_problem(url: str) -> str | None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-import httpx2
 from pydantic import ValidationError
 
 from spindle.calls.record import clean, clean_json
@@ -25,7 +24,7 @@ from spindle.sources.utcp.http_calls import HttpCalls, within
 from spindle.sources.utcp.manual import TYPE, Imported, Importer, Origin
 from spindle.sources.utcp.programs import run_commands
 from spindle.sources.utcp.reading import ManualReader
-from spindle.sources.utcp.sending import Renew, Sender, url_of
+from spindle.sources.utcp.sending import Renew, Sender
 from spindle.sources.utcp.sockets import Sockets
 from spindle.sources.utcp.templates import (
     TEMPLATE,
@@ -72,7 +71,8 @@ class UtcpSession(Session):
         if self._api is not None:
             await self._api.__aexit__(None, None, None)
         await self._sockets.close()
-        await self._sender.reach.aclose()
+        await self._auths.close()
+        await self._sender.aclose()
 
     # --- discovery
 
@@ -193,14 +193,14 @@ class UtcpSession(Session):
     def _credential_for(self, tool: Tool, url: str) -> Credential:
         """The source's own credential is for the manual's server, or for the tools of a file."""
         address = tool.spec.metadata.get("address")
-        if address is None or same_origin(str(_as_http(address)), str(_as_http(url))):
+        if address is None or same_origin(_as_http(address), _as_http(url)):
             return self._credential
         return NO_CREDENTIAL
 
     async def _over_websocket(
         self, template: WebSocketTemplate, tool: Tool, call: Call, credential: Credential, *, remote: bool
     ) -> Result:
-        await self._sender.check(url_of(template.url), remote=remote)
+        await self._sender.check(template.url, remote=remote)
         if template.auth is not None:
             credential = await self._auths.credential(template.auth, remote=remote)
         else:
@@ -304,8 +304,8 @@ def validated(template: JsonObject, place: str) -> AnyTemplate:
         ) from None
 
 
-def _as_http(url: str) -> httpx2.URL:
-    return url_of(url.replace("ws", "http", 1) if url.startswith("ws") else url)
+def _as_http(url: str) -> str:
+    return url.replace("ws", "http", 1) if url.startswith("ws") else url
 
 
 def _read_text(path: Path, limit: int) -> str:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from spindle.domain.call import Block, Call, Result
 from spindle.domain.json_schema import JsonObject, from_json, to_json
 from spindle.errors import InvalidArgumentsError
+from spindle.http.request import check_headers
 from spindle.sources.parameters import ParameterConfig, as_text
-from spindle.sources.utcp.requests import check_headers
 from spindle.sources.websocket.config import Request, WebSocketConfig
 from spindle.sources.websocket.session import WebSocketSession
 

@@ -7,18 +7,20 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
-import httpx2
-
 from spindle.domain.json_schema import JsonObject
-from spindle.errors import ConfigurationError, ResultTooLargeError, SpindleError, from_status
-from spindle.http.addresses import leads_inside
+from spindle.errors import ConfigurationError, ResultTooLargeError, ServerError, SpindleError, from_status
+from spindle.http.client import HttpAnswer, HttpClient
+from spindle.http.exchange import RedirectPolicy, exchange
+from spindle.http.failures import HttpFailure, InsideError, TooLargeError, UnpackError, UnreachableError
+from spindle.http.request import Prepared, with_credential
 from spindle.http.retry_after import retry_after
 from spindle.sources.events.cloudevents import decoded, encoded
 from spindle.sources.events.links.port import EventLink, Incoming, Outgoing
 from spindle.sources.events.links.signature import signed
 from spindle.sources.events.links.target import Target
-from spindle.sources.http import CONNECT_FAILURES, CredentialAuth
-from spindle.sources.reach import InsideError, Reach
+
+# Whoever a redirect leads to would be given the credential and the event.
+_NO_REDIRECTS = RedirectPolicy(most=0)
 
 
 class WebhookLink(EventLink):
@@ -28,11 +30,7 @@ class WebhookLink(EventLink):
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._auth = CredentialAuth(target.credential)
-        self._reach = Reach(
-            httpx2.Timeout(None, connect=target.connect_timeout),
-            httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-        )
+        self._http = HttpClient(target.connect_timeout)
 
     async def publish(self, message: Outgoing) -> JsonObject:
         status, _ = await self._send(message)
@@ -58,54 +56,47 @@ class WebhookLink(EventLink):
             yield inbox
 
     async def close(self) -> None:
-        await self._reach.aclose()
+        await self._http.aclose()
 
     async def _send(self, message: Outgoing) -> tuple[int, Incoming]:
         target = self._target
-        url = httpx2.URL(_joined(target.endpoint.url, message.address))
-        if target.public_only and await leads_inside(str(url)):
-            raise self._inside()
         headers, body = encoded(message.event, message.envelope, prefix="ce-", escaped=True)
         headers = {**target.headers, **message.headers, **headers}
         if target.secret is not None:
             headers |= signed(target.secret, message.event.id, body)
         method = str(message.bindings.get("method", "POST")).upper()
+        url = _joined(target.endpoint.url, message.address)
+        request = with_credential(Prepared(method, url, headers, body), target.credential)
         timer = asyncio.timeout(target.publish_timeout)
         try:
-            async with timer:
-                client = self._reach.client(public_only=target.public_only)
-                request = client.build_request(method, url, headers=headers, content=body)
-                response = await client.send(request, auth=self._auth, stream=True)
-                try:
-                    answer = await self._read(response)
-                finally:
-                    await response.aclose()
+            async with (
+                timer,
+                exchange(self._http, request, _NO_REDIRECTS, public_only=target.public_only) as answer,
+            ):
+                content = await answer.read(target.max_size)
         except TimeoutError:
             if not timer.expired():
                 raise
             raise _repeatable(target.not_acknowledged()) from None
         except InsideError:
-            # Its name resolved to another address before.
             raise self._inside() from None
-        except CONNECT_FAILURES as error:
-            raise target.unreachable(error) from error
-        except httpx2.TransportError as error:
-            raise _repeatable(target.lost(error)) from error
-        status = response.status_code
-        if not 200 <= status < 300:
-            raise self._refusal(response, answer)
-        return status, Incoming(decoded(answer, response.headers, message.address), None, response.headers)
-
-    async def _read(self, response: httpx2.Response) -> bytes:
-        body = bytearray()
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) > self._target.max_size:
-                raise ResultTooLargeError(
-                    f"{self._target.endpoint.shown} answered with more than {self._target.max_size} bytes",
-                    status=response.status_code,
-                )
-        return bytes(body)
+        except TooLargeError as failure:
+            raise ResultTooLargeError(
+                f"{target.endpoint.shown} answered with more than {failure.limit} bytes",
+                status=failure.status,
+            ) from None
+        except UnpackError as failure:
+            raise _repeatable(ServerError(f"{target.endpoint.shown} {failure}")) from failure
+        except UnreachableError as failure:
+            if not failure.sent:
+                raise target.unreachable(failure) from failure
+            raise _repeatable(target.lost(failure)) from failure
+        except HttpFailure as failure:
+            raise _repeatable(target.lost(failure)) from failure
+        if not 200 <= answer.status < 300:
+            raise self._refusal(answer, content)
+        incoming = Incoming(decoded(content, answer.headers, message.address), None, answer.headers)
+        return answer.status, incoming
 
     def _inside(self) -> SpindleError:
         return ConfigurationError(
@@ -114,15 +105,15 @@ class WebhookLink(EventLink):
             sent=False,
         )
 
-    def _refusal(self, response: httpx2.Response, answer: bytes) -> SpindleError:
-        status = response.status_code
+    def _refusal(self, answer: HttpAnswer, content: bytes) -> SpindleError:
+        status = answer.status
         message = f"{self._target.endpoint.shown} refused the event with HTTP status {status}"
-        said = answer[:200].decode("utf-8", "replace").strip()
+        said = content[:200].decode("utf-8", "replace").strip()
         if said:
             message += f": {said}"
         if 300 <= status < 400:
-            message += f"; it has moved to {response.headers.get('location', 'an unknown place')}"
-        error = from_status(status, message, retry_after=retry_after(response.headers.get("retry-after")))
+            message += f"; it has moved to {answer.headers.get('location', 'an unknown place')}"
+        error = from_status(status, message, retry_after=retry_after(answer.headers.get("retry-after")))
         return _repeatable(error)
 
 

@@ -26,7 +26,7 @@ _IS_INT = re.compile(INT)
 _IS_FLOAT = re.compile(FLOAT)
 _NUMBER_STARTS: Final = frozenset("-+.0123456789")
 MAX_DIGITS: Final = 4000
-"""Of a whole number. Python refuses to write numbers of more than 4300."""
+"""The longest whole number. Python refuses to write one of more than 4300 digits."""
 
 
 def parse(text: str, *, depth: int, unfolded: int, unique: bool) -> Any:

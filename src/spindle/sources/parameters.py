@@ -38,7 +38,7 @@ class ParameterConfig(BaseModel):
     description: str = ""
     required: bool = False
     default: Any = None
-    """What is passed on when a caller leaves it out."""
+    """Passed on when a caller leaves it out."""
 
     @model_validator(mode="before")
     @classmethod
@@ -54,6 +54,7 @@ class ParameterConfig(BaseModel):
         return self
 
     def as_schema(self) -> JsonObject:
+        """Returns the JSON Schema of the parameter."""
         schema: JsonObject = {"type": self.type}
         if self.description:
             schema["description"] = self.description
@@ -66,7 +67,7 @@ class ParameterConfig(BaseModel):
 
 
 class Described(BaseModel):
-    """What a user says of a tool, whatever it is made of."""
+    """A tool as a user describes it in the settings, of whatever kind."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -80,10 +81,12 @@ class Described(BaseModel):
 
     @property
     def hints(self) -> Hints:
+        """Returns the hints that the user gave."""
         return Hints(read_only=self.read_only, idempotent=self.idempotent, destructive=self.destructive)
 
 
 def input_schema(parameters: Mapping[str, ParameterConfig]) -> JsonObject:
+    """Returns the input schema of a tool with these parameters."""
     schema: JsonObject = {
         "type": "object",
         "properties": {name: parameter.as_schema() for name, parameter in parameters.items()},
@@ -94,7 +97,7 @@ def input_schema(parameters: Mapping[str, ParameterConfig]) -> JsonObject:
 
 
 def with_defaults(parameters: Mapping[str, ParameterConfig], arguments: JsonObject) -> JsonObject:
-    """The arguments, and what the settings give for those that were left out."""
+    """Returns the arguments, with the settings' values for those that were left out."""
     defaults = {
         name: parameter.default for name, parameter in parameters.items() if parameter.default is not None
     }
@@ -102,17 +105,18 @@ def with_defaults(parameters: Mapping[str, ParameterConfig], arguments: JsonObje
 
 
 def places(text: str) -> list[str]:
-    """The names of the parameters that a text has places for."""
+    """Returns the names of the parameters that a text has places for."""
     return _PLACE.findall(text)
 
 
 def whole_place(text: str) -> str | None:
-    """The name, where the text is one place and nothing else."""
+    """Returns the name, where the text is one place and nothing else."""
     match = _PLACE.fullmatch(text)
     return match[1] if match else None
 
 
 def check_places(text: str, known: Iterable[str]) -> None:
+    """Raises ValueError for a place that no parameter fills."""
     known = list(known)
     for name in places(text):
         if name not in known:
@@ -124,7 +128,7 @@ def check_places(text: str, known: Iterable[str]) -> None:
 
 
 def filled_text(text: str, arguments: JsonObject) -> str | None:
-    """The text with every place filled, or None where an argument for one was left out."""
+    """Returns the text with every place filled, or None where an argument for one was left out."""
     if any(arguments.get(name) is None for name in places(text)):
         return None
     return _PLACE.sub(lambda match: as_text(arguments[match[1]]), text)
@@ -146,7 +150,7 @@ def filled(template: Any, arguments: JsonObject) -> Any:
 
 
 def texts(template: Any) -> Iterator[str]:
-    """Every text in a template."""
+    """Yields every text in a template."""
     if isinstance(template, str):
         yield template
     elif isinstance(template, dict):
@@ -158,7 +162,7 @@ def texts(template: Any) -> Iterator[str]:
 
 
 def as_text(value: Any) -> str:
-    """A value as a word: text as it is, everything else as JSON."""
+    """Returns a value as a word: text as it is, everything else as JSON."""
     return value if isinstance(value, str) else to_json(value).decode()
 
 

@@ -54,11 +54,11 @@ class Schemas:
         self._waiting: list[tuple[str, Any, Document]] = []
         self._patterns: dict[str, bool] = {}
         self.problems: list[str] = []
-        """What a schema says and cannot be checked."""
+        """Parts of schemas that cannot be checked."""
         self._discriminators = 0
 
     def convert(self, schema: Any, document: Document) -> JsonObject:
-        """The schema, ready for a tool."""
+        """Returns the schema, ready for a tool."""
         if not is_object(schema):
             return {"not": {}} if schema is False else {}
         self._convert(schema, document)
@@ -70,7 +70,7 @@ class Schemas:
         return schema
 
     def upload(self) -> JsonObject:
-        """A reference to the schema of files that are sent."""
+        """Returns a reference to the schema of files that are sent."""
         name = self._names.get(("", "upload"))
         if name is None:
             name = self._new_name("", "UploadedFile", "upload")
@@ -78,7 +78,7 @@ class Schemas:
         return {"$ref": f"#/$defs/{name}"}
 
     def resolve(self, schema: JsonObject) -> JsonObject:
-        """Follow a converted schema's references to the schema that says something."""
+        """Follows a converted schema's references to the schema that says something."""
         for _ in range(32):
             reference = schema.get("$ref")
             if not isinstance(reference, str):
@@ -87,6 +87,7 @@ class Schemas:
         return {}
 
     def remarks(self) -> list[str]:
+        """Returns what a user should know of the schemas as a whole."""
         if not self._discriminators:
             return []
         count = f"{self._discriminators} schema{'s' if self._discriminators > 1 else ''}"
@@ -216,7 +217,7 @@ def _loosen_required(schema: JsonObject) -> None:
 
 
 def _modernise(schema: JsonObject) -> None:
-    """What OpenAPI 3.0 and Swagger 2 say in words of their own."""
+    """Rewrites the keywords that OpenAPI 3.0 and Swagger 2 have of their own."""
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         flag = schema.get(exclusive)
         if isinstance(flag, bool):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 class OpenApiSource(Source):
+    """A REST API whose tools come from its OpenAPI or Swagger document."""
+
     def __init__(self, name: str, config: OpenApiConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config

@@ -10,23 +10,25 @@ from spindle.domain.source import SourceConfig
 
 
 class OpenApiConfig(SourceConfig):
+    """The settings of a source of kind openapi."""
+
     auth_place_known: ClassVar[bool] = True
 
     kind: Literal["openapi"] = "openapi"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     document: str
     """A URL, or a file relative to the workspace."""
     base_url: str | None = None
-    """Where the API is, when not where the document says."""
+    """The address of the API, if not the one in the document."""
     server: int | str | None = None
-    """Which of the document's servers: its number from 0, its URL or its description."""
+    """One of the document's servers: its number from 0, its URL or its description."""
     server_variables: dict[str, str] = Field(default_factory=dict[str, str])
     """Variables of the server's URL."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
     allow_private: bool = False
-    """Whether a document from elsewhere may point at this machine or its networks."""
+    """True if a document from elsewhere may point at this machine or its networks."""
     max_document_size: ByteSize = Field(default=ByteSize(32 * 1024 * 1024), gt=0)
     max_download_size: ByteSize = Field(default=ByteSize(1024 * 1024 * 1024), gt=0)
-    """Of an answer that is neither data nor text; it goes to a file."""
+    """The limit for an answer that is neither data nor text; it goes to a file."""
     # Documents promise more than their servers keep, and the request was made by the time that shows.
     check_results: bool | Literal["note"] = "note"
 

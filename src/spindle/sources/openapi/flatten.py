@@ -33,7 +33,7 @@ class Flattener:
     def __init__(self, schemas: Schemas, problems: list[str], remarks: list[str]) -> None:
         self._schemas = schemas
         self._problems = problems
-        """What cannot be represented, for the user to read."""
+        """Parts that cannot be represented, for the user to read."""
         self._remarks = remarks
         self.properties: JsonObject = {}
         self.required: list[str] = []
@@ -43,6 +43,7 @@ class Flattener:
         self._dependent: dict[str, list[str]] = {}
 
     def schema(self) -> JsonObject:
+        """Returns the input schema of everything that was added."""
         schema: JsonObject = {"type": "object", "properties": self.properties}
         if self.required:
             schema["required"] = self.required
@@ -54,6 +55,7 @@ class Flattener:
     # --- parameters
 
     def add_parameters(self, parameters: list[Located]) -> None:
+        """Adds the parameters of an operation, each under a name of its own."""
         for place in PLACES:
             for located in parameters:
                 if located.node.get("in") == place:
@@ -106,6 +108,8 @@ class Flattener:
     # --- body
 
     def add_body(self, body: JsonObject, media_type: str, media: JsonObject, document: Any) -> None:
+        """Adds the body: its properties beside the parameters where that can be undone, else as one
+        argument."""
         required = body.get("required") is True
         raw = media.get("schema")
         schema = self._schemas.convert(raw, document) if is_object(raw) else {}
@@ -247,6 +251,7 @@ class Flattener:
 
 
 def is_file(schema: JsonObject) -> bool:
+    """Returns True for a schema of files that are sent."""
     if schema.get("type") != "string" and schema.get("type") != ["string", "null"]:
         return "contentMediaType" in schema and "type" not in schema
     media = schema.get("contentMediaType")
@@ -255,4 +260,4 @@ def is_file(schema: JsonObject) -> bool:
 
 
 KINDS = ("json", "form", "multipart", "xml", "text", "binary")
-"""Of several types that a body may have, the first of these is used."""
+"""The order in which one of several types of a body is chosen."""

@@ -41,6 +41,8 @@ _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 @dataclass(slots=True)
 class OpenApiOperation:
+    """One operation of a document, with the path it belongs to."""
+
     method: str
     path: str
     node: JsonObject
@@ -48,12 +50,13 @@ class OpenApiOperation:
     document: Document
     problems: list[str] = field(default_factory=list[str])
     remarks: list[str] = field(default_factory=list[str])
-    """What is left out and hardly missed."""
+    """Parts that are left out and hardly missed."""
 
 
 def import_tools(documents: Documents, choice: ServerChoice, *, remote: bool, note: Note) -> list[ToolSpec]:
-    """All operations as tools. What one of them cannot represent is noted as `.name: what`, and what
-    concerns the document as `: what`; the worst first, since only the first few may be read."""
+    """Returns all operations as tools. Notes what one of them cannot represent as `.name: what`, and what
+    concerns the document as `: what`; the worst first, since only the first few
+    may be read."""
     importer = _OperationReader(documents, choice, remote=remote)
     operations = list(importer.operations())
     names = tool_names(operations)
@@ -74,7 +77,7 @@ def import_tools(documents: Documents, choice: ServerChoice, *, remote: bool, no
 
 
 def tool_names(operations: list[OpenApiOperation]) -> list[str]:
-    """Legal, unique, and the same for the same document in whatever order it is written."""
+    """Returns legal, unique names, the same for the same document in whatever order it is written."""
     wanted = [_legal(str(op.node.get("operationId") or "")) or _path_name(op) for op in operations]
     claims = Counter(wanted)
     names: list[str] = []
@@ -191,7 +194,7 @@ class _OperationReader:
         )
 
     def _parameters(self, operation: OpenApiOperation) -> list[Located]:
-        """Those of the operation over those of its path."""
+        """Returns the parameters of the operation over those of its path."""
         found: dict[tuple[str, str], Located] = {}
         for given in (operation.item.get("parameters"), operation.node.get("parameters")):
             for entry in given if is_array(given) else []:
@@ -257,6 +260,7 @@ class _OperationReader:
 
 
 def version_of(document: Document) -> str:
+    """Returns the version of a document; raises ConfigurationError where it is not one of OpenAPI."""
     root, place = document.root, shown(document.address)
     version = root.get("openapi", root.get("swagger"))
     if version is None:

@@ -1,4 +1,4 @@
-"""Which of its servers an operation goes to."""
+"""The server that an operation goes to, out of those that its document names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class ServerChoice:
-    """What the user says of servers."""
+    """The server that the user chose, and the values of its variables."""
 
     server: int | str | None = None
     """By its place in the document, or by its URL or description."""
@@ -40,7 +40,7 @@ class Servers:
         self._variables: set[str] = set()
 
     def of(self, *owners: JsonObject, document: Document, problems: list[str]) -> str | None:
-        """The URL for an operation; None where only the user can say it."""
+        """Returns the URL for an operation, or None where only the user can say it."""
         for owner in owners:
             found = _known(owner.get("servers"))
             if found:
@@ -56,7 +56,7 @@ class Servers:
         return urljoin(document.address, url)
 
     def check(self) -> list[str]:
-        """After all operations: what is to be said of the choice. Refuses variables that nothing has."""
+        """Returns remarks on the choice, once all operations are read. Refuses variables that nothing has."""
         for name in self._choice.variables:
             if name not in self._variables and not self._choice.overridden:
                 meant = suggest(name, self._variables)
@@ -99,7 +99,7 @@ class Servers:
         return same_origin(urljoin(self._main.address, server["url"]), self._choice.near)
 
     def _with_variables(self, servers: list[JsonObject]) -> list[JsonObject]:
-        """Of several the first, or the first that has the variables which the user gave."""
+        """Returns the first of several, or the first that has the variables which the user gave."""
         asked = set(self._choice.variables)
         return sorted(servers, key=lambda server: not asked.issubset(_VARIABLE.findall(server["url"])))
 

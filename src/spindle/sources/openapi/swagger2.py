@@ -28,7 +28,8 @@ _FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
 def operation_of(
     operation: JsonObject, shared: list[Located], root: JsonObject, documents: Documents, document: Document
 ) -> tuple[JsonObject, list[Located]]:
-    """The operation with `requestBody` and `content`, and its parameters without body and form ones."""
+    """Returns the operation with `requestBody` and `content`, and its parameters without body and form
+    ones."""
     consumes = _types(operation.get("consumes", root.get("consumes")))
     produces = _types(operation.get("produces", root.get("produces"))) or ["application/json"]
     kept: list[Located] = []
@@ -61,6 +62,7 @@ def operation_of(
 
 
 def parameter_of(parameter: JsonObject) -> JsonObject:
+    """Returns a parameter with `schema`, `style` and `explode`."""
     if "schema" in parameter or "content" in parameter:
         return parameter
     changed = {key: value for key, value in parameter.items() if key not in _SCHEMA_KEYS}
@@ -77,6 +79,7 @@ def parameter_of(parameter: JsonObject) -> JsonObject:
 
 
 def servers_of(root: JsonObject) -> list[JsonObject]:
+    """Returns `servers` made of schemes, host and base path."""
     host, base = root.get("host"), str(root.get("basePath") or "/")
     if not host:
         return [{"url": base}]
@@ -88,6 +91,7 @@ def servers_of(root: JsonObject) -> list[JsonObject]:
 
 
 def security_schemes_of(root: JsonObject) -> JsonObject:
+    """Returns the security schemes as OpenAPI 3 writes them."""
     found: JsonObject = {}
     for name, scheme in entries(root.get("securityDefinitions")).items():
         basic = is_object(scheme) and scheme.get("type") == "basic"

@@ -24,26 +24,27 @@ _ROUNDS = 20
 
 
 class Process(NamedTuple):
-    """A number is given again to others; a number and the moment it was given are not."""
+    """A process by its number and its start. The number alone is given again to others."""
 
     pid: int
     started: int
 
 
 def marked(env: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """The environment for a program, and the mark in it. A mark that we carry ourselves is handed on."""
+    """Returns the environment for a program, and the mark in it. A mark that we carry ourselves is handed
+    on."""
     mark = new_id()
     return {**env, MARK: f"{os.environ.get(MARK, '')} {mark}".strip()}, mark
 
 
 def identify(pid: int) -> Process | None:
-    """Asked as soon as the process is started, while the number cannot be another's."""
+    """Returns the process of a number. Asked at once, while the number cannot be another's."""
     found = _look(pid)
     return found[0] if found else None
 
 
 def descendants(leader: Process | None, mark: str) -> set[Process]:
-    """What now lives of all that the program started, itself included."""
+    """Returns the living processes of all that the program started, itself included."""
     looked = [found for found in map(_look, _entries()) if found is not None]
     # What is older than the program does not come from it, and is not looked into.
     first = leader.started if leader else 0
@@ -62,7 +63,7 @@ def descendants(leader: Process | None, mark: str) -> set[Process]:
 
 
 def end(known: Iterable[Process], leader: Process | None, mark: str) -> None:
-    """End those that are known, and whatever else is found, until nothing more is."""
+    """Ends those that are known, and whatever else is found, until nothing more is."""
     waiting = set(known)
     ended: set[Process] = set()
     for _ in range(_ROUNDS):

@@ -21,9 +21,9 @@ from spindle.sources.programs import descendants
 from spindle.sources.programs.groups import end_group, signal_group, started
 
 TERM_GRACE = 2.0
-"""How long a program that was asked to end may take over it."""
+"""Seconds that a program may take to end when it is asked to."""
 OUTPUT_GRACE = 1.0
-"""How long output is waited for that somebody outside the program's group holds open after its end."""
+"""Seconds to wait for output that somebody outside the program's group holds open after its end."""
 STDERR_KEPT = 16 * 1024
 
 
@@ -118,7 +118,7 @@ class _Program(asyncio.SubprocessProtocol):
         self._mark = mark
         self._leader: descendants.Process | None = None
         self._given_up: set[descendants.Process] | None = None
-        """What it had started when it was given up, until that has ended."""
+        """The processes it had started when it was given up, until they have ended."""
         self._stdout = bytearray()
         self._stderr = bytearray()
         self._transport: asyncio.SubprocessTransport | None = None

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class UtcpSource(Source):
+    """A UTCP manual, or an OpenAPI document that is read as one."""
+
     def __init__(self, name: str, config: UtcpConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config

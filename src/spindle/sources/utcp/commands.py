@@ -34,16 +34,20 @@ class NeedsShellError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ArgumentPiece:
+    """A part of a word that an argument fills."""
+
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
+    """A part of a word that a variable of the shell fills."""
+
     name: str
 
     @property
     def output_of(self) -> int | None:
-        """The number of the command whose output it stands for."""
+        """Returns the number of the command whose output it stands for."""
         match = _OUTPUT.fullmatch(self.name)
         return int(match[1]) if match else None
 
@@ -53,11 +57,13 @@ Piece = str | ArgumentPiece | Variable
 
 @dataclass(slots=True)
 class CommandWord:
+    """One word of a command, in parts."""
+
     pieces: list[Piece] = field(default_factory=list[Piece])
 
     @property
     def literal(self) -> str | None:
-        """The word, where nothing is filled in."""
+        """Returns the word, where nothing is filled in."""
         return "".join(str(piece) for piece in self.pieces) if self.is_literal else None
 
     @property
@@ -66,7 +72,7 @@ class CommandWord:
 
     @property
     def start(self) -> str:
-        """What is fixed before the first thing that is filled in."""
+        """Returns the text before the first thing that is filled in."""
         fixed: list[str] = []
         for piece in self.pieces:
             if not isinstance(piece, str):
@@ -76,7 +82,7 @@ class CommandWord:
 
 
 def words_of(command: str) -> list[CommandWord]:
-    """Raises NeedsShellError."""
+    """Returns the words of a command; raises NeedsShellError."""
     found = _Reader(command).words()
     if not found:
         raise NeedsShellError("the command is empty")
@@ -112,7 +118,7 @@ class _Reader:
         self._words: list[CommandWord] = []
         self._word: CommandWord | None = None
         self._plain = ""
-        """What of the word stands outside quotes and escapes: only there characters are special."""
+        """The characters outside quotes and escapes: only those can be special."""
 
     def words(self) -> list[CommandWord]:
         text = self._text

@@ -13,10 +13,12 @@ PROTOCOLS: Final = ("http", "sse", "streamable_http", "websocket", "text", "file
 """The kinds of call templates that can be called."""
 FROM_URL: Final = ("http", "sse", "streamable_http", "text")
 FROM_FILE: Final = (*FROM_URL, "websocket", "file")
-"""What a manual's tools may use unless the settings say otherwise. Programs are never among it."""
+"""The protocols of a manual's tools, unless the settings say otherwise. Programs are never among them."""
 
 
 class UtcpConfig(SourceConfig):
+    """The settings of a source of kind utcp."""
+
     auth_place_known: ClassVar[bool] = True
 
     kind: Literal["utcp"] = "utcp"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
@@ -30,11 +32,11 @@ class UtcpConfig(SourceConfig):
     headers: dict[str, str] = Field(default_factory=dict[str, str])
     """Sent with every request to the manual's own server."""
     base_url: str | None = None
-    """Where the API of an OpenAPI document is, when not where it says."""
+    """The address of an OpenAPI document's API, if not the one it gives."""
     allow_private: bool = False
-    """Whether a manual from elsewhere may point at this machine or its networks."""
+    """True if a manual from elsewhere may point at this machine or its networks."""
     allow_insecure: bool = False
-    """Whether plain http and ws may be used with other machines too."""
+    """True if plain http and ws may be used with other machines too."""
     max_document_size: ByteSize = Field(default=ByteSize(32 * 1024 * 1024), gt=0)
     # Manuals promise more than their servers keep, and the call was made by the time that shows.
     check_results: bool | Literal["note"] = "note"

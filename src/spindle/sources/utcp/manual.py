@@ -41,7 +41,7 @@ _ELSEWHERE = {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a manual came from, which decides what its tools may do."""
+    """The place that a manual came from, which decides what its tools may do."""
 
     place: str
     """For messages."""
@@ -59,6 +59,8 @@ class Origin:
 
 @dataclass(slots=True)
 class Imported:
+    """The tools of one or several manuals, with notes and with secrets that are not stored."""
+
     specs: list[ToolSpec] = field(default_factory=list[ToolSpec])
     notes: list[str] = field(default_factory=list[str])
     secrets: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
@@ -66,10 +68,12 @@ class Imported:
 
 
 def is_manual(root: JsonObject) -> bool:
+    """Returns True for a document with the tools of a manual."""
     return is_array(root.get("tools")) and not ({"openapi", "swagger", "paths"} & root.keys())
 
 
 def check_version(root: JsonObject, place: str) -> None:
+    """Raises ConfigurationError for a manual of a version that is not understood."""
     tools = root["tools"]
     if any(is_object(tool) and "tool_provider" in tool for tool in tools):
         raise ConfigurationError(
@@ -85,12 +89,15 @@ def check_version(root: JsonObject, place: str) -> None:
 
 
 class Importer:
+    """Makes tools of manuals."""
+
     def __init__(self, name: str, config: UtcpConfig, variables: Variables) -> None:
         self._name = name
         self._config = config
         self._variables = variables
 
     def take(self, root: JsonObject, origin: Origin, into: Imported, prefix: str = "") -> None:
+        """Adds the tools of a manual to those that were found."""
         check_version(root, origin.place)
         for index, entry in enumerate(root["tools"]):
             place = f"{origin.place}#/tools/{index}"
@@ -179,7 +186,7 @@ class Importer:
                     raise _LeftOutError("a manual from a URL may not name a file here")
 
     def _place_problem(self, url: str, origin: Origin) -> str | None:
-        """What can be told without asking anybody; the rest is checked when it is called."""
+        """Checks what can be told without asking anybody; the rest is checked when it is called."""
         try:
             parts = urlsplit(url)
             host = parts.hostname or ""
@@ -226,6 +233,6 @@ def _hints(template: AnyTemplate) -> Hints:
 
 
 def describe(root: Any) -> str:
-    """What a document that is none of ours seems to hold."""
+    """Returns a word for a document that is none of ours."""
     keys = ", ".join(list(root)[:6])
     return f"it holds {keys}" if keys else "it is empty"

@@ -16,8 +16,8 @@ MAX_DEPTH = 64
 
 
 def plain(schema: Any, depth: int = 0) -> Any:
-    """Without keywords that are null. UTCP's models write every keyword that was left out as null, and
-    `const: null` would then allow nothing but null."""
+    """Returns the schema without keywords that are null. UTCP's models write every keyword that was left out
+    as null, and `const: null` would then allow nothing but null."""
     if not is_object(schema) or depth > MAX_DEPTH:
         return schema
     # Where nothing else is null, `const: null` was meant.
@@ -38,13 +38,13 @@ def plain(schema: Any, depth: int = 0) -> Any:
 
 
 def input_schema(schema: JsonObject) -> JsonObject:
-    """Arguments are always an object, whether the manual says so or not."""
+    """Returns the schema of the arguments: always an object, even if the manual does not say so."""
     found = plain(schema)
     return {"type": "object", "properties": {}, **found} if found.get("type") in (None, "object") else found
 
 
 def output_schema(schema: JsonObject, *, many: bool) -> JsonObject | None:
-    """`many`: the result is a list of what the manual describes."""
+    """Returns the schema of the result. `many`: it is a list of what the manual describes."""
     found = plain(schema)
     if not found:
         return None

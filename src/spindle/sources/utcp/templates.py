@@ -19,6 +19,8 @@ from spindle.domain.json_schema import JsonObject
 
 
 class Part(BaseModel):
+    """A part of a manual. Fields that are not known are ignored."""
+
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
@@ -26,6 +28,8 @@ class Part(BaseModel):
 
 
 class ApiKey(Part):
+    """Auth by a key in a header, a query or a cookie."""
+
     auth_type: Literal["api_key"] = "api_key"
     api_key: str
     var_name: str = "X-Api-Key"
@@ -33,12 +37,16 @@ class ApiKey(Part):
 
 
 class Basic(Part):
+    """Auth by a user and a password."""
+
     auth_type: Literal["basic"] = "basic"
     username: str
     password: str
 
 
 class OAuth2(Part):
+    """Auth by a token that client credentials are exchanged for."""
+
     auth_type: Literal["oauth2"] = "oauth2"
     token_url: str
     client_id: str
@@ -66,12 +74,14 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_or_none)]
 
 
 class Template(Part):
+    """The fields of every call template."""
+
     name: str = ""
     auth: Auth | None = None
 
 
 class HttpLike(Template):
-    """What all three kinds that speak HTTP have."""
+    """The fields of the three kinds that speak HTTP."""
 
     url: str
     headers: Texts = Field(default_factory=dict[str, str])
@@ -91,6 +101,8 @@ class HttpLike(Template):
 
 
 class HttpTemplate(HttpLike):
+    """A call by one HTTP request."""
+
     call_template_type: Literal["http"]
     http_method: Literal["GET", "POST", "PUT", "DELETE", "PATCH"] = "GET"
     content_type: str = "application/json"
@@ -103,6 +115,8 @@ class HttpTemplate(HttpLike):
 
 
 class SseTemplate(HttpLike):
+    """A call answered by an event stream."""
+
     call_template_type: Literal["sse"]
     event_type: str | None = None
     reconnect: bool = True
@@ -111,6 +125,8 @@ class SseTemplate(HttpLike):
 
 
 class StreamableHttpTemplate(HttpLike):
+    """A call answered by a stream of chunks."""
+
     call_template_type: Literal["streamable_http"]
     http_method: Literal["GET", "POST"] = "GET"
     content_type: str = "application/octet-stream"
@@ -123,11 +139,15 @@ class StreamableHttpTemplate(HttpLike):
 
 
 class Step(Part):
+    """One command of a program's call."""
+
     command: str
     append_to_final_output: bool | None = None
 
 
 class CliTemplate(Template):
+    """A call by commands, one after the other."""
+
     call_template_type: Literal["cli"]
     commands: tuple[Step, ...] = Field(min_length=1)
     env_vars: Texts = Field(default_factory=dict[str, str])
@@ -136,6 +156,8 @@ class CliTemplate(Template):
 
 
 class WebSocketTemplate(Template):
+    """A call by a message over a WebSocket."""
+
     call_template_type: Literal["websocket"]
     url: str
     message: str | dict[str, Any] | list[Any] | None = None
@@ -182,6 +204,8 @@ TEMPLATE: TypeAdapter[AnyTemplate] = TypeAdapter(AnyTemplate)
 
 
 class ManualTool(Part):
+    """A tool of a manual."""
+
     name: str = Field(min_length=1)
     description: Annotated[str, BeforeValidator(lambda value: value or "")] = ""
     inputs: Annotated[JsonObject, BeforeValidator(_or_empty)] = Field(default_factory=dict[str, Any])
@@ -192,7 +216,7 @@ class ManualTool(Part):
 
 
 def problem_in(error: ValidationError) -> str:
-    """The first mistake, with its path."""
+    """Returns the first mistake, with its path."""
     first = error.errors()[0]
     # The union's own marks, such as `api_key`, are not part of the document.
     path = ".".join(str(step) for step in first["loc"] if step not in _MARKS)

@@ -27,6 +27,7 @@ _SECRETS_OF_AUTH = ("api_key", "password", "client_secret")
 
 
 def full_name(manual: str, variable: str) -> str:
+    """Returns the name that a variable of a manual has in the settings."""
     return re.sub(r"\W", "_", manual).replace("_", "__") + "_" + variable
 
 
@@ -41,7 +42,8 @@ class Variables:
         self._environ = os.environ if environ is None else environ
 
     def find(self, variable: str, manuals: tuple[str, ...]) -> str | None:
-        """`manuals` are the names that it may go by, the source's own first."""
+        """Returns the value of a variable. `manuals` are the names that it may go by, the source's own
+        first."""
         for manual in manuals:
             name = full_name(manual, variable)
             if name in self._given:
@@ -82,13 +84,13 @@ class Variables:
 
 
 LOOSE = frozenset({"url", "message", "content"})
-"""Where a dollar sign is often just that."""
+"""The parts of a template in which a dollar sign is often just that."""
 # The words of a command are read with their quotes first; what a document says of itself is not ours to fill.
 _LEFT = frozenset({"commands", "call_template_type", "name", "header_fields", "body_field"})
 
 
 def filled(template: Mapping[str, Any], fill: Callable[[str, str, bool], str]) -> dict[str, Any]:
-    """A call template with every variable replaced by `fill(text, place, strict)`."""
+    """Returns a call template with every variable replaced by `fill(text, place, strict)`."""
 
     def walk(value: Any, place: str, strict: bool) -> Any:
         if isinstance(value, str):
@@ -134,7 +136,7 @@ def _is_written_out(value: str) -> bool:
 
 
 def withheld(template: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The template without its secrets, fit to be stored; and the secrets by `part.key`."""
+    """Returns the template without its secrets, fit to be stored; and the secrets by `part.key`."""
     secrets: dict[str, str] = {}
     kept = dict(template)
     for part, key in list(secret_places(template)):
@@ -148,6 +150,7 @@ def withheld(template: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str
 
 
 def restored(template: Mapping[str, Any], secrets: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the template with its secrets again."""
     whole = dict(template)
     for place, value in secrets.items():
         part, _, key = place.partition(".")

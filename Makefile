@@ -101,7 +101,7 @@ fuzz: $(VENV_READY) ## try the properties with many more, random examples
 	@$(PYTEST) -m 'hypothesis and not ($(BEYOND))' --hypothesis-profile=fuzz --timeout=3600 $(ARGS)
 
 .PHONY: check
-check: check-format check-lint check-types check-layers check-size ## formatting, lint, types, layers, module size
+check: check-format check-lint check-types check-layers check-size check-words ## formatting, lint, types, layers, module size, docstrings
 
 .PHONY: format
 format: check-ready ## format the code and apply the safe fixes

@@ -13,6 +13,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
@@ -41,6 +42,9 @@ class Findings:
             if needs_docstring:
                 self.violations.append(f"{place} has no docstring")
             return
+        self.check_words(place, docstring)
+
+    def check_words(self, place: str, docstring: str) -> None:
         self.docstrings += 1
         if question := QUESTION.match(docstring):
             self.violations.append(f"{place}: the docstring opens with “{question.group()}”")
@@ -79,6 +83,8 @@ def read(modules: dict[str, str]) -> Findings:
     }
     for path, tree in trees.items():
         found.check(path, tree, "the module", needs_docstring=True)
+        for line, name, docstring in attributes(tree):
+            found.check_words(f"{path}:{line}: {name}", docstring)
         is_port = "/ports/" in path
         for node, owners in definitions(tree):
             name = ".".join([*(owner.name for owner in owners), node.name])
@@ -112,6 +118,17 @@ def definitions(
             yield from definitions(child, (*owners, child))
         else:
             yield from definitions(child, owners)
+
+
+def attributes(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """Yields the line, the name and the text of every docstring below an assignment."""
+    for node in ast.walk(tree):
+        body: object = getattr(node, "body", None)
+        for assigned, docstring in pairwise(body) if isinstance(body, list) else ():
+            if isinstance(assigned, ast.Assign | ast.AnnAssign) and isinstance(docstring, ast.Expr):
+                target = assigned.targets[0] if isinstance(assigned, ast.Assign) else assigned.target
+                if isinstance(docstring.value, ast.Constant) and isinstance(docstring.value.value, str):
+                    yield docstring.lineno, ast.unparse(target), docstring.value.value
 
 
 def explains_itself(function: Function) -> bool:

@@ -55,6 +55,10 @@ def violations(check: ModuleType, **texts: str) -> list[str]:
             '"""Doors."""\ndef _shut():\n    """What a door does."""',
             "src/spindle/house/door.py:2: _shut: the docstring opens with “What”",
         ),
+        (
+            '"""Doors."""\nHEIGHT = 2\n"""How high it is."""',
+            "src/spindle/house/door.py:3: HEIGHT: the docstring opens with “How”",
+        ),
     ],
 )
 def test_a_violation_is_named_with_its_place(check: ModuleType, text: str, complaint: str) -> None:

@@ -66,7 +66,7 @@ class SpindleToolset(AbstractToolset[AgentDepsT]):
         self._id = id
         self._home = Home()
         self._offered: tuple[int, Offer] | None = None
-        """What is offered in this run, and the version of the catalog that it is of."""
+        """The tools offered in this run, and the version of the catalog that they are from."""
 
     @property
     def id(self) -> str | None:

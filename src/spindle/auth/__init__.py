@@ -1,1 +1,1 @@
-"""Who a call is made for, as its source sees it."""
+"""The principal of a call, and the credentials that its source sees."""

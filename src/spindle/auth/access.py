@@ -49,7 +49,7 @@ class Rotated:
     unreadable: int
     """Secrets that none of the keys opens: they stay as they are, and are of no use."""
     old_keys: int
-    """How many keys besides the new one are still kept."""
+    """The number of keys that are still kept besides the new one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Who a client of our own server is, by the token that it shows."""
+"""Identifies the clients of our own server by their tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spindle.domain.serve import ServeConfig, TokenConfig
 
 CLIENT = "client"
-"""Who shows the server's one token."""
+"""The principal of clients that send the server's one token."""
 _MAX_USER = 256
 _MAX_GROUPS = 1000
 # An issuer's user of such a name would be taken for the owner of the workspace, or for another client.

@@ -1,4 +1,4 @@
-"""What is shown to a source on behalf of a principal."""
+"""The credentials that a source receives on behalf of a principal."""
 
 from __future__ import annotations
 

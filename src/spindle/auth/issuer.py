@@ -46,8 +46,8 @@ class Issuer:
         self._fetching = asyncio.Lock()
 
     async def claims(self, token: str) -> JsonObject:
-        """What the token says, once it is known to be good. Raises AuthError for one that is not,
-        PermissionDeniedError for one that lacks a scope, ConnectionFailedError without keys."""
+        """The claims of a valid token. Raises AuthError for an invalid one, PermissionDeniedError for one
+        that lacks a scope, and ConnectionFailedError without keys."""
         import jwt
 
         config = self.config

@@ -26,12 +26,13 @@ MAX_FILE = 64 * 1024
 
 
 def new_key() -> str:
+    """Makes a random key."""
     return urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
 class Keys:
-    """Where the keys are, in this order: SPINDLE_KEY; `[auth] key_file`; the keyring, if `[auth] key` says
-    so; a file of the user's own, which is made when it is first needed."""
+    """The keys, from the first of these places: SPINDLE_KEY; `[auth] key_file`; the keyring, if `[auth]
+    key` says so; a file of the user's own, which is made when first needed."""
 
     def __init__(self, settings: AuthSettings, environ: Mapping[str, str], folder: Path) -> None:
         self._settings = settings
@@ -48,7 +49,7 @@ class Keys:
 
     @property
     def place(self) -> str:
-        """Where they come from, in words."""
+        """The place of the keys, as text."""
         if self._environ.get(VARIABLE, "").strip():
             return f"the environment variable {VARIABLE}"
         return "the system's keyring" if self._settings.key == "keyring" else str(self.file)

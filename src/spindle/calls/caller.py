@@ -97,9 +97,9 @@ class _Progressing:
     attempts: int = 0
     secrets: frozenset[str] = frozenset()
     has_changed: bool = False
-    """Whether a person put other arguments in place of those given."""
+    """True if a person replaced the arguments."""
     remark: JsonObject | None = None
-    """What was odd about a call that succeeded all the same."""
+    """A remark on something odd about a call that succeeded."""
 
 
 _current_call: ContextVar[str | None] = ContextVar("spindle_call", default=None)

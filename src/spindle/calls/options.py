@@ -33,9 +33,9 @@ class CallOptions:
     raise_tool_errors: bool = False
     """Raise ToolError instead of returning a result with `is_error`."""
     peer: Peer | None = None
-    """Who makes the call, where it can be spoken to meanwhile."""
+    """The caller, if it can be asked or told something while the call runs."""
     answers: JsonObject | None = None
-    """What the peer answered to `Result.asked`."""
+    """The peer's answers to `Result.asked`."""
     approve: Callable[[Tool], bool] | None = None
     """Of which tools a person must allow the call, besides those that their sources name."""
 

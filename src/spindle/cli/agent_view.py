@@ -24,7 +24,7 @@ class View:
         self.run_id: str | None = None
         self.is_stream = stream
         self.has_written = False
-        """Whether the text on stdout is the answer."""
+        """True if the text on stdout is the answer."""
         self._output = output
         self._shows_text = says_text and output.is_terminal and not output.as_json and not stream
         self._is_in_line = False

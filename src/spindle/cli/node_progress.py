@@ -31,7 +31,7 @@ class NodeProgress:
         self._quiet = quiet
         self._running: dict[tuple[str, int], float] = {}
         self._told: set[tuple[str, int]] = set()
-        """What was shown before a pause need not be shown again after it."""
+        """The nodes that were shown, which need not be shown again after a pause."""
 
     def observe(self, event: NodeEvent) -> None:
         """Shows one event of a node."""

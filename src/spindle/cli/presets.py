@@ -56,7 +56,7 @@ class Preset:
         return ", ".join(needed)
 
     def advice(self) -> str | None:
-        """What to install if the preset's program is missing."""
+        """The advice on what to install if the preset's program is missing."""
         from shutil import which
 
         program = self._program()[0]

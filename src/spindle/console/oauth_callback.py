@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from spindle.app import Spindle
 
 PrincipalOf = Callable[["Request"], Principal | Awaitable[Principal | None] | None]
-"""Who makes a request, where the application knows."""
+"""Returns the principal of a request, if the application knows it."""
 
 MAX_PARAMETER = 4096
 

@@ -116,7 +116,7 @@ class ApiCalls(ApiClient):
             return to_result(answer, await self.body(answer), promised=promised)
 
     async def _download(self, answer: HttpAnswer, files: FileKeeper, promised: bool) -> Result:
-        """What is small stays in the result; the rest goes to a file as it comes."""
+        """Returns a small body in the result, and streams a large one into a file."""
         size = 0
         head = bytearray()
         async with contextlib.aclosing(answer.chunks(self._max_download, _PIECE)) as chunks:

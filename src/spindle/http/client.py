@@ -63,7 +63,7 @@ class HttpAnswer:
 
     def __init__(self, request: Prepared, response: httpx2.Response) -> None:
         self.request = request
-        """What it answers; after redirects not what was asked for at first."""
+        """The request that it answers; after redirects not the first one."""
         self.sent_from_outside = False
         """True if a server outside redirected us to the one that answers."""
         self._response = response

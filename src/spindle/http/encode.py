@@ -43,7 +43,7 @@ def text(value: Any) -> str:
 
 
 def path_text(name: str, value: Any, style: Style, explode: bool) -> str:
-    """What replaces `{name}` in a path, percent-encoded."""
+    """The text that replaces `{name}` in a path, percent-encoded."""
     if style == "label":
         return "." + _joined(value, "." if explode else ",", explode, "=" if explode else ",")
     if style == "matrix":
@@ -98,6 +98,7 @@ def deep_pairs(name: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def escape(value: str, allow_reserved: bool = False) -> str:
+    """The text percent-encoded, with or without the reserved characters."""
     return quote(value, safe=RESERVED if allow_reserved else "")
 
 

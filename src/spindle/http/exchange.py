@@ -19,7 +19,7 @@ _HARMLESS = frozenset({"accept", "accept-encoding", "accept-language", "content-
 
 @dataclass(frozen=True, slots=True)
 class RedirectPolicy:
-    """How far the redirects of a request are followed. Credentials never go to another origin."""
+    """The limits for following redirects of a request. Credentials never go to another origin."""
 
     most: int = MAX_REDIRECTS
     """With 0 a redirect is an answer like any other."""

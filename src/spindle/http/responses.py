@@ -1,4 +1,4 @@
-"""What an API answered: a result, or the error that its status means."""
+"""Turns an API's response into a result, or into the error that its status means."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))", re.IGNORECASE)
 
 
 def is_file(answer: HttpAnswer) -> bool:
-    """Whether the answer is neither data nor text."""
+    """True if the response is neither data nor text."""
     media_type = answer.media_type
     return bool(media_type) and body_kind(media_type) not in _TEXTUAL
 
@@ -56,6 +56,7 @@ def to_result(answer: HttpAnswer, body: bytes, *, promised: bool) -> Result:
 
 
 def to_file(answer: HttpAnswer, size: int, *, data: str | None = None, path: str | None = None) -> Result:
+    """The result for a response that is a file: its content, or the path where it is stored."""
     media_type = answer.media_type
     block_type = (
         "image"
@@ -108,7 +109,7 @@ def _message_in(data: Any) -> str:
 
 
 def _notes(answer: HttpAnswer) -> JsonObject:
-    """What headers say about where to go on."""
+    """The links and the location in the headers, which lead to further data."""
     notes: JsonObject = {}
     links = links_in(answer.headers.get("link", ""))
     if links:

@@ -43,6 +43,8 @@ EVENTS: dict[str, Callable[[], ServerEvent]] = {
 
 
 class Changes:
+    """Tells clients about changes of the catalog."""
+
     def __init__(self, app: Spindle, passing: Passing, server: Server[Any]) -> None:
         self._app = app
         self._passing = passing
@@ -104,7 +106,7 @@ class Changes:
         self._seen = await self._app.catalog.version()
 
     async def _look(self) -> None:
-        """What this process changed itself is told at once; what others did, after a look."""
+        """Watches for changes by other processes; those of this process are told at once."""
         catalog = self._app.catalog
         await self._take_note()
         while True:

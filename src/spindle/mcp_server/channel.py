@@ -72,10 +72,12 @@ class RequestChannel:
 
 
 def result_message(request_id: RequestId | None, result: JsonObject) -> JsonObject:
+    """A JSON-RPC message with a result."""
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
 def error_message(request_id: RequestId | None, code: int, message: str, data: Any = None) -> JsonObject:
+    """A JSON-RPC message with an error."""
     error: JsonObject = {"code": code, "message": message}
     return {"jsonrpc": "2.0", "id": request_id, "error": error | ({} if data is None else {"data": data})}
 

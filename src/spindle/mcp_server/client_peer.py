@@ -59,7 +59,7 @@ class ClientPeer:
         self._channel = inbound(ctx).channel
         self._sending: set[asyncio.Task[None]] = set()
         self.suspended: Suspended | None = None
-        """Where the client cannot be asked while it waits."""
+        """Set if the client cannot be asked while it waits."""
 
     def came_back(self, ctx: RequestContext) -> None:
         """The client made the request again, and hears from now on of this one."""
@@ -105,7 +105,7 @@ class ClientPeer:
             logger.debug("a message was not sent: %r", error)
 
     async def settle(self) -> None:
-        """What was said before the answer is sent before it."""
+        """Waits until all earlier messages are sent, so that the answer comes after them."""
         if self._sending:
             await asyncio.gather(*self._sending)
 
@@ -127,7 +127,7 @@ class ClientPeer:
 
 
 def is_capable(capabilities: ClientCapabilities | None, method: str, params: Any = None) -> bool:
-    """Whether the client declared that it answers this request."""
+    """True if the client declared that it answers this request."""
     if capabilities is None:
         return False
     match method:
@@ -154,8 +154,8 @@ class Again:
 
 
 async def passed_on(ctx: RequestContext, peer: ClientPeer, asked: JsonObject) -> JsonObject | Again:
-    """What a source of 2026-07-28 asks, handed to the client: as a result to one of its own era, who comes
-    back with the answers; an older one is asked now."""
+    """Passes questions of a 2026-07-28 source to the client: as a result to a client of the same era,
+    which comes back with the answers; an older client is asked now."""
     requests: dict[str, JsonObject] = asked.get("inputRequests") or {}
     missing = _missing(ctx, requests)
     if is_modern(ctx):
@@ -179,8 +179,8 @@ async def passed_on(ctx: RequestContext, peer: ClientPeer, asked: JsonObject) ->
 async def paused(
     app: Spindle, ctx: RequestContext, peer: ClientPeer, pause: OpenPause
 ) -> JsonObject | Outcome:
-    """What to do about a run that waits for a person: what the client is told, or how the run went on with
-    what it answered."""
+    """Handles a run that waits for a person: returns what to tell the client, or the outcome of the
+    resumed run."""
     request = _question(pause)
     can_ask = request is not None and not _missing(ctx, {ANSWER: request})
     if can_ask and request is not None and is_modern(ctx):

@@ -17,6 +17,7 @@ FileLink = Callable[[str], str]
 
 
 def to_wire_tool(tool: Tool, name: str) -> JsonObject:
+    """A tool as the protocol lists it."""
     spec = tool.spec
     wire: JsonObject = {"name": name, "inputSchema": object_schema(tool.input_schema)}
     if spec.title:
@@ -47,6 +48,7 @@ def object_schema(schema: JsonObject) -> JsonObject:
 
 
 def to_wire_result(result: Result, file_link: FileLink) -> JsonObject:
+    """A result as the protocol's JSON."""
     wire: JsonObject = {"content": [to_wire_block(block, file_link) for block in result.content]}
     if result.has_structured:
         wire["structuredContent"] = result.structured
@@ -56,6 +58,7 @@ def to_wire_result(result: Result, file_link: FileLink) -> JsonObject:
 
 
 def to_wire_block(block: Block, file_link: FileLink) -> JsonObject:
+    """A content block as the protocol's JSON."""
     wire = _block(block, file_link)
     if block.annotations:
         wire["annotations"] = block.annotations
@@ -115,6 +118,7 @@ def for_handshake_tool(wire: JsonObject) -> JsonObject:
 
 
 def for_handshake_result(wire: JsonObject) -> JsonObject:
+    """The result for clients of the handshake era, which accept only objects as structured content."""
     if "structuredContent" not in wire or is_object(wire["structuredContent"]):
         return wire
     return {key: value for key, value in wire.items() if key != "structuredContent"}
@@ -130,10 +134,12 @@ def to_wire_error(error: SpindleError) -> JsonObject:
 
 
 def error_result(text: str, meta: JsonObject | None = None) -> JsonObject:
+    """A result that reports an error as text."""
     wire: JsonObject = {"content": [{"type": "text", "text": text}], "isError": True}
     return wire | ({"_meta": meta} if meta else {})
 
 
 def text_result(text: str, structured: Any = None) -> JsonObject:
+    """A result with one text, and structured content if given."""
     wire: JsonObject = {"content": [{"type": "text", "text": text}]}
     return wire if structured is None else wire | {"structuredContent": structured}

@@ -109,6 +109,7 @@ def _event(message: JsonObject) -> bytes:
 
 
 async def respond(send: Send, status: int, message: JsonObject | None = None, headers: Headers = ()) -> None:
+    """Sends a whole response."""
     body = to_json(message) if message is not None else b""
     kind = (JSON_TYPE,) if message is not None else ()
     length = (b"content-length", str(len(body)).encode())
@@ -117,8 +118,8 @@ async def respond(send: Send, status: int, message: JsonObject | None = None, he
 
 
 class NoticeStream:
-    """What is sent to a client outside of any request: the answer to its GET. Bounded: a client that does
-    not read loses what came first."""
+    """The messages to a client outside of any request: the answer to its GET. Limited: a client that does
+    not read loses the oldest."""
 
     def __init__(self, limit: int = 1000) -> None:
         self._limit = limit

@@ -47,6 +47,8 @@ _ALLOWED = ((b"allow", b"GET, POST, DELETE"),)
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a mistake of ours
+    """A request that is answered with an error."""
+
     def __init__(self, status: int, code: int, message: str, request_id: RequestId | None = None) -> None:
         super().__init__(message)
         self.status = status
@@ -54,6 +56,8 @@ class Refused(Exception):  # noqa: N818 - an answer, not a mistake of ours
 
 
 class McpApp:
+    """The ASGI app that serves MCP over Streamable HTTP."""
+
     def __init__(self, catalog: CatalogServer) -> None:
         self._catalog = catalog
         self.sessions = Sessions(catalog)

@@ -1,4 +1,4 @@
-"""Where a request came in: what every transport knows of it, and hands to the handlers."""
+"""The facts about a request that every transport knows and passes to the handlers."""
 
 from __future__ import annotations
 
@@ -22,17 +22,21 @@ LOG_LEVEL = "spindle.log_level"
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
+    """The connection, principal and channel of a request."""
+
     connection: Connection
     principal: Principal
     channel: DispatchContext[TransportContext]
-    """Where to speak to the client about this request."""
+    """The channel to the client for this request."""
     scope: Mapping[str, Any] | None = None
     """Of the HTTP request; None over stdio."""
 
 
 def inbound(ctx: RequestContext) -> Inbound:
+    """The facts that the transport attached to a request."""
     return cast(Inbound, ctx.request)
 
 
 def is_modern(ctx: RequestContext) -> bool:
+    """True if the request is of the protocol version 2026-07-28 or later."""
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS

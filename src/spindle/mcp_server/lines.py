@@ -47,6 +47,8 @@ Write = Callable[[bytes], Awaitable[None]]
 
 
 class LineServer:
+    """Serves one client that sends JSON-RPC by lines."""
+
     def __init__(self, catalog: CatalogServer, write: Write, principal: Principal) -> None:
         self._catalog = catalog
         self._write = write

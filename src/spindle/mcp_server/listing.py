@@ -47,6 +47,8 @@ class _Snapshot:
 
 
 class Listing:
+    """Lists tools under their served names, page by page, as one principal sees them."""
+
     def __init__(self, catalog: Catalog, access: ServingAccess, style: Callable[[], NameStyle]) -> None:
         self._catalog = catalog
         self._access = access
@@ -129,10 +131,12 @@ class Listing:
 
 
 def make_cursor(name: str) -> str:
+    """The cursor for the page after this name."""
     return base64.urlsafe_b64encode(name.encode("utf-8", "surrogatepass")).decode().rstrip("=")
 
 
 def read_cursor(cursor: str) -> str:
+    """The name in a cursor; raises BadCursorError if it is not one of ours."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         return base64.b64decode(padded, altchars=b"-_", validate=True).decode("utf-8", "surrogatepass")

@@ -55,6 +55,8 @@ _OURS = frozenset(
 
 
 class Passing:
+    """Passes resources, prompts and completions of sources on to clients."""
+
     def __init__(self, app: Spindle, access: ServingAccess, note: Note) -> None:
         self._app = app
         self._access = access
@@ -236,7 +238,7 @@ class Passing:
     async def _everywhere(
         self, principal: Principal, offer: str, method: str, key: str, sources: list[str] | None = None
     ) -> list[tuple[str, list[JsonObject]]]:
-        """What every source lists. One that fails is left out, and said so."""
+        """The lists of all sources. A source that fails is left out with a note."""
 
         async def ask(source: str) -> tuple[str, list[JsonObject]]:
             try:
@@ -292,12 +294,13 @@ class Passing:
 
 
 def own_address(source: str, uri: str) -> str:
+    """The address under which we offer a source's resource."""
     return f"{OWN}{source}/{quote(uri, safe='')}"
 
 
 def fits_template(uri: str, template: str) -> bool:
-    """Whether an address may have come out of a template. Every expression is taken to fill in anything;
-    only the source knows exactly."""
+    """True if an address may come from a template. Every expression may stand for anything, since only the
+    source knows exactly."""
     parts = re.split(r"\{[^{}]*\}", template)
     return re.fullmatch(".*".join(re.escape(part) for part in parts), uri, re.DOTALL) is not None
 

@@ -72,6 +72,8 @@ TOOLS: Mapping[str, Tool] = {
 
 
 class SearchMode:
+    """Offers a large catalog as three tools: search, describe and call."""
+
     def __init__(self, app: Spindle, listing: Listing, access: ServingAccess) -> None:
         self._app = app
         self._listing = listing

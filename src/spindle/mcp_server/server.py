@@ -61,7 +61,7 @@ CACHEABLE = frozenset(
     {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 )
 MAX_ROUNDS = 10
-"""How often one call may ask its client something."""
+"""The number of times that one call may ask its client something."""
 
 Handler = Callable[[RequestContext, "Principal", JsonObject], Awaitable[JsonObject]]
 
@@ -341,7 +341,7 @@ def _raw(handler: Handler) -> Callable[[RequestContext, Any], Awaitable[JsonObje
 
 
 def _completed(method: str, result: JsonObject) -> JsonObject:
-    """What 2026-07-28 wants every result to say."""
+    """The result with the fields that 2026-07-28 requires."""
     if result.get("resultType", "complete") != "complete":
         return result
     # Clients may keep nothing unasked: the catalog changes when it likes, and each sees its own.

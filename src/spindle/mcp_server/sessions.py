@@ -101,6 +101,8 @@ class HttpSession:
 
 
 class Sessions:
+    """The open sessions of the handshake era."""
+
     def __init__(self, catalog: CatalogServer) -> None:
         self._catalog = catalog
         self._open: dict[str, HttpSession] = {}

@@ -101,7 +101,7 @@ class Pipes:
             self._reading.close()
 
     async def close(self) -> None:
-        """What was written is sent before the end, unless the client does not take it."""
+        """Sends what was written before closing, unless the client does not read it."""
         self.stop_reading()
         if self._file is not None:
             os.close(self._file)

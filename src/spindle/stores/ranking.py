@@ -46,7 +46,7 @@ _SPARE = 20
 # where it is half of a word.
 _BEGINNING, _TYPO, _HALF = 0.8, 0.7, 0.5
 _FOUND_AT_ALL = 30
-"""What a word tells of a tool by being in it, wherever. In its name it tells some 200."""
+"""The weight of a word found anywhere in a tool. In the name it weighs about 200."""
 _PARTICLES = frozenset(("back", "down", "in", "off", "on", "out", "over", "up"))
 # Of words that say nothing each by itself.
 _PHRASES = {"who am i": "whoami", "to do": "todo", "time is it": "now"}

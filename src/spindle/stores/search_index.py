@@ -34,7 +34,7 @@ _HEADLINE = (4.0, 10)
 _DESCRIPTION = (0.5, 40)
 _PARAMETERS = (0.6, 40)
 _BY_LENGTH = 0.5
-"""How far the number of words counts in that."""
+"""The influence of the number of words."""
 _HALFWAY = 4.0
 """So much of a word in a tool tells half of what any amount of it could."""
 

@@ -21,7 +21,7 @@ LAYOUT = b'{"layout":3}'
 """Written beside the type. Layout 1 was two types, layout 2 had ten fields; `legacy` reads them."""
 
 COLUMN = "tool"
-"""What the column is called in tables that are made here."""
+"""The name of the column in tables that are made here."""
 CHUNK = 10_000
 """Rows of a chunk: a chunk's texts of one field are at most 2 GiB."""
 

@@ -46,7 +46,7 @@ _HARMLESS = frozenset({
 _FLOWS = "flows"
 
 Home = tuple[str, Path | None]
-"""Which of the opened workspaces a source is in."""
+"""The opened workspace that a source is in."""
 
 
 @dataclass

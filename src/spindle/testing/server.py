@@ -49,7 +49,7 @@ class ModelServer:
         if script and reply is not None:
             raise TypeError("give turns, or a function as `reply`, not both")
         self.requests: list[ModelRequest] = []
-        """What it was sent, the oldest first. Keys are left out."""
+        """The requests that were received, the oldest first, without keys."""
         self._script: deque[Scripted | Reply] = deque()
         self._reply = reply
         self._scripted = 0

@@ -19,7 +19,7 @@ from spindle.sources.mcp.dispatcher import (
     MAX_SERVER_REQUESTS,
     LinkDispatcher,
     LinkLostError,
-    TooLargeError,
+    MessageTooLargeError,
 )
 from spindle.sources.mcp.link import EDGE
 
@@ -134,7 +134,7 @@ async def test_an_answer_that_is_too_long_fails_the_request_it_belongs_to(shape:
         await settled()
         line = shape.format(id=2, body='"text": "' + "x" * 5000 + '"').encode()
         link.too_long(line[:EDGE], line[-EDGE:])
-        with pytest.raises(TooLargeError):
+        with pytest.raises(MessageTooLargeError):
             await second
         assert not first.done()
         link.say({"id": 1, "result": {}})
@@ -158,7 +158,7 @@ async def test_an_id_inside_the_result_is_not_taken_for_the_answers_own(decoy: s
             '{"result": {"text": "' + "x" * 5000 + '", ' + decoy + '}, "jsonrpc": "2.0", "id": 2}'
         ).encode()
         link.too_long(line[:EDGE], line[-EDGE:])
-        with pytest.raises(TooLargeError):
+        with pytest.raises(MessageTooLargeError):
             await second
         assert not first.done()
         first.cancel()
@@ -170,7 +170,7 @@ async def test_an_answer_that_is_too_long_and_shows_no_id_fails_all_that_wait() 
         await settled()
         link.too_long(b'{"result": {"a": "xxx', b"xxx")
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [TooLargeError] * 3
+    assert [type(outcome) for outcome in outcomes] == [MessageTooLargeError] * 3
 
 
 @given(st.binary(max_size=300))

@@ -1,4 +1,4 @@
-"""What a WWW-Authenticate header asks for (RFC 6750, RFC 9728)."""
+"""Reads the WWW-Authenticate header (RFC 6750, RFC 9728)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ _SCHEME = re.compile(r"(?:^|,)\s*([A-Za-z][\w-]*)(?=\s+[A-Za-z][\w-]*\s*=|\s*(?:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
+    """The parts of a WWW-Authenticate header that matter for OAuth."""
+
     error: str | None = None
     scopes: tuple[str, ...] = ()
     resource_metadata: str | None = None

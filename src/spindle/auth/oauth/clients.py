@@ -1,4 +1,4 @@
-"""Who we are to a provider: a client that the settings name, a metadata document, or a registration."""
+"""Our identity at a provider: a client from the settings, a metadata document, or a registration."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 
 class OAuthClients:
+    """Finds or registers our client at a provider."""
+
     def __init__(
         self,
         store: SecretStore,
@@ -121,6 +123,7 @@ class OAuthClients:
 
 
 def configured_client(auth: OAuthAuth | ClientCredentialsAuth, provider: Provider) -> OAuthClient:
+    """The client that the settings name."""
     assert auth.client_id is not None
     if not auth.client_secret:
         return OAuthClient(auth.client_id)
@@ -129,6 +132,7 @@ def configured_client(auth: OAuthAuth | ClientCredentialsAuth, provider: Provide
 
 
 def place(key: str) -> str:
+    """The place in the store that a registration is encrypted for."""
     return f"client {key}"
 
 

@@ -37,7 +37,7 @@ EXPIRES_AFTER = 600.0
 SHARED_UNTIL = 120.0
 """A link is handed out again as long as this many seconds are left to follow it."""
 REMEMBERED_FOR = 24 * 3600.0
-"""How long a link that expired, or was used, is told apart from one that never was."""
+"""The seconds for which an expired or used link is told apart from an unknown one."""
 
 # What a provider says when the user may simply follow the link again.
 _PASSING = frozenset({"server_error", "temporarily_unavailable"})
@@ -45,7 +45,7 @@ _PASSING = frozenset({"server_error", "temporarily_unavailable"})
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """Where a user gives consent, and to what."""
+    """The link at which a user gives consent, and the scopes that are asked for."""
 
     source: str
     principal: str
@@ -59,7 +59,7 @@ class AuthorizationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What became of a consent that was asked for."""
+    """The outcome of a request for consent."""
 
     source: str
     principal: str
@@ -70,6 +70,8 @@ class Completed:
 
 
 class Consent:
+    """Makes the links for consent, and completes it when the user comes back."""
+
     def __init__(
         self,
         store: SecretStore,
@@ -291,6 +293,7 @@ class Consent:
 
 
 def oauth_settings(source: str, config: SourceConfig) -> OAuthAuth:
+    """The source's OAuth settings; raises ConfigurationError if users do not log in to it."""
     from spindle.domain.source import OAuthAuth
 
     if getattr(config.auth, "type", None) == "client_credentials":
@@ -309,7 +312,7 @@ def oauth_settings(source: str, config: SourceConfig) -> OAuthAuth:
 
 
 def wanted_scopes(auth: OAuthAuth, provider: Provider, more: Sequence[str]) -> tuple[str, ...]:
-    """What the settings say, else what the source asks for; and what was asked for besides."""
+    """The scopes of the settings, or else those that the source asks for, with the additional ones."""
     chosen = union(auth.scopes or provider.scopes, more)
     if chosen and not auth.scopes and provider.knows_offline_access:
         return union(chosen, ["offline_access"])  # without it there would be no refresh token
@@ -317,6 +320,7 @@ def wanted_scopes(auth: OAuthAuth, provider: Provider, more: Sequence[str]) -> t
 
 
 def to_stored(found: dict[str, Any], client: OAuthClient, grant: Grant, now: float) -> Stored:
+    """The record of a user's new tokens."""
     return Stored(
         source=found["source"],
         principal=found["principal"],
@@ -339,10 +343,12 @@ def to_stored(found: dict[str, Any], client: OAuthClient, grant: Grant, now: flo
 
 
 def key_of(state: str) -> str:
+    """The key under which a pending consent is stored."""
     return hashlib.sha256(state.encode()).hexdigest()
 
 
 def place(key: str) -> str:
+    """The place in the store that a pending consent is encrypted for."""
     return f"pending {key}"
 
 

@@ -23,7 +23,7 @@ LONGEST = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class DeviceLogin:
-    """What the user needs to see, and what we need to go on."""
+    """A login on another device: the code for the user, and the data to continue with."""
 
     source: str
     provider: str
@@ -38,6 +38,8 @@ class DeviceLogin:
 
 
 class DeviceFlow:
+    """Logs users in on another device."""
+
     def __init__(
         self,
         http: OAuthHttp,

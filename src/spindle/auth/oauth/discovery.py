@@ -1,4 +1,5 @@
-"""Where a source's users give consent, found as the MCP authorisation spec says, or told by its settings.
+"""Finds the authorisation server of a source, as the MCP authorisation specification says or as its settings
+say.
 
 The source names its authorisation server in its protected-resource metadata (RFC 9728), which its
 challenge or a well-known place leads to. That server's metadata (RFC 8414, or OpenID Connect's) names
@@ -49,6 +50,8 @@ class Provider:
 
 
 class Discovery:
+    """Finds the providers of sources, and remembers them for a while."""
+
     def __init__(self, http: OAuthHttp, now: Callable[[], float]) -> None:
         self._http = http
         self._now = now
@@ -67,7 +70,7 @@ class Discovery:
             return found
 
     async def challenge(self, url: str) -> Challenge | None:
-        """What the source asks of somebody who shows nothing."""
+        """The source's challenge to a request without a token."""
         answer = await self._http.get(url, found_by=None, follow=False)
         return bearer_challenge(answer.challenge) if answer.status in (401, 403) else None
 
@@ -249,6 +252,7 @@ def _renamed(provider: Provider, name: str) -> Provider:
 
 
 def metadata_places(issuer: str) -> list[str]:
+    """The URLs at which an issuer may publish its metadata."""
     parts = urlsplit(issuer)
     base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     places = [
@@ -259,7 +263,7 @@ def metadata_places(issuer: str) -> list[str]:
 
 
 def source_url(config: SourceConfig) -> str | None:
-    """Where the source is; None for one that is not on the network."""
+    """The URL of the source; None if it is not on the network."""
     for key in ("url", "base_url", "document"):
         found = getattr(config, key, None)
         if isinstance(found, str) and found.startswith(("http://", "https://")):
@@ -281,7 +285,7 @@ def binding(config: SourceConfig) -> str:
 
 
 def covers(resource: str, url: str) -> bool:
-    """Whether metadata about `resource` is about `url`: the same, or a part of what it covers."""
+    """True if metadata about `resource` applies to `url`: to the same URL, or one below it."""
     one, other = urlsplit(resource), urlsplit(url)
     if (one.scheme.lower(), one.netloc.lower()) != (other.scheme.lower(), other.netloc.lower()):
         return False

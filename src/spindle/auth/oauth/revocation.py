@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
+    """The outcome of revoking a user's access."""
+
     source: str
     principal: str
     at_provider: bool
-    """Whether the provider was told. Otherwise `problem` says why its tokens may live on there."""
+    """True if the provider was told. Otherwise `problem` says why the tokens may stay valid there."""
     problem: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -31,6 +33,8 @@ class Revoked:
 
 
 async def revoke_at_provider(http: OAuthHttp, stored: Stored, client: OAuthClient | None) -> Revoked:
+    """Revokes tokens at the provider, if it supports that."""
+
     def done(problem: str | None) -> Revoked:
         return Revoked(stored.source, stored.principal, problem is None, problem)
 

@@ -22,7 +22,7 @@ class OAuthClient:
     id: str
     secret: str | None = field(default=None, repr=False)
     method: str = "none"
-    """How the secret is shown: client_secret_basic, client_secret_post, or none."""
+    """The way the secret is sent: client_secret_basic, client_secret_post, or none."""
     registered: str | None = None
     """The key of its registration in the store; None: from the settings, or a metadata document."""
 
@@ -40,7 +40,7 @@ class Grant:
     scopes: tuple[str, ...] | None = None
     """None: those that were asked for."""
     method: str = "none"
-    """How the client has shown its secret."""
+    """The way in which the client sent its secret."""
 
 
 async def ask_for_tokens(

@@ -20,7 +20,7 @@ AHEAD = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is known of one user's access to one source."""
+    """One user's access to one source, as stored."""
 
     source: str
     principal: str
@@ -78,7 +78,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class TokenInfo:
-    """What may be shown of a user's tokens."""
+    """The facts about a user's tokens that may be shown."""
 
     source: str
     principal: str
@@ -95,6 +95,8 @@ class TokenInfo:
 
 
 class TokenShelf:
+    """Stores users' tokens, encrypted."""
+
     def __init__(self, store: SecretStore, sealer: Sealer, now: Callable[[], float]) -> None:
         self._store = store
         self._sealer = sealer
@@ -149,15 +151,18 @@ class TokenShelf:
 
 
 def key_of(source: str, principal: str) -> str:
+    """The key of a user's tokens in the store."""
     # The name of a source has no colon, so that no two pairs share a key.
     return f"{source}:{principal}"
 
 
 def end_of(grant: Grant, now: float) -> float | None:
+    """The moment at which a grant expires, or None."""
     return None if grant.expires_in is None else now + grant.expires_in
 
 
 def union(*groups: Iterable[str]) -> tuple[str, ...]:
+    """The scopes of all groups, without duplicates."""
     return tuple(dict.fromkeys(scope for group in groups for scope in group))
 
 

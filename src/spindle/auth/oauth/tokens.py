@@ -28,6 +28,8 @@ AskUser = Callable[..., Awaitable["AuthorizationRequired"]]
 
 
 class UserTokens:
+    """Returns valid tokens of users, and refreshes them when needed."""
+
     def __init__(
         self,
         http: OAuthHttp,

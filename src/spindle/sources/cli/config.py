@@ -15,7 +15,7 @@ Output = Literal["text", "lines", "json", "jsonl"]
 
 _LINES: JsonObject = {"type": "array", "items": {"type": "string"}}
 _DASHES = re.compile(r"-[^-]|--[^=]+=")
-"""How a word must begin that has dashes before its first place: whatever is filled in then is a value."""
+"""The start of a word with dashes before its first place, so that what is filled in can only be a value."""
 
 
 class CliParameter(ParameterConfig):

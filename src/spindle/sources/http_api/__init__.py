@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
     from spindle.ports.source import Note
     from spindle.sources.http_api.config import HttpConfig
-    from spindle.sources.http_api.session import HttpSession
+    from spindle.sources.http_api.session import HttpApiSession
 
 
 class HttpSource(Source):
+    """A source for an HTTP API that is known only by its address."""
+
     def __init__(self, name: str, config: HttpConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config
@@ -33,10 +35,10 @@ class HttpSource(Source):
     @contextlib.asynccontextmanager
     async def open(
         self, credential: Credential, on_change: Callable[[], None]
-    ) -> AsyncGenerator[HttpSession]:
-        from spindle.sources.http_api.session import HttpSession
+    ) -> AsyncGenerator[HttpApiSession]:
+        from spindle.sources.http_api.session import HttpApiSession
 
-        async with HttpSession(
+        async with HttpApiSession(
             self.name, self.config, self._root, credential, self._note, on_change
         ) as session:
             yield session

@@ -14,15 +14,17 @@ METHODS: tuple[Method, ...] = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH",
 
 
 class HttpConfig(SourceConfig):
+    """Settings of a source of kind `http`."""
+
     auth_place_known: ClassVar[bool] = True
 
     kind: Literal["http"] = "http"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     url: str
-    """Where the API begins. No request leaves it."""
+    """The base of the API. No request leaves it."""
     discover: bool = True
-    """Whether a description is looked for at the usual places."""
+    """True to look for a description at the usual places."""
     methods: tuple[Method, ...] = Field(default=METHODS, min_length=1)
-    """What the tool `request` may do."""
+    """The methods that the tool `request` may use."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
     allow_private: bool = False
     max_document_size: ByteSize = Field(default=ByteSize(32 * 1024 * 1024), gt=0)

@@ -1,4 +1,4 @@
-"""Where descriptions of APIs usually are, and looking there."""
+"""The usual places of API descriptions, and the search for one there."""
 
 from __future__ import annotations
 

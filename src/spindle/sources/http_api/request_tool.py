@@ -36,6 +36,7 @@ _MAX_DECODINGS = 5
 
 
 def spec(config: HttpConfig) -> ToolSpec:
+    """The definition of the tool that makes any request."""
     methods = list(config.methods)
     reading = _READING.issuperset(methods)
     fields = {
@@ -77,6 +78,7 @@ def spec(config: HttpConfig) -> ToolSpec:
 
 
 def prepare(arguments: JsonObject, config: HttpConfig, credential: Credential) -> Prepared:
+    """The request that the arguments ask for, with the credential added."""
     method = arguments.get("method", _default(config))
     if method not in config.methods:
         # A tool that was stored before the settings changed may still offer it.
@@ -114,7 +116,7 @@ def target(base: str, path: str, query: list[str]) -> str:
 
 
 def _quoted(text: str, safe: str) -> str:
-    """What is percent-encoded stays as it is."""
+    """The text percent-encoded; what is encoded already stays as it is."""
     return quote(_STRAY_PERCENT.sub("%25", text), safe=f"{safe}%:@!$&'()*+,;=~")
 
 

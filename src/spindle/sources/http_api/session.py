@@ -36,7 +36,9 @@ MANUAL = "utcp_manual"
 """In a tool's metadata: the address of the UTCP manual that it is from."""
 
 
-class HttpSession(Session):
+class HttpApiSession(Session):
+    """A session with an HTTP API: uses its description if there is one, else makes any request."""
+
     def __init__(
         self,
         name: str,

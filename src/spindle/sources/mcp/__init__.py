@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 
 class McpSource(RelaySource):
+    """A source for an MCP server."""
+
     def __init__(self, name: str, config: McpConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config
         self._root = root
         self._note = note
         self._is_older = False
-        """Whether the last session that could be opened spoke a version with a handshake."""
+        """True if the last session that was opened spoke a version with a handshake."""
         self.notices: list[Notice] = []
 
     @staticmethod

@@ -10,6 +10,8 @@ from spindle.domain.source import SourceConfig, Words
 
 
 class McpConfig(SourceConfig):
+    """Settings of a source of kind `mcp`."""
+
     kind: Literal["mcp"] = "mcp"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     command: Words = ()
     """The program and its arguments: a list, or one string that is split as a shell would."""
@@ -19,7 +21,7 @@ class McpConfig(SourceConfig):
     url: str | None = None
     transport: Literal["auto", "stdio", "http", "sse"] = "auto"
     protocol: Literal["auto", "handshake", "2026-07-28"] = "auto"
-    """Which era of the protocol to speak; `auto` finds out."""
+    """The era of the protocol to speak; `auto` detects it."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
     answers: tuple[Literal["elicitation", "sampling", "roots"], ...] = Field(
         default=("elicitation",), description="what the server is told that it may ask of who calls its tools"

@@ -38,10 +38,11 @@ from spindle.errors import (
     SpindleError,
 )
 from spindle.mcp_imports import MCPError
-from spindle.sources.mcp.dispatcher import LinkLostError, TooLargeError
+from spindle.sources.mcp.dispatcher import LinkLostError, MessageTooLargeError
 
 
 def to_spec(tool: McpTool, place: str) -> ToolSpec:
+    """The definition of a tool of an MCP server."""
     annotations = tool.annotations
     return ToolSpec(
         remote_name=tool.name,
@@ -63,6 +64,7 @@ def to_spec(tool: McpTool, place: str) -> ToolSpec:
 
 
 def to_result(result: CallToolResult) -> Result:
+    """The result of a call of an MCP server."""
     return Result(
         content=tuple(to_block(block) for block in result.content),
         structured=result.structured_content,
@@ -72,6 +74,7 @@ def to_result(result: CallToolResult) -> Result:
 
 
 def to_block(block: ContentBlock) -> Block:
+    """A content block of an MCP server."""
     notes = block.annotations.model_dump(mode="json", exclude_none=True) if block.annotations else None
     match block:
         case TextContent():
@@ -102,7 +105,7 @@ def to_error(error: MCPError, name: str) -> SpindleError:
         details["data"] = error.error.data
     if isinstance(error, LinkLostError):
         return ConnectionFailedError(f"lost {name!r}: {error.error.message}", sent=error.sent)
-    if isinstance(error, TooLargeError):
+    if isinstance(error, MessageTooLargeError):
         return too_large(name, error.error.message)
     match error.error.code:
         case code if code == CONNECTION_CLOSED:
@@ -120,6 +123,7 @@ def to_error(error: MCPError, name: str) -> SpindleError:
 
 
 def too_large(name: str, message: str) -> ResultTooLargeError:
+    """The error for an answer over the size limit."""
     return ResultTooLargeError(
         f"{name!r}: {message}", hint=f"ask for less, or raise sources.{name}.max_result_size"
     )

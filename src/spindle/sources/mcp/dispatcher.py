@@ -74,7 +74,7 @@ class LinkLostError(MCPError):
         self.sent = sent
 
 
-class TooLargeError(MCPError):
+class MessageTooLargeError(MCPError):
     """The answer was over the size limit."""
 
     def __init__(self, limit: int) -> None:
@@ -91,7 +91,7 @@ class _Pending:
 
 @dataclass(slots=True)
 class _ServerRequest:
-    """What the SDK's session wants to know about a request that the server makes."""
+    """The facts about a server's request that the SDK's session needs."""
 
     dispatcher: LinkDispatcher
     request_id: RequestId | None
@@ -115,6 +115,8 @@ class _ServerRequest:
 
 
 class LinkDispatcher:
+    """Sends JSON-RPC requests over a link, and matches the answers with them."""
+
     def __init__(
         self, link: MessageLink, max_message: int, kind: str = "stdio", heeded: frozenset[str] = HEEDED
     ) -> None:
@@ -345,7 +347,7 @@ class LinkDispatcher:
         pending = self._pending.get(int(match[2])) if match else None
         for waiting in [pending] if pending else list(self._pending.values()):
             if not waiting.future.done():
-                waiting.future.set_exception(TooLargeError(self._max_message))
+                waiting.future.set_exception(MessageTooLargeError(self._max_message))
 
     def _link_lost(self) -> None:
         if not self.lost.done():

@@ -1,4 +1,4 @@
-"""What happened on the wire to one request. The SDK reports every HTTP failure alike; this remembers.
+"""The HTTP exchange of one request. The SDK reports every HTTP failure alike; this remembers the details.
 
 A request is sent in the context of whoever asked for it, so a context variable leads from the HTTP
 client back to the caller, and the caller's credential to the request.
@@ -15,6 +15,8 @@ from spindle.domain.identity import Credential
 
 @dataclass(slots=True)
 class CallExchange:
+    """The HTTP exchange of one request: its status, headers and failure."""
+
     credential: Credential | None = None
     """The caller's own, where it is not the one that the session was opened with."""
     call: Call | None = None

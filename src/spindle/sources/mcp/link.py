@@ -1,4 +1,4 @@
-"""What carries messages to a server and back, one at a time: its pipes, or a stream of events."""
+"""The port for links that carry messages to a server and back: its pipes, or a stream of events."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ EDGE = 256
 
 
 class MessageLink(Protocol):
+    """Carries messages to a server and back, one at a time."""
+
     def listen(
         self,
         on_line: Callable[[bytes], None],
@@ -22,7 +24,7 @@ class MessageLink(Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether it takes no more requests. Answers to earlier ones may still be on their way."""
+        """True if no more requests can be sent. Answers to earlier ones may still arrive."""
         ...
 
     async def write(self, line: bytes) -> bool:
@@ -38,7 +40,7 @@ class MessageLink(Protocol):
     def resume_reading(self) -> None: ...
 
     def epitaph(self) -> str:
-        """How the server ended, as the rest of a sentence about it."""
+        """The way the server ended, as the rest of a sentence about it."""
         ...
 
 

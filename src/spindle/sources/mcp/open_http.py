@@ -28,6 +28,7 @@ REFUSES_STREAMABLE = frozenset({400, 404, 405, 406, 415, 501})
 async def open_http(
     name: str, config: McpConfig, credential: Credential, on_change: Callable[[], None], tell: Notice
 ) -> AsyncGenerator[McpSession]:
+    """Opens a session over HTTP, with the older SSE transport if the server only speaks that."""
     async with contextlib.AsyncExitStack() as stack:
         if config.transport == "sse":
             session = await stack.enter_async_context(_open_sse(name, config, credential, on_change, tell))

@@ -30,6 +30,7 @@ async def open_stdio(
     note: Note,
     tell: Notice,
 ) -> AsyncGenerator[McpSession]:
+    """Starts a server as a process and opens a session with it."""
     async with contextlib.AsyncExitStack() as stack:
         try:
             session = await _start(

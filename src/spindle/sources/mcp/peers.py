@@ -1,4 +1,4 @@
-"""What a server says and asks while it works on calls, led back to whoever made the call.
+"""Passes messages and questions of a server back to the caller that they belong to.
 
 Over HTTP a server's question comes on the stream of the call it belongs to. Over pipes nothing says to
 which call it belongs, so there it is passed on only when all calls that run were made by one and the
@@ -51,7 +51,7 @@ _sampled: TypeAdapter[CreateMessageResult | CreateMessageResultWithTools] = Type
 
 
 class Peers:
-    """Who made the calls that run on one session."""
+    """The callers of the calls that run on one session."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -163,4 +163,5 @@ class CallerDispatcher(JSONRPCDispatcher[Any]):
 
 
 def dumped(model: BaseModel | None) -> JsonObject | None:
+    """The model as JSON in the protocol's form."""
     return None if model is None else model.model_dump(by_alias=True, mode="json", exclude_none=True)

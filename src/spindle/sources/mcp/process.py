@@ -18,7 +18,7 @@ from spindle.sources.programs.groups import end_group, signal_group, started
 STDIN_GRACE = 2.0
 TERM_GRACE = 2.0
 LAST_GRACE = 1.0
-"""How long to wait for the exit of a process that closed its pipes, or the other way round."""
+"""The seconds to wait for the exit of a process that closed its pipes, or the other way round."""
 EARLY_LINES = 20
 STDERR_LINES = 40
 STDERR_LINE_LENGTH = 500

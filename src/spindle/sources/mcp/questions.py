@@ -75,7 +75,7 @@ def _schema(forms: dict[str, JsonObject], *, alone: bool) -> JsonObject:
 
 
 def to_responses(reply: Reply) -> tuple[InputResponses | None, str | None]:
-    """What the server gets with the repeated call."""
+    """The responses that go with the repeated call."""
     modes: dict[str, str] = reply.state["modes"]
     responses: InputResponses = {}
     for key, mode in modes.items():

@@ -23,11 +23,13 @@ class _Anything(RootModel[dict[str, Any]]):
 
 
 async def send(client: ClientSession, method: str, params: JsonObject) -> JsonObject:
+    """Sends a request as it is, and returns the result as it is."""
     request = Request[dict[str, Any], str](method=method, params=params)
     return (await client.send_request(request, _Anything)).root
 
 
 def offers_of(client: ClientSession) -> frozenset[str]:
+    """The features besides tools that the server offers."""
     capabilities = client.server_capabilities
     if capabilities is None:
         return frozenset()

@@ -73,6 +73,8 @@ AskableSession = session_declaring(welcome_questions)
 
 
 class McpSession(RelaySession):
+    """A session with an MCP server, over any transport."""
+
     def __init__(self, name: str, session: ClientSession, place: str, peers: Peers, tell: Notice) -> None:
         self._name = name
         self._session = session
@@ -213,7 +215,7 @@ class McpSession(RelaySession):
 
 
 def _given(call: Call) -> JsonObject:
-    """What goes with a call that is made again because the server asked for something."""
+    """The answers and the state that go with a repeated call."""
     if call.answers is not None:
         return call.answers
     if call.reply is None:
@@ -225,6 +227,7 @@ def _given(call: Call) -> JsonObject:
 
 
 def describe_failure(name: str, error: MCPError, exchange: CallExchange) -> SpindleError:
+    """The error that a failed request means."""
     if exchange.too_large:
         return too_large(name, exchange.too_large)
     if exchange.failure is not None:
@@ -334,7 +337,7 @@ async def _negotiate(client: ClientSession, protocol: str, patience: float) -> N
 
 
 def _is_final(refusal: Exception) -> bool:
-    """Whether asking in the older way would get no other answer."""
+    """True if asking in the older way would fail the same way."""
     exchange = current_exchange.get() or CallExchange()
     return (
         isinstance(refusal, LinkLostError)

@@ -20,6 +20,7 @@ Pairs = list[tuple[str, str]]
 def prepare(
     tool: Tool, arguments: JsonObject, base_url: str | None, headers: dict[str, str], credential: Credential
 ) -> Prepared:
+    """The request of an operation for these arguments."""
     how = tool.spec.metadata
     base = base_url or how.get("server")
     if not base or _VARIABLE.search(base):

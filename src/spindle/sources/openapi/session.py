@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 class OpenApiSession(Session):
+    """A session that reads the document and makes calls, each with its caller's credential."""
+
     per_call_credentials = True
 
     def __init__(self, name: str, config: OpenApiConfig, root: Path, note: Note) -> None:

@@ -35,7 +35,7 @@ FindVariable = Callable[[str], str | None]
 
 @dataclass(slots=True)
 class ProgramRun:
-    """What one call knows while its commands run."""
+    """The state of one call while its commands run."""
 
     arguments: JsonObject
     find: FindVariable
@@ -45,7 +45,8 @@ class ProgramRun:
 
 
 def environment_for(template: CliTemplate, declared: JsonObject) -> dict[str, str]:
-    """What the programs see: what everybody may see or what the template names, then what is declared."""
+    """The environment of the programs: the harmless variables or those that the template names, then the
+    declared ones."""
     if template.inherit_env_vars is None:
         base = environment({})
     else:
@@ -70,6 +71,7 @@ async def run_commands(
     declared: JsonObject,
     limit: int,
 ) -> Result:
+    """Runs the commands of a template one after the other."""
     cwd = root / template.working_dir if template.working_dir else root
     running = ProgramRun(arguments, find, environment_for(template, declared), cwd)
     finished: bytes | None = None

@@ -46,7 +46,7 @@ MAX_MANUALS = 50
 
 
 class Asker(Protocol):
-    """What a call template for a manual needs of the session: its variables, auth and other protocols."""
+    """The parts of a session that a call template for a manual needs: variables, auth and other protocols."""
 
     def completed(self, template: JsonObject, manuals: tuple[str, ...], place: str) -> AnyTemplate: ...
 
@@ -58,6 +58,8 @@ class Asker(Protocol):
 
 
 class ManualReader:
+    """Finds and reads the manuals of a source."""
+
     def __init__(
         self, name: str, config: UtcpConfig, root: Path, sender: Sender, importer: Importer, asker: Asker,
         credential: Credential,

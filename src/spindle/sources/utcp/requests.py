@@ -28,6 +28,7 @@ _FIXED_DOMAIN = re.compile(r"\.[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+\.?(?::[0-9]+)?"
 
 
 def prepare(template: HttpLike, arguments: JsonObject, shown: CredentialParts) -> Prepared:
+    """The request of a template for these arguments."""
     left = dict(arguments)
     headers = {"accept": "text/event-stream" if isinstance(template, SseTemplate) else "*/*"}
     headers |= {name.lower(): value for name, value in template.headers.items()}

@@ -44,10 +44,12 @@ if TYPE_CHECKING:
     from spindle.sources.utcp.config import UtcpConfig
 
 DISCOVERY = '{"type": "utcp"}'
-"""What a WebSocket service is asked for its manual with."""
+"""The message that asks a WebSocket service for its manual."""
 
 
 class UtcpSession(Session):
+    """A session with one manual: lists its tools, and calls each as its template says."""
+
     def __init__(self, name: str, config: UtcpConfig, root: Path, credential: Credential, note: Note) -> None:
         self._name = name
         self._config = config
@@ -61,7 +63,7 @@ class UtcpSession(Session):
         self._sockets = Sockets(name, config, note)
         self._api: OpenApiSession | None = None
         self._secrets: dict[str, dict[str, str]] | None = None
-        """What tools need and the store does not hold, since the manual was last read."""
+        """The secrets of tools, which the store does not hold, since the manual was last read."""
         self._reading = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -294,6 +296,7 @@ def template_secrets(template: JsonObject) -> set[str]:
 
 
 def validated(template: JsonObject, place: str) -> AnyTemplate:
+    """The template after its variables were filled in; raises ConfigurationError if it is not valid."""
     try:
         return TEMPLATE.validate_python(template)
     except ValidationError as error:

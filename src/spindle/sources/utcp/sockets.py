@@ -39,6 +39,8 @@ class _Socket:
 
 
 class Sockets:
+    """Makes the calls of WebSocket templates over connections that are kept."""
+
     def __init__(self, name: str, config: UtcpConfig, note: Note) -> None:
         self._name = name
         self._config = config

@@ -29,8 +29,8 @@ class StreamEvent:
 
 
 async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[StreamEvent]:
-    """What an event stream says. An event that is cut off by the end of the stream is dropped, as the
-    standard has it."""
+    """The events of an event stream. An event cut off by the end of the stream is dropped, as the standard
+    says."""
     fields: list[tuple[str, str]] = []
     async for line in lines(chunks):
         if not line:
@@ -88,11 +88,12 @@ def item_of(data: str) -> Any:
 
 
 def collected(items: list[Any]) -> Result:
+    """The result that holds all items of a stream."""
     return Result((Block("text", text=to_json(items).decode()),), structured=items, has_structured=True)
 
 
 def whole(media_type: str, body: bytes) -> Result:
-    """What a stream of one piece amounts to."""
+    """The result for a stream of a single piece."""
     if body_kind(media_type) in ("text", "xml", "form"):
         return Result((Block("text", text=body.decode("utf-8", "replace"), mime_type=media_type),))
     kind = (

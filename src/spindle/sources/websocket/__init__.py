@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class WebSocketSource(Source):
+    """A source for the requests of a WebSocket service."""
+
     def __init__(self, name: str, config: WebSocketConfig, root: Path, note: Note) -> None:
         self.name = name
         self.config = config

@@ -79,12 +79,14 @@ def _check_places(templates: list[Any], known: Mapping[str, Any]) -> None:
 
 
 class WebSocketConfig(SourceConfig):
+    """Settings of a source of kind `websocket`."""
+
     kind: Literal["websocket"] = "websocket"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     url: str
     headers: dict[str, str] = Field(default_factory=dict[str, str])
     subprotocols: tuple[str, ...] = ()
     format: Literal["json", "text", "base64"] = "json"
-    """What messages are; `base64`: bytes, which are written so in arguments and results."""
+    """The format of messages; with `base64` they are bytes, written as base64 in arguments and results."""
     frames: Literal["text", "binary"] = "text"
     """In which frames JSON and text are sent. Both are understood."""
     id_field: str | None = None

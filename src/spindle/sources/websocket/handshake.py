@@ -27,6 +27,7 @@ class _Connect(connect):
 
 
 async def open_connection(name: str, config: WebSocketConfig, credential: Credential) -> ClientConnection:
+    """Opens the connection, or raises an error that says why it was refused."""
     headers = {**config.headers, **dict(credential.headers)}
     if credential.cookies:
         headers["Cookie"] = "; ".join(f"{key}={value}" for key, value in credential.cookies)
@@ -65,6 +66,7 @@ async def open_connection(name: str, config: WebSocketConfig, credential: Creden
 
 
 def with_query(url: str, pairs: tuple[tuple[str, str], ...]) -> str:
+    """The URL with these query parameters added."""
     if not pairs:
         return url
     parts = urlsplit(url)

@@ -21,6 +21,7 @@ SHOWN = 200
 
 
 def holds(condition: Condition, message: Any, arguments: JsonObject) -> bool:
+    """True if the message meets the condition."""
     if isinstance(condition, str):
         found = at(message, condition)
         return found is not MISSING and bool(found)
@@ -39,7 +40,7 @@ def encoded(config: WebSocketConfig, message: Any) -> str | bytes:
 
 
 def decoded(config: WebSocketConfig, payload: str | bytes) -> Any:
-    """What a frame says. Raises ValueError."""
+    """The message in a frame. Raises ValueError."""
     if config.format == "base64":
         return base64.b64encode(payload if isinstance(payload, bytes) else payload.encode()).decode()
     if config.format == "text":
@@ -61,6 +62,7 @@ def failure(request: Request, message: Any, arguments: JsonObject) -> Result | N
 
 
 def useful(tool: Tool, request: Request, message: Any) -> Any:
+    """The part of a reply that `reply` names, or the whole message."""
     if request.reply is None:
         return message
     found = at(message, request.reply)
@@ -73,6 +75,7 @@ def useful(tool: Tool, request: Request, message: Any) -> Any:
 
 
 def to_result(config: WebSocketConfig, value: Any) -> Result:
+    """The result for a reply."""
     if config.format == "json":
         return Result((Block("text", text=as_text(value)),), structured=value, has_structured=True)
     items = cast("list[str]", value) if isinstance(value, list) else [str(value)]

@@ -46,6 +46,8 @@ TOO_LARGE = 1009
 
 
 class WebSocketSession(Session):
+    """One connection: sends requests and gives each reply to the call that it belongs to."""
+
     def __init__(self, name: str, config: WebSocketConfig, credential: Credential, note: Note) -> None:
         self._name = name
         self._config = config
@@ -85,7 +87,7 @@ class WebSocketSession(Session):
 
     @property
     def usable(self) -> bool:
-        """Whether a request can be sent, also if the connection is yet to be made."""
+        """True if a request can be sent, also if the connection is not open yet."""
         return not self._lost.done() and (self._connection is None or self._connection.state is State.OPEN)
 
     # --- the port

@@ -24,7 +24,7 @@ class WaitingCall:
     """Messages, or the error that ends the wait."""
     size: int = 0
     outstanding: bool = False
-    """Whether more may come for it, after the end of the call too."""
+    """True if more messages may come for it, even after the call has ended."""
     id_from: str | None = None
     """The path in its first reply to the id of its subscription."""
     id_field: str = ""
@@ -89,7 +89,7 @@ class Desk:
         self._drop_early()
 
     def sort(self, message: Any, size: int) -> Iterator[tuple[WaitingCall, Any, int]]:
-        """Who gets the message; and, where it tells whose earlier ones were, those too."""
+        """The call that the message belongs to; and earlier messages, if this one shows whose they were."""
         waiting = self._owner(message, size)
         if waiting is None:
             return

@@ -125,7 +125,7 @@ async def test_what_known_models_cost_is_known(server: ModelServer, monkeypatch:
 async def test_a_limit_of_cost_needs_prices(server: ModelServer, model: Model) -> None:
     server.feed(*turns(2))
     async with workspace([add]) as app:
-        with pytest.raises(ConfigurationError, match="what this model costs is not known"):
+        with pytest.raises(ConfigurationError, match="the price of this model is not known"):
             await Agent(app, model, limits={"cost": 1}).run("go")
         with pytest.raises(ConfigurationError, match="must be two numbers"):
             Agent(app, model, prices={"x": 1})  # type: ignore[dict-item]

@@ -72,7 +72,7 @@ async def test_a_run_is_forked_from_a_step(server: ModelServer, any_model: Model
         assert unknown.value.hint == "it has steps 1 to 3"
         with pytest.raises(NotFoundError, match="there is no run"):
             await agent.continue_run("nothing", "go")
-        with pytest.raises(PermissionDeniedError, match="is not one of 'ben'"):
+        with pytest.raises(PermissionDeniedError, match="does not belong to 'ben'"):
             await agent.continue_run(done.run_id, "go", principal=Principal("ben"))
 
 

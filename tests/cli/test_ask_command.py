@@ -138,7 +138,7 @@ def test_mistakes_are_one_clear_message(
     assert (bad_name.code, server.requests) == (2, [])
     assert "'a b' cannot be the name of a flow" in bad_name.err
     taken = spindle("ask", WORDS, *MODEL, "--save", "send")
-    assert "there is a tool 'send' already" in taken.err
+    assert "there is already a tool 'send'" in taken.err
     needs = {**FLOW, "inputs": {"file": {"type": "string"}}}
     server.feed(json.dumps(needs), "{}")
     missing = spindle("ask", WORDS, *MODEL, "--yes")
@@ -180,7 +180,7 @@ def test_at_a_terminal_it_is_accepted_and_saved(work: Any, server: ModelServer) 
     terminal.read_until("save it as (Enter to skip): ")
     assert "notes: the text of b.txt" in terminal.seen
     terminal.write("send\n")
-    terminal.read_until("there is a tool 'send' already")
+    terminal.read_until("there is already a tool 'send'")
     terminal.write("tell\n")
     terminal.read_all()
     assert terminal.process.returncode == 0

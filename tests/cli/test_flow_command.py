@@ -65,7 +65,7 @@ def test_a_flow_is_written_over_only_when_told_to(flows: Any, spindle: Any) -> N
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["save", "upper", "split"], 2, "there is a tool 'upper' already (of tools)"),
+        (["save", "upper", "split"], 2, "there is already a tool 'upper' (of tools)"),
         (["save", "a b", "split"], 2, "'a b' cannot be the name of a flow"),
         (["save", "../up", "split"], 2, "'../up' cannot be the name of a flow"),
         (["save", "new", "spilt"], 3, "there is neither a flow nor a tool 'spilt'"),

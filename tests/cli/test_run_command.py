@@ -115,7 +115,7 @@ def test_nothing_piped_in_is_one_message_and_no_hang(flows: Any, program: Any) -
     done = program("run", "upper >> split")
     assert (done.code, done.out) == (4, "")
     assert done.err.splitlines() == [
-        "spindle: `text` of node 'upper' is to be what is piped in, and nothing was",
+        "spindle: `text` of node 'upper' takes piped input, and nothing was piped in",
         "  hint: pipe something into `spindle run`, or set it with a flag",
     ]
 
@@ -152,7 +152,7 @@ def test_options_stand_before_or_after_the_flow(flows: Any, spindle: Any) -> Non
     wrong = spindle("run", "upper --text=a", "--outptu=x")
     assert (wrong.code, wrong.err.splitlines()[1]) == (4, "  hint: did you mean --output?")
     late = spindle("run", "upper --text=a", "-w", "x")
-    assert (late.code, late.err.splitlines()[0]) == (2, "spindle: -w stands before the flow")
+    assert (late.code, late.err.splitlines()[0]) == (2, "spindle: -w belongs before the flow")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_options_stand_before_or_after_the_flow(flows: Any, spindle: Any) -> Non
         (["uper --text=x"], 2, "1:1: there is no tool 'uper'", "did you mean 'upper'?"),
         (["upper --text=x >> splt"], 2, "1:19: there is no tool 'splt'", "did you mean 'split'?"),
         (["upper --txt=x"], 2, "1:7: upper has no parameter --txt", "did you mean --text?"),
-        (["add"], 2, "1:1: add needs `a` and `b`, and nothing says what they are",
+        (["add"], 2, "1:1: add needs `a` and `b`, and nothing provides them",
          "such as --a='${stdin}' --b=VALUE"),
         (["add --a=x --b=1"], 2, "1:5: --a must be an integer, not 'x'", None),
         (["upper --text=x >>"], 2, "1:16: there is no tool after this `>>`", None),
@@ -179,7 +179,7 @@ def test_options_stand_before_or_after_the_flow(flows: Any, spindle: Any) -> Non
         (["shout", "--from", "m"], 12, "the flow has no node 'm'", "its nodes are loud, parts, n"),
         (["shout", "--from", "n", "--run", "zz"], 3, "there is no run 'zz'", "`spindle runs` lists them"),
         (["shout", "--text=x", "--run", "zz"], 2, "--run is for --from and --only", "add --from NODE"),
-        (["upper", "--text=x", ">>", "split"], 2, "`>>` stands alone",
+        (["upper", "--text=x", ">>", "split"], 2, "unexpected `>>` outside of the pipe",
          'put the whole pipe in quotes: "a --x=1 >> b"'),
     ],
 )  # fmt: skip
@@ -289,7 +289,7 @@ def test_from_works_for_a_line_of_tools_too(flows: Any, spindle: Any) -> None:
     spindle("run", "-q", "upper --text='a b' >> split >> count")
     (first,) = [run["id"] for run in spindle("runs", "--json").json]
     done = spindle("run", "upper --text='a b' >> split >> count --extra=5", "--from=count")
-    assert (done.out, lines(done.err)) == ("7\n", [f"note: with what run {first[:12]} left", "✓ count"])
+    assert (done.out, lines(done.err)) == ("7\n", [f"note: using the data of run {first[:12]}", "✓ count"])
 
 
 def test_a_flow_that_waits_for_a_person_is_told_like_a_call(flows: Any, spindle: Any) -> None:
@@ -316,7 +316,7 @@ def test_a_run_that_takes_too_long_is_stopped_and_can_go_on(flows: Any, spindle:
     ))  # fmt: skip
     done = spindle("run", "upper --text=x >> slow", "--timeout", "1")
     assert done.code == 6
-    assert "was not done in 1 s" in done.err
+    assert "did not finish within 1 s" in done.err
     (flows.root / "go").touch()
     assert spindle("resume", "last").out == "X\n"
 
@@ -354,7 +354,7 @@ def test_runs_are_listed_and_filtered(flows: Any, spindle: Any) -> None:
     ]
     assert len(spindle("runs", "--status=failed").out.splitlines()) == 1
     assert len(spindle("runs", "--limit=1").out.splitlines()) == 1
-    assert spindle("runs", "--flow=none").err == "note: no run fits\n"
+    assert spindle("runs", "--flow=none").err == "note: no run matches\n"
 
 
 def test_a_trace_shows_what_went_in_and_came_out(flows: Any, spindle: Any) -> None:

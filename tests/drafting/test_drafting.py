@@ -162,7 +162,7 @@ async def test_a_model_that_never_gets_it_right_ends_in_one_error(
         assert len(server.requests) == 4
         with pytest.raises(ModelError, match="2 times in a row"):
             await app.draft_flow(WORDS, model="openai-chat:any", limits={"repairs": 1})
-        with pytest.raises(ModelError, match="the limit of steps was reached"):
+        with pytest.raises(ModelError, match="the limit `steps` was reached"):
             await app.draft_flow(WORDS, model="openai-chat:any", limits={"steps": 1})
         with pytest.raises(ModelError, match="the limit of tokens was reached"):
             await app.draft_flow(WORDS, model="openai-chat:any", limits={"tokens": 1})
@@ -190,7 +190,7 @@ async def test_without_words_tools_or_a_model_nobody_is_asked(
     workspace: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with spindle.open(workspace) as app:
-        with pytest.raises(InvalidArgumentsError, match="no words"):
+        with pytest.raises(InvalidArgumentsError, match="the request is empty"):
             await app.draft_flow("  ", model="openai-chat:any")
         with pytest.raises(ConfigurationError, match="no model is chosen"):
             await app.draft_flow(WORDS)

@@ -161,15 +161,15 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         ),
         (
             N + "edges:\n- from: now\n  to: nwo\n",
-            ["error f.yaml:4: an edge names 'nwo', and there is no such node [did you mean 'now'?]"],
+            ["error f.yaml:4: an edge names 'nwo', but there is no such node [did you mean 'now'?]"],
         ),
         (
             N + "edges:\n- {from: x,\n   to: now}\n",
-            ["error f.yaml:3: an edge names 'x', and there is no such node [there are now]"],
+            ["error f.yaml:3: an edge names 'x', but there is no such node [there are now]"],
         ),
         (
             N + "start: then\n",
-            ["error f.yaml:2: the flow is to start at 'then', and there is no such node [there are now]"],
+            ["error f.yaml:2: the flow should start at 'then', but there is no such node [there are now]"],
         ),
         (
             "nodes:\n- {id: a, tool: time.now}\n- {id: b, tool: time.now}\nedges:\n- {from: a, to: b}\n- {from: a, to: a}\n",
@@ -177,9 +177,7 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         ),
         (
             "nodes:\n- {id: a, tool: time.now}\n- {id: b, tool: time.now}\n",
-            [
-                "warning f.yaml:3: 'b' is never reached from 'a' [add an edge that leads to it, or take it away]"
-            ],
+            ["warning f.yaml:3: 'b' is never reached from 'a' [add an edge that leads to it, or remove it]"],
         ),
         # --- actions
         (
@@ -193,7 +191,7 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         (
             "nodes:\n- {id: a, tool: flow.route, params: {text: x}}\n- {id: b, tool: time.now}\nedges:\n- {from: a, to: b}\n",
             [
-                "warning f.yaml:2: 'a' may choose 'too_short', and has no edge for it "
+                "warning f.yaml:2: 'a' may choose 'too_short', but has no edge for it "
                 '[add an edge, or let the flow end: "on_unknown": "end"]'
             ],
         ),
@@ -205,15 +203,15 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         (
             "nodes:\n- {id: a, tool: time.now}\n- {id: b, tool: time.now}\nedges:\n- {from: a, to: b}\n- {from: b, to: a}\n",
             [
-                "error f.yaml:2: there is no way out of the circle a → b → a "
-                "[add an edge out of it for an action, or take away a `default` edge]"
+                "error f.yaml:2: there is no way out of the loop a → b → a "
+                "[add an edge out of it for an action, or remove a `default` edge]"
             ],
         ),
         (
             "nodes:\n- {id: s, tool: time.now}\n- {id: a, tool: time.now}\nedges:\n- {from: s, to: a}\n- {from: a, to: a}\n",
             [
-                "error f.yaml:3: there is no way out of the circle a → a "
-                "[add an edge out of it for an action, or take away a `default` edge]"
+                "error f.yaml:3: there is no way out of the loop a → a "
+                "[add an edge out of it for an action, or remove a `default` edge]"
             ],
         ),
         (
@@ -224,7 +222,7 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         (
             "nodes:\n- id: up\n  tool: text.upper\n",
             [
-                "error f.yaml:2: up: `text` is missing: nothing gives it "
+                "error f.yaml:2: up: `text` is missing: nothing provides it "
                 "[set 'text' in the node's params, map it, or give the flow an input 'text']"
             ],
         ),
@@ -232,8 +230,8 @@ N = "nodes: [{id: now, tool: time.now}]\n"
             "nodes:\n- {id: up, tool: text.upper}\n- {id: sub, flow: {inputs: {text: {}}, nodes: [{id: y, tool: time.now}]}}\nedges:\n"
             "- {from: up, to: sub}\ninputs: {text: {type: string, required: false}}\n",
             [
-                "warning f.yaml:2: up: `text` may be missing: the input need not be given [set 'text' in the node's params]",
-                "warning f.yaml:3: sub: `text` may be missing: the input need not be given [set 'text' in the node's params]",
+                "warning f.yaml:2: up: `text` may be missing: the input is optional [set 'text' in the node's params]",
+                "warning f.yaml:3: sub: `text` may be missing: the input is optional [set 'text' in the node's params]",
             ],
         ),
         (
@@ -292,35 +290,35 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         (N + "params:\n  foo: 1\n", ["warning f.yaml:3: no node takes the param 'foo'"]),
         (
             "inputs: {n: {type: string}}\nnodes:\n- {id: h, tool: math.half,\n   params: {n: '${n}'}}\n",
-            ["error f.yaml:4: h: `n`: ${n} is a string, and a number is wanted"],
+            ["error f.yaml:4: h: `n`: ${n} is a string, but should be a number"],
         ),
         (
             "inputs: {n: {type: string}}\nnodes:\n- {id: h, tool: math.half}\n",
             [
-                "error f.yaml:3: h: `n` is read from the shared key of that name: it is a string, and a number is wanted "
+                "error f.yaml:3: h: `n` is read from the shared key of that name: it is a string, but should be a number "
                 "[set 'n' in the node's params, or map it]"
             ],
         ),
         (
             "inputs: {n: {type: integer}}\nnodes:\n- {id: h, tool: math.half,\n   params: {n: 'about ${n}'}}\n",
             [
-                "error f.yaml:4: h: `n`: 'about ${n}' gives text, and a number is wanted "
+                "error f.yaml:4: h: `n`: 'about ${n}' is text, but should be a number "
                 "[a template that is the whole value keeps its type]"
             ],
         ),
         (
             "nodes:\n- {id: s, tool: github.search_code, params: {query: x}}\n- {id: up, tool: text.upper,\n"
             "   params: {text: '${s.items}'}}\nedges: [{from: s, to: up}]\n",
-            ["error f.yaml:4: up: `text`: ${s.items} is a list, and a string is wanted"],
+            ["error f.yaml:4: up: `text`: ${s.items} is a list, but should be a string"],
         ),
         (
             "nodes:\n- {id: s, tool: github.search_code, params: {query: x}}\n- {id: up, tool: text.upper}\nedges: [{from: s, to: up}]\n"
             "mappings:\n  up:\n    inputs:\n      text: s.total\n",
-            ["error f.yaml:8: up: `text`: s.total is an integer, and a string is wanted"],
+            ["error f.yaml:8: up: `text`: s.total is an integer, but should be a string"],
         ),
         (
             "inputs: {n: {type: integer, default: 5}}\nnodes:\n- {id: up, tool: text.upper,\n   params: {text: '${n ?? 7}'}}\n",
-            ["error f.yaml:4: up: `text`: ${n ?? 7} is an integer, and a string is wanted"],
+            ["error f.yaml:4: up: `text`: ${n ?? 7} is an integer, but should be a string"],
         ),
         (
             "inputs: {n: {type: integer, required: false}}\nnodes:\n- {id: up, tool: text.upper,\n   params: {text: \"${n ?? 'x'}\"}}\n",
@@ -328,7 +326,7 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         ),
         (
             "inputs:\n  n: {type: integer, default: x}\n" + N,
-            ["error f.yaml:2: the input 'n': its default is a string, and an integer is wanted"],
+            ["error f.yaml:2: the input 'n': its default is a string, but should be an integer"],
         ),
         (
             "inputs:\n  n: {type: intger}\n" + N,
@@ -414,7 +412,7 @@ N = "nodes: [{id: now, tool: time.now}]\n"
             "nodes:\n- {id: n, tool: time.now}\n- {id: up, tool: text.upper,\n   params: {text: '${error.message}'}}\nedges: [{from: n, to: up}]\n",
             [
                 "error f.yaml:4: up: `text`: ${error.message}: 'n' and 'up' cannot have failed before node 'up' "
-                "[it is written on the way of an error edge]"
+                "[it is written only where an error edge was taken]"
             ],
         ),
         (
@@ -475,11 +473,11 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         # --- batches
         (
             "nodes:\n- {id: up, tool: text.upper, params: {text: x},\n   batch: {over: '${total}'}}\ninputs: {total: {type: integer}}\n",
-            ["error f.yaml:3: up: batch.over is an integer, and a list is wanted"],
+            ["error f.yaml:3: up: batch.over is an integer, but should be a list"],
         ),
         (
             "nodes:\n- {id: up, tool: text.upper, params: {text: x}, batch: {\n   over: text}}\n",
-            ["error f.yaml:3: up: batch.over is a string, and a list is wanted"],
+            ["error f.yaml:3: up: batch.over is a string, but should be a list"],
         ),
         (
             "nodes:\n- {id: up, tool: text.upper, params: {text: '${itm}'}, batch: {over: [a]}}\n",
@@ -490,7 +488,7 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         (
             "nodes:\n- {id: s, tool: github.search_code, params: {query: x}}\n- {id: up, tool: text.upper, batch: {over: '${s.items}'},\n"
             "   params: {text: '${item}'}}\nedges: [{from: s, to: up}]\n",
-            ["error f.yaml:4: up: `text`: ${item} is an object, and a string is wanted"],
+            ["error f.yaml:4: up: `text`: ${item} is an object, but should be a string"],
         ),
         # --- fail_when
         (
@@ -518,11 +516,11 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         ),
         (
             "nodes:\n- {id: s, tool: text.summarize, params: {text: x}}\noutputs:\n  b: {value: '${s.summary}', type: integer}\n",
-            ["error f.yaml:4: the output 'b': ${s.summary} is a string, and an integer is wanted"],
+            ["error f.yaml:4: the output 'b': ${s.summary} is a string, but should be an integer"],
         ),
         (
             N + "outputs:\n  b: {value: 5, type: string}\n",
-            ["error f.yaml:3: the output 'b' is an integer, and a string is wanted"],
+            ["error f.yaml:3: the output 'b' is an integer, but should be a string"],
         ),
         # --- two writers
         (
@@ -571,13 +569,13 @@ N = "nodes: [{id: now, tool: time.now}]\n"
             "nodes:\n- id: sub\n  flow:\n    nodes:\n    - {id: a, tool: no.such}\n    edges:\n    - {from: a, to: b}\n",
             [
                 "error f.yaml:5: a: there is no tool 'no.such' [try `spindle search no.such`]",
-                "error f.yaml:7: an edge names 'b', and there is no such node [there are a]",
+                "error f.yaml:7: an edge names 'b', but there is no such node [there are a]",
             ],
         ),
         (
             "nodes:\n- id: sub\n  flow:\n    inputs: {need: {type: string}}\n    nodes:\n    - {id: a, tool: time.now}\n",
             [
-                "error f.yaml:2: sub: `need` is missing: nothing gives it "
+                "error f.yaml:2: sub: `need` is missing: nothing provides it "
                 "[set 'need' in the node's params, map it, or give the flow an input 'need']"
             ],
         ),
@@ -585,7 +583,7 @@ N = "nodes: [{id: now, tool: time.now}]\n"
             "nodes:\n- id: sub\n  flow:\n    nodes:\n    - {id: a, tool: time.now}\n    edges: [{from: a, to: a}]\n- {id: z, tool: time.now}\n"
             "edges: [{from: sub, action: x, to: z}]\n",
             [
-                "error f.yaml:5: there is no way out of the circle a → a [add an edge out of it for an action, or take away a `default` edge]",
+                "error f.yaml:5: there is no way out of the loop a → a [add an edge out of it for an action, or remove a `default` edge]",
                 "error f.yaml:8: 'sub' never chooses the action 'x' [it never ends]",
             ],
         ),
@@ -599,8 +597,8 @@ async def test_a_flow_without_a_text_is_checked_too() -> None:
     flow = FlowDefinition((NodeDefinition("a", tool="text.upper"), NodeDefinition("b")), (Edge("a", "x"),))
     found = [str(problem) for problem in await check(flow, find, place="flow 'made'")]
     assert found == [
-        "flow 'made': b: a node is one of a tool, a question and a flow",
-        "flow 'made': an edge names 'x', and there is no such node",
+        "flow 'made': b: a node is a tool, a question or a flow",
+        "flow 'made': an edge names 'x', but there is no such node",
         "flow 'made': 'b' is never reached from 'a'",
     ]
     assert [str(problem) for problem in await check(FlowDefinition(()), find)] == ["the flow has no nodes"]
@@ -661,7 +659,7 @@ async def test_a_schema_with_references_is_followed() -> None:
     edges: [{from: p, to: n}]
     """
     assert await problems(text, find_own) == [
-        "error f.yaml:1: n: `n`: ${p.page.title} is a string, and an integer is wanted"
+        "error f.yaml:1: n: `n`: ${p.page.title} is a string, but should be an integer"
     ]
 
 
@@ -700,7 +698,7 @@ async def test_a_flow_is_checked_against_a_real_server(
     assert found == [
         'error f.yaml:2: echo: `text`: 5 is not of type "string"',
         "error f.yaml:4: last: there is no tool 'mcp.ecko' [did you mean 'mcp.echo'?]",
-        "error f.yaml:5: again: `text`: ${point.x} is a number, and a string is wanted",
+        "error f.yaml:5: again: `text`: ${point.x} is a number, but should be a string",
     ]
     assert [len(node.fingerprint or "") for node in saved.nodes] == [64, 64]
 

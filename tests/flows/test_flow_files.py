@@ -294,12 +294,11 @@ def problems(text: str, format: Format, name: str = "flows/f") -> list[str]:
         (
             '{"nodes": [\n{"id": "x"}]}',
             "flows/f.json:2: `nodes[0]` needs 'tool', 'ask' or 'flow' "
-            "[a node is one of a tool, a question and a flow]",
+            "[a node is a tool, a question or a flow]",
         ),
         (
             '{"nodes": [\n{"id": "x", "tool": "t", "ask": "?"}]}',
-            "flows/f.json:2: `nodes[0]` has both 'tool' and 'ask' "
-            "[a node is one of a tool, a question and a flow]",
+            "flows/f.json:2: `nodes[0]` has both 'tool' and 'ask' [a node is a tool, a question or a flow]",
         ),
         (
             '{"nodes": [{"id": "x",\n\n"tol": "t"}]}',
@@ -364,15 +363,15 @@ def problems(text: str, format: Format, name: str = "flows/f") -> list[str]:
         ),
         (
             '{"nodes": [{"id": "x", "tool": "t"}],\n"mappings": {\n"y": {}}}',
-            "flows/f.json:3: `mappings` speaks of 'y', and there is no such node [there are x]",
+            "flows/f.json:3: `mappings` names 'y', but there is no such node [there are x]",
         ),
         (
             '{"nodes": [{"id": "send", "tool": "t"}],\n"mappings": {\n"sned": {}}}',
-            "flows/f.json:3: `mappings` speaks of 'sned', and there is no such node [did you mean 'send'?]",
+            "flows/f.json:3: `mappings` names 'sned', but there is no such node [did you mean 'send'?]",
         ),
         (
             '{"nodes": [{"id": "x", "flow": {"nodes": [{"id": "y", "tool": "t"}],\n"mappings": {"z": {}}}}]}',
-            "flows/f.json:2: `mappings` speaks of 'z', and there is no such node [there are y]",
+            "flows/f.json:2: `mappings` names 'z', but there is no such node [there are y]",
         ),
         (
             '{"nodes": [{"id": "x", "tool": "t", "params": {\n"a": "\\ud800"}}]}',
@@ -540,7 +539,7 @@ def test_a_file_is_read_by_its_ending(tmp_path: Path) -> None:
         ("a.toml", b"", "a.toml: a flow's file ends in .json, .yaml, .yml"),
         ("a.json", None, "a.json: cannot be read: No such file or directory"),
         ("a.json", b"\n\xff", "a.json:2: this is not UTF-8 text"),
-        ("a.json", b" " * (MAX_SIZE + 1), f"a.json: larger than {MAX_SIZE} bytes, which no flow should be"),
+        ("a.json", b" " * (MAX_SIZE + 1), f"a.json: larger than {MAX_SIZE} bytes, the limit for a flow"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_told(

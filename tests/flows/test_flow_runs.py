@@ -263,7 +263,7 @@ async def test_a_run_of_a_flow_that_is_not_here_says_so(opened: OpenFlows) -> No
         with pytest.raises(FlowError, match="needs a name"):
             await app.run_flow(Flow(Hand()))
     async with opened() as app:
-        with pytest.raises(FlowError, match="written in Python and not here"):
+        with pytest.raises(FlowError, match="written in Python and not known here"):
             await app.resume(paused.pauses[0].token, "fine")
 
 

@@ -232,7 +232,7 @@ ARGUMENTS = [
     Row(
         "a mapping from nowhere",
         [use("upper")],
-        error="is to be read from nowhere",
+        error="is mapped from nowhere",
         more={"mappings": {"upper": {"inputs": {"text": "nowhere"}}}},
     ),
     Row(
@@ -275,7 +275,7 @@ ARGUMENTS = [
         inputs={"limit": 2},
     ),
     Row("an explicit null stays null", [use("optional", params={"text": None})], {"text": None, "limit": 5}),
-    Row("a missing required argument", [use("upper")], error="upper needs 'text', and nothing gives it"),
+    Row("a missing required argument", [use("upper")], error="upper needs 'text', and nothing provides it"),
     Row(
         "an argument that the tool does not have",
         [use("upper", params={"text": "a", "txet": "b"})],

@@ -201,12 +201,12 @@ class Agent:
         record = await self._agents.record(run_id)
         owner = record.run.principal
         if principal is not None and principal.id != owner.id:
-            raise PermissionDeniedError(f"run {record.run.id} is not one of {principal.id!r}")
+            raise PermissionDeniedError(f"run {record.run.id} does not belong to {principal.id!r}")
         messages = record.messages(step)
         if not message and not Conversation(messages).awaits_the_model:
             raise ConfigurationError(
                 f"step {step} of run {record.run.id} ended with an answer",
-                hint="say how to go on: give a message",
+                hint="give a message that says what to do next",
             )
         earlier = (record.run.id, *record.job.earlier)
         job = self._job(message, output_type, (), None, write_messages(messages), earlier)

@@ -106,7 +106,7 @@ class Calls:
         assert call.tool is not None
         if self._repeats(call) > self._job.agent.limits.repeats:
             return ShownResult(
-                f"You made this very call {self._repeats(call) - 1} times in a row. It was not made again: "
+                f"You made the same call {self._repeats(call) - 1} times in a row. It was not made again: "
                 "use what it returned, or do something else.",
                 "repeated",
             )

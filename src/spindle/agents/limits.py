@@ -60,7 +60,7 @@ class Limits:
         for name in values:
             if name not in known:
                 meant = suggest(name, known)
-                hint = f"did you mean {meant!r}?" if meant else f"known are {', '.join(known)}"
+                hint = f"did you mean {meant!r}?" if meant else f"the limits are {', '.join(known)}"
                 raise ConfigurationError(f"there is no limit {name!r}", hint=hint)
         return cls(**values)
 

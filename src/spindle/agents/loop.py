@@ -140,7 +140,7 @@ class Loop:
         details = response.provider_details or {}
         said = details.get("refusal") or response.text
         what = f"the model refused: {said}" if said else "the provider's filter stopped the model's answer"
-        raise ModelError(what, hint="say the task in other words", details=self._so_far())
+        raise ModelError(what, hint="rephrase the task", details=self._so_far())
 
     def _repair(self, told: str | None, what: str, hint: str | None = None) -> None:
         """Tells the model why its answer cannot be used, up to the limit."""

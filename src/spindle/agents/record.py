@@ -120,7 +120,7 @@ async def read_record(store: RunStore, sealer: Sealer, run: str) -> Record:
     """Reads the record of a run. Raises NotFoundError."""
     found = await store.run(run) if run else None
     if found is None or found.kind != KIND:
-        what = f"run {found.id} is not one of an agent" if found else f"there is no run {run!r}"
+        what = f"run {found.id} is not a run of an agent" if found else f"there is no run {run!r}"
         raise NotFoundError(what, hint="`spindle runs` lists them")
     notes: list[JsonObject] = []
     given: JsonObject | None = None

@@ -105,7 +105,7 @@ class Budget:
             return
         if usage.cost is None:
             raise ConfigurationError(
-                "there is a limit of cost, and what this model costs is not known",
+                "there is a cost limit, but the price of this model is not known",
                 hint='give its prices for a million tokens: prices={"MODEL": (input, output)}',
             )
         if usage.cost >= limits.cost:

@@ -82,8 +82,8 @@ class WorkspaceAgents:
             known = self._given.get(agent.name)
             if known is None:
                 raise ConfigurationError(
-                    f"the run is of the agent {agent.name!r}, whose model is an object that is not here",
-                    hint=f"make Agent(app, model=…, name={agent.name!r}) in the program that goes on with it",
+                    f"the run belongs to the agent {agent.name!r}, whose model is an object not known here",
+                    hint=f"create Agent(app, model=…, name={agent.name!r}) in the program that resumes it",
                 )
             return known
         return await self.named(agent.model)

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 @command("run", context_settings={"allow_interspersed_args": False})
 @click.option("--param", "params", metavar="NAME=VALUE", multiple=True, help="Override a parameter of nodes.")
-@click.option("--dry-run", is_flag=True, help="Show what would be called with what; call nothing.")
-@click.option("--only", metavar="NODE", help="Run this node alone, on what the last run left.")
-@click.option("--from", "start", metavar="NODE", help="Run from this node on, on what the last run left.")
+@click.option("--dry-run", is_flag=True, help="Show the calls that would be made, without making them.")
+@click.option("--only", metavar="NODE", help="Run only this node, with the data of the last run.")
+@click.option("--from", "start", metavar="NODE", help="Run from this node on, with the data of the last run.")
 @click.option(
-    "--run", "reuse", metavar="RUN", shell_complete=complete_run, help="Not the last run, but this."
+    "--run", "reuse", metavar="RUN", shell_complete=complete_run, help="Use this run instead of the last one."
 )
-@click.option("--output", "key", metavar="KEY", help="Print just this: an output, or a shared key.")
+@click.option("--output", "key", metavar="KEY", help="Print only this output or shared key.")
 @click.option("--no-cache", is_flag=True, help="Do not answer from the cache.")
-@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="For the whole run.")
+@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="Time limit for the whole run.")
 @click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not show the nodes as they run.")
 @click.argument("flow", metavar="FLOW", shell_complete=complete_flow)
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, ...], **options: Any) -> int:
     """Run a flow: the name or the file of one, or a line of tools such as "search --query TODO >> summarize".
 
-    Flags after FLOW are its inputs, or parameters of its nodes; `spindle run FLOW --help` shows them. What
-    is piped in is the input `stdin`, or the one input that is missing.
+    Flags after FLOW are its inputs, or parameters of its nodes; `spindle run FLOW --help` lists them. Piped
+    input becomes the input `stdin`, or the only input that is missing.
 
-    The nodes are shown on stderr as they run. Ctrl-C stops the run, and `spindle resume` goes on with it.
+    The nodes are shown on stderr as they run. Ctrl-C stops the run, and `spindle resume` continues it.
     """
     return cli.run(_run(ctx, cli, flow, words, options))
 
@@ -191,7 +191,7 @@ class _Running:
             return (await find_run(self._app, self._options["reuse"])).id
         found = await self._app.flows.came_to(start, self._made)
         if found is not None and not self._options["quiet"]:
-            self._cli.output.note(f"with what run {found[:SHORT]} left")
+            self._cli.output.note(f"using the data of run {found[:SHORT]}")
         return found
 
     async def _piped(self, inputs: JsonObject, *, needed: bool) -> JsonObject:
@@ -230,7 +230,7 @@ class _Running:
             "the flow",
         )
         raise InvalidArgumentsError(
-            f"{bound} is to be what is piped in, and nothing was",
+            f"{bound} takes piped input, and nothing was piped in",
             hint="pipe something into `spindle run`, or set it with a flag",
         )
 
@@ -264,8 +264,8 @@ class _Running:
                 )  # fmt: skip
         except TimeoutError:
             raise CallTimeoutError(
-                f"the run was not done in {options['timeout']:g} s and was stopped",
-                hint=f"`spindle resume {run_id[:12]}` goes on with it",
+                f"the run did not finish within {options['timeout']:g} s and was stopped",
+                hint=f"`spindle resume {run_id[:12]}` continues it",
             ) from None
         return await conclude(
             self._cli, self._app, outcome, approve=options["yes"], show=self._show, progress=progress
@@ -298,7 +298,7 @@ def _print_plan(cli: CliContext, name: str, inputs: JsonObject, planned: Sequenc
         for key, value in node.arguments.items():
             output.line(f"{pad}{key} = {_shown(value)}")
         for key in node.missing:
-            output.line(f"{pad}{key} = ? nothing gives it")
+            output.line(f"{pad}{key} = ? nothing provides it")
         for action, target in node.next.items():
             if action != "default":
                 output.line(f"{pad}on {action}: {target}")
@@ -307,7 +307,7 @@ def _print_plan(cli: CliContext, name: str, inputs: JsonObject, planned: Sequenc
             ):
                 output.line(f"{pad}then: {target}")
     missing = [f"{key} of {node.node}" for node in planned for key in node.missing]
-    output.note("nothing was called" + (f"; nothing gives {', '.join(missing)}" if missing else ""))
+    output.note("nothing was called" + (f"; missing: {', '.join(missing)}" if missing else ""))
 
 
 def _shown(value: Any) -> str:

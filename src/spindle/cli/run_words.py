@@ -47,7 +47,9 @@ def read_words(words: Sequence[str], flow: str, names: InputNames, command: clic
         word = waiting.popleft()
         name, _, _ = word.removeprefix("--").partition("=")
         if word == ">>":
-            raise UsageMistakeError("`>>` stands alone", 'put the whole pipe in quotes: "a --x=1 >> b"')
+            raise UsageMistakeError(
+                "unexpected `>>` outside of the pipe", 'put the whole pipe in quotes: "a --x=1 >> b"'
+            )
         if word.startswith("--") and _names(flags, word[2:]):
             flags.take(word[2:], waiting)
         elif word == "--help":
@@ -100,7 +102,7 @@ def _options(command: click.Command) -> dict[str, click.Option]:
 
 def _take_option(option: click.Option, word: str, waiting: deque[str], found: RunWords) -> None:
     if option.name == "workspace" or "-w" in option.opts:
-        raise UsageMistakeError(f"{word} stands before the flow", "spindle run -w PATH FLOW …")
+        raise UsageMistakeError(f"{word} belongs before the flow", "spindle run -w PATH FLOW …")
     found.options.append(word)
     if not option.is_flag and "=" not in word:
         if not waiting:

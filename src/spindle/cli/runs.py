@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 @command("runs")
-@click.option("--flow", metavar="NAME", shell_complete=complete_saved_flow, help="Of this flow only.")
-@click.option("--status", type=click.Choice(list(get_args(RunStatus))), help="Of this status only.")
+@click.option("--flow", metavar="NAME", shell_complete=complete_saved_flow, help="Only runs of this flow.")
+@click.option("--status", type=click.Choice(list(get_args(RunStatus))), help="Only runs with this status.")
 @click.option(
     "--limit",
     metavar="COUNT",
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="How many at most.",
+    help="The number of runs to show at most.",
 )
 def runs(cli: CliContext, flow: str | None, status: Any, limit: int) -> None:
     """List the runs of flows, and of calls that waited for a person, the newest first.
 
-    `spindle trace RUN` shows one, `spindle resume RUN` goes on with one that was stopped.
+    `spindle trace RUN` shows one, `spindle resume RUN` continues one that was stopped.
     """
     cli.run(_runs(cli, flow, status, limit))
 
@@ -41,7 +41,7 @@ async def _runs(cli: CliContext, flow: str | None, status: Any, limit: int) -> N
     if cli.output.as_json:
         cli.output.json([{**run.to_dict(), "duration": took(run)} for run in found])
     elif not found:
-        cli.output.note("there are no runs yet" if not (flow or status) else "no run fits")
+        cli.output.note("there are no runs yet" if not (flow or status) else "no run matches")
     else:
         from spindle.cli.run_names import SHORT
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-IN_OTHER_WORDS: Final = "say it in other words, or take another model"
+REPHRASE: Final = "rephrase it, or use another model"
 
 
 class UnusableError(Exception):
@@ -65,7 +65,7 @@ class Dialogue:
                 if useless > self._limits.repairs:
                     raise ModelError(
                         f"the model {error.what}, {useless} times in a row",
-                        hint=error.hint or IN_OTHER_WORDS,
+                        hint=error.hint or REPHRASE,
                         details=error.details,
                     ) from None
                 conversation.say(error.told)
@@ -85,8 +85,8 @@ class Dialogue:
                 raise
         except LimitReachedError as reached:
             raise ModelError(
-                f"the limit of {reached.by} was reached before the model gave an answer of use",
-                hint="raise it in [agent.limits], or say it in other words",
+                f"the limit `{reached.by}` was reached before the model gave a usable answer",
+                hint="raise it in [agent.limits], or rephrase it",
             ) from None
         self._budget.add(response, self._budget.elapsed)
         return response
@@ -97,12 +97,12 @@ def _text(response: ModelResponse) -> str:
     if response.finish_reason == "content_filter":
         said = (response.provider_details or {}).get("refusal") or text
         what = f"the model refused: {said}" if said else "the provider's filter stopped the model's answer"
-        raise ModelError(what, hint="say it in other words")
+        raise ModelError(what, hint="rephrase it")
     if response.finish_reason == "length":
         raise UnusableError(
             "was cut off at the limit of tokens",
             "Your answer was cut off at the limit of tokens. Answer more briefly, with the JSON alone.",
-            hint="ask for less at once, or take another model",
+            hint="ask for less at once, or use another model",
         )
     if not text:
         raise UnusableError("gave no answer", "Your answer was empty. Answer with one JSON object.")

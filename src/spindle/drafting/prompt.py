@@ -29,7 +29,7 @@ IMPOSSIBLE: Final = "impossible"
 
 _FILLING = (
     "Take the values for the inputs of a flow out of a request. Answer with one JSON object that has them by "
-    "name, without a word before or behind it. Leave out what the request does not say: do not make up "
+    "name, without any other text. Leave out what the request does not say: do not make up "
     "values, and do not repeat defaults."
 )
 
@@ -106,7 +106,7 @@ def told(problems: Sequence[Problem], more: str = "") -> str:
     lines = [_line(problem) for problem in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         lines.append(f"… and {len(problems) - MOST_PROBLEMS} more")
-    parts = ["The flow does not work:", *lines, "Answer with the whole document, put right."]
+    parts = ["The flow does not work:", *lines, "Answer with the whole document, corrected."]
     return "\n".join(parts) + (f"\n\nTools that may be meant:\n\n{more}" if more else "")
 
 

@@ -69,7 +69,7 @@ class Drafting:
         """Returns a saved flow that fits the words, or one that the model writes. `fill` adds its inputs."""
         words = words.strip()
         if not words:
-            raise InvalidArgumentsError("there are no words to make a flow of", hint="say what is to be done")
+            raise InvalidArgumentsError("the request is empty", hint="say what the flow should do")
         if len(words) > MOST_WORDS:
             raise InvalidArgumentsError(f"the request is longer than {MOST_WORDS} characters")
         await self._finding.make_ready()

@@ -43,7 +43,7 @@ def build(definition: FlowDefinition, id: str | None = None) -> DefinedFlow:
     for edge in definition.edges:
         for end in (edge.source, edge.target):
             if end not in nodes:
-                raise FlowError(f"an edge names {end!r}, and there is no such node")
+                raise FlowError(f"an edge names {end!r}, but there is no such node")
         if edge.action in nodes[edge.source].successors:
             raise FlowError(
                 f"node {edge.source!r} has two edges for {edge.action!r}", hint="an action leads to one node"
@@ -52,7 +52,7 @@ def build(definition: FlowDefinition, id: str | None = None) -> DefinedFlow:
     if not nodes:
         raise FlowError("the flow has no nodes")
     if definition.start_id not in nodes:
-        raise FlowError(f"the flow is to start at {definition.start_id!r}, and there is no such node")
+        raise FlowError(f"the flow should start at {definition.start_id!r}, but there is no such node")
     flow.start_node = nodes[definition.start_id]
     return flow
 

@@ -257,7 +257,7 @@ class _Parser:
                 token = self._advance("a number or a quoted name")
                 step = _string(token) if token.kind == "string" else _number(token.text)
                 if token.kind not in ("string", "number") or isinstance(step, float):
-                    raise ExpressionError("in brackets stands a number or a quoted name", token.column)
+                    raise ExpressionError("brackets hold a number or a quoted name", token.column)
                 path.append(step)
                 self._expect("]", opening)
             elif path:
@@ -320,7 +320,7 @@ def _string(token: _Token) -> str:
     try:
         return json.loads(text, strict=False)
     except ValueError:
-        raise ExpressionError("the text in quotes is not written as JSON has it", token.column) from None
+        raise ExpressionError("the text in quotes is not valid JSON", token.column) from None
 
 
 def _equal(left: Any, right: Any) -> bool:

@@ -87,7 +87,7 @@ class Flow(BaseNode):
             if visit > self.max_visits:
                 raise FlowError(
                     f"{self._named(node)} was visited {self.max_visits} times",
-                    hint="if the loop is meant to go on for so long, raise the flow's max_visits",
+                    hint="if the loop should run that long, raise the flow's max_visits",
                 )
             # A copy: what a visit sets on its node is gone with it, and no other run sees it.
             visited = copy.copy(node)
@@ -115,7 +115,7 @@ class Flow(BaseNode):
             known = ", ".join(repr(name) for name in successors)
             meant = suggest(action, successors)
             raise FlowError(
-                f"{self._named(node)} chose {action!r}, and has no edge for it, only for {known}",
+                f"{self._named(node)} chose {action!r}, but has no edge for it, only for {known}",
                 hint=f"did you mean {meant!r}?"
                 if meant
                 else 'add an edge, or let the flow end: on_unknown="end"',

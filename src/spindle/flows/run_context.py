@@ -52,9 +52,7 @@ class RunContext:
             if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage] - without raising
                 if inspect.iscoroutine(value):
                     value.close()
-                raise RuntimeError(
-                    "this flow has nodes that are awaited: use `await flow.run_async(shared)` here"
-                )
+                raise RuntimeError("this flow has async nodes: use `await flow.run_async(shared)` here")
             self._loop = asyncio.Runner()
         return self._loop.run(_awaited(value))
 

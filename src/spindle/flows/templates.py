@@ -102,7 +102,7 @@ def parse_path(text: str) -> Path:
         if text[position] == "[":
             index = _INDEX.match(text, position)
             if index is None:
-                raise TemplateError(f"{text!r}: in brackets stands a number or a quoted name")
+                raise TemplateError(f"{text!r}: brackets hold a number or a quoted name")
             steps.append(index[1][1:-1] if index[1][0] in "\"'" else int(index[1]))
             position = index.end()
             continue

@@ -166,7 +166,7 @@ class ToolNode(WorkspaceNode):
                 arguments[name] = found
             elif parameter.required:
                 raise FlowError(
-                    f"node {self.id!r}: {tool.name} needs {name!r}, and nothing gives it",
+                    f"node {self.id!r}: {tool.name} needs {name!r}, and nothing provides it",
                     hint=f"set it in the node's params, map it, or give the flow an input {name!r}",
                 )
         return arguments
@@ -179,7 +179,7 @@ class ToolNode(WorkspaceNode):
             raise FlowError(f"node {self.id!r}: inputs.{name}: {error}") from None
         if found is MISSING:
             raise FlowError(
-                f"node {self.id!r}: {name!r} is to be read from {place}, where there is nothing",
+                f"node {self.id!r}: {name!r} is mapped from {place}, which has no value",
                 hint="map it from a key that a node before it writes",
             )
         return found
@@ -268,7 +268,7 @@ class ToolNode(WorkspaceNode):
         error = FlowError(
             f"node {self.id!r}: {len(failed)} of {len(outcomes)} items failed ({begun} were begun): "
             f"{named}{more}",
-            hint="batch.keep_errors goes on with the others",
+            hint="set batch.keep_errors to continue with the others",
             details={"failed": failed},
         )
         return NodeFailure(error, first.action)

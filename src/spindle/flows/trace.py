@@ -230,7 +230,7 @@ def replay(events: Iterable[NodeEvent], shared: JsonObject, flow: Flow) -> JsonO
             shared[event.node], shared["error"] = {"error": event.error}, event.error
         elif is_object(event.output) and "$left_out" in event.output:
             raise FlowError(
-                f"what node {event.node!r} gave was too large to be kept ({event.output['$left_out']})",
+                f"the output of node {event.node!r} was too large to be kept ({event.output['$left_out']})",
                 hint="run the flow from its start",
             )
         else:

@@ -166,7 +166,7 @@ class WorkspaceFlows:
             flow = build(from_record(given["definition"]))
         elif (flow := self._known.get(given["flow"])) is None:
             raise FlowError(
-                f"the run is of the flow {given['flow']!r}, which is written in Python and not here",
+                f"the run belongs to the flow {given['flow']!r}, written in Python and not known here",
                 hint="pass it to spindle.open(flows=[…]) in the program that resumes the run",
             )
         return await self._execute(flow, given, host, options)
@@ -284,7 +284,7 @@ class WorkspaceFlows:
 
         found, given, events = await self.trace(run)
         if found.kind != KIND:
-            raise FlowError(f"run {found.id} is not one of a flow")
+            raise FlowError(f"run {found.id} is not a run of a flow")
         ended = itertools.takewhile(lambda event: event.node != before, events)
         return replay(ended, dict(given.get("shared") or {}), _named(flow))
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @command("check")
 @click.argument("flows", nargs=-1, metavar="[FLOW]…", shell_complete=complete_flow)
 def check(cli: CliContext, flows: tuple[str, ...]) -> int:
-    """Find what is wrong with flows without running them: names, files, lines of tools, or all saved ones.
+    """Find problems of flows without running them: names, files, lines of tools, or all saved flows.
 
-    Each problem is told with its file and line. Exits with 12 when there is an error; a warning is none.
+    Each problem is shown with its file and line. Exits with 12 if there is an error; warnings do not count.
     """
     return cli.run(_check(cli, flows))
 

@@ -12,9 +12,11 @@ from spindle.cli.context import CliContext, command
 
 @command("draw")
 @click.argument("flow", shell_complete=complete_flow)
-@click.option("--svg", "form", flag_value="svg", help="As SVG; what a file ending in .svg holds anyway.")
-@click.option("--mermaid", "form", flag_value="mermaid", help="As Mermaid, which is the default.")
-@click.option("--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Into a file.")
+@click.option("--svg", "form", flag_value="svg", help="As SVG, the default for a file ending in .svg.")
+@click.option("--mermaid", "form", flag_value="mermaid", help="As Mermaid, the default otherwise.")
+@click.option(
+    "--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a file."
+)
 def draw(cli: CliContext, flow: str, form: str | None, out: Path | None) -> None:
     """Draw a flow: a name, a file, or a line of tools."""
     cli.run(_draw(cli, flow, form, out))

@@ -12,7 +12,7 @@ flow = LazyGroup(
             "save": ("flow.save", "save", "Save a line of tools, or a file, as a flow."),
             "list": ("flow.list_", "listing", "List the saved flows."),
             "show": ("flow.show", "show", "Show one: nodes, edges, inputs, outputs."),
-            "check": ("flow.check", "check", "Find what is wrong without running it."),
+            "check": ("flow.check", "check", "Find problems without running it."),
             "draw": ("flow.draw", "draw", "Draw one, as Mermaid or SVG."),
             "remove": ("flow.save", "remove", "Remove a saved flow."),
         }

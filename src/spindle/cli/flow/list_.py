@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @command("list")
 def listing(cli: CliContext) -> None:
-    """List the saved flows. One whose file is broken says what is wrong with it."""
+    """List the saved flows. For one whose file is broken, the problem is shown."""
     cli.run(_list(cli))
 
 

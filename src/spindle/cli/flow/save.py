@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 @command("save")
 @click.argument("name")
 @click.argument("flow", metavar='"PIPE"|FILE|FLOW')
-@click.option("--force", is_flag=True, help="Write over the one that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing flow.")
 @click.option("--format", "form", type=click.Choice(["json", "yaml"]), default="json", show_default=True)
-@click.option("--description", metavar="TEXT", help="What it does, for whoever looks for tools.")
+@click.option(
+    "--description", metavar="TEXT", help="What the flow does, for people and models that search for tools."
+)
 def save(cli: CliContext, name: str, flow: str, force: bool, form: Format, description: str | None) -> int:
     """Save a line of tools, a file or another flow as the flow NAME, in flows/.
 
-    Tools are written down with their full names and fingerprints, so that `spindle check` can say when one
-    has changed since. The flow is a tool itself: `spindle call NAME`.
+    It records the full names and fingerprints of its tools, so that `spindle check` can tell when one has
+    changed. The flow is a tool itself: `spindle call NAME`.
     """
     return cli.run(_save(cli, name, flow, form, description, force=force))
 
@@ -99,7 +101,7 @@ async def check_name(app: Spindle, name: str, *, force: bool) -> None:
         if path.stem == name and not force:
             raise ConfigurationError(
                 f"{library.place(path)} exists already; nothing was changed",
-                hint="--force writes over it, or choose another name",
+                hint="use --force to replace it, or choose another name",
             )
     try:
         tool = await app.show(name)
@@ -108,7 +110,7 @@ async def check_name(app: Spindle, name: str, *, force: bool) -> None:
     else:
         if tool.name == name and tool.kind != "flows":
             raise ConfigurationError(
-                f"there is a tool {name!r} already (of {tool.source})", hint="choose another name"
+                f"there is already a tool {name!r} (of {tool.source})", hint="choose another name"
             )
 
 

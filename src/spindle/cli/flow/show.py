@@ -38,7 +38,7 @@ async def _show(cli: CliContext, text: str, *, pipe: bool, as_yaml: bool) -> Non
     if pipe:
         if line is None:
             raise FlowError(
-                f"{flow.name or 'this flow'} is more than a line of tools can say",
+                f"{flow.name or 'this flow'} cannot be written as a line of tools",
                 hint="`spindle flow show` without --pipe shows it",
             )
         cli.output.line(line)
@@ -58,7 +58,7 @@ async def find_flow(app: Any, text: str) -> Loaded:
 
     found = await app.flows.find(text, LOCAL)
     if not isinstance(found, Loaded):
-        raise FlowError(f"{text} is written in Python", hint="look at the program that gives it")
+        raise FlowError(f"{text} is written in Python", hint="look at the program that defines it")
     return found
 
 

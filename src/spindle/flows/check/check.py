@@ -116,20 +116,20 @@ def _structure(definition: FlowDefinition, path: DocumentPath) -> Iterator[Findi
         if node.flow is not None:
             yield from _structure(node.flow, (*path, "nodes", index, "flow"))
         if sum(kind is not None for kind in (node.tool, node.ask, node.flow)) != 1:
-            message = f"{node.id}: a node is one of a tool, a question and a flow"
+            message = f"{node.id}: a node is a tool, a question or a flow"
             yield (*path, "nodes", index), Complaint("error", message)
     if not definition.nodes:
         yield path, Complaint("error", "the flow has no nodes")
         return
     if definition.start_id not in ids:
-        message = f"the flow is to start at {definition.start_id!r}, and there is no such node"
+        message = f"the flow should start at {definition.start_id!r}, but there is no such node"
         yield (*path, "start"), Complaint("error", message, _meant(definition.start_id, ids))
     seen: set[tuple[str, str]] = set()
     for index, edge in enumerate(definition.edges):
         here = (*path, "edges", index)
         for key, end in (("from", edge.source), ("to", edge.target)):
             if end not in ids:
-                message = f"an edge names {end!r}, and there is no such node"
+                message = f"an edge names {end!r}, but there is no such node"
                 yield (*here, key), Complaint("error", message, _meant(end, ids))
         if (edge.source, edge.action) in seen:
             message = f"{edge.source!r} has two edges for {edge.action!r}"
@@ -145,15 +145,15 @@ def _ways(level: Level, path: DocumentPath) -> Iterator[Finding]:
         here = place[node.id]
         if graph.order and node.id not in graph.order:
             message = f"{node.id!r} is never reached from {definition.start_id!r}"
-            yield here, Complaint("warning", message, "add an edge that leads to it, or take it away")
+            yield here, Complaint("warning", message, "add an edge that leads to it, or remove it")
         if node.id in level.inner:
             yield from _ways(level.inner[node.id], (*here, "flow"))
         yield from fail_when_findings(node, level.shapes[node.id], here)
     # Of a flow inside that never ends, it is said there.
     for circle in graph.endless(lambda id: level.ends(id) or not level.shapes[id].actions):
         shown = circle if len(circle) <= 8 else [*circle[:4], "…", *circle[-3:]]
-        message = f"there is no way out of the circle {' → '.join([*shown, circle[0]])}"
-        hint = "add an edge out of it for an action, or take away a `default` edge"
+        message = f"there is no way out of the loop {' → '.join([*shown, circle[0]])}"
+        hint = "add an edge out of it for an action, or remove a `default` edge"
         yield place[circle[0]], Complaint("error", message, hint)
 
 
@@ -178,7 +178,7 @@ def _unknown_actions(level: Level, path: DocumentPath) -> Iterator[Finding]:
         shape, edges = level.shapes[node.id], level.graph.actions(node.id)
         left = set(shape.actions) - shape.failures - edges - {DEFAULT_ACTION}
         if edges and left:
-            message = f"{node.id!r} may choose {_listed(left)}, and has no edge for it"
+            message = f"{node.id!r} may choose {_listed(left)}, but has no edge for it"
             hint = 'add an edge, or let the flow end: "on_unknown": "end"'
             yield (*path, "nodes", index), Complaint("warning", message, hint)
 

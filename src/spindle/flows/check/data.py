@@ -148,13 +148,13 @@ class DataCheck:
             types = sight.look(parts[0])[1]
             if not fits(types, wanted):
                 message = (
-                    f"{called}: ${{{parts[0].text}}} is {article(types)}, and {article(wanted)} is wanted"
+                    f"{called}: ${{{parts[0].text}}} is {article(types)}, but should be {article(wanted)}"
                 )
                 yield place, Complaint("error", message)
         elif any(isinstance(part, templates.Reference) for part in parts) and not fits(
             frozenset({"string"}), wanted
         ):
-            message = f"{called}: {value!r} gives text, and {article(wanted)} is wanted"
+            message = f"{called}: {value!r} is text, but should be {article(wanted)}"
             yield place, Complaint("error", message, "a template that is the whole value keeps its type")
 
     def _literals(
@@ -197,7 +197,7 @@ class DataCheck:
             yield (
                 place,
                 Complaint(
-                    "error", f"{called}: {source} is {article(types)}, and {article(wanted)} is wanted"
+                    "error", f"{called}: {source} is {article(types)}, but should be {article(wanted)}"
                 ),
             )
 
@@ -222,7 +222,7 @@ class DataCheck:
         if not fits(types, wanted):
             message = (
                 f"{called} is read from the shared key of that name: it is {article(types)}, "
-                f"and {article(wanted)} is wanted"
+                f"but should be {article(wanted)}"
             )
             severity = "error" if sight.is_certain(name) else "warning"
             yield here, Complaint(severity, message, f"set {name!r} in the node's params, or map it")
@@ -232,11 +232,7 @@ class DataCheck:
                 for writer in self.availability.writers.get(name, ())
                 if writer.bit & sight.state.may
             ]
-            who = (
-                f"{writers[0]!r}, which writes it, may not have run"
-                if writers
-                else "the input need not be given"
-            )
+            who = f"{writers[0]!r}, which writes it, may not have run" if writers else "the input is optional"
             yield (
                 here,
                 Complaint("warning", f"{called} may be missing: {who}", f"set {name!r} in the node's params"),
@@ -253,7 +249,7 @@ class DataCheck:
                 f"{called} is missing: {later[0].id!r}, which writes it, cannot have run before",
                 hint,
             )
-        return Complaint("error", f"{called} is missing: nothing gives it", hint)
+        return Complaint("error", f"{called} is missing: nothing provides it", hint)
 
     def _reads(self, reader: str, at: str, key: str) -> None:
         self._readers.setdefault(key, []).append((reader, at))
@@ -275,7 +271,7 @@ class DataCheck:
             wanted = types_of(output.schema, output.schema)
             yield from self._given("", output.value, wanted, sight, place, called)
             if not holds_template(output.value) and not fits(frozenset({type_of(output.value)}), wanted):
-                message = f"{called} is {article([type_of(output.value)])}, and {article(wanted)} is wanted"
+                message = f"{called} is {article([type_of(output.value)])}, but should be {article(wanted)}"
                 yield place, Complaint("error", message)
 
     # --- two writers

@@ -125,7 +125,9 @@ class Sight:
         if all(writer.has_failed for writer in writers):
             message = f"{shown}: {ids} cannot have failed before {self.at}"
             return Complaint(
-                "warning" if has_default else "error", message, "it is written on the way of an error edge"
+                "warning" if has_default else "error",
+                message,
+                "it is written only where an error edge was taken",
             )
         done = {writer.id: writer for writer in writers if not writer.has_failed}
         after_failure = [id for id in done if self._is_written(f"{id}.error")]
@@ -144,7 +146,7 @@ class Sight:
         writers = self._present(key)
         hint = f"give it a default: ${{{written_path(path)} ?? …}}"
         if not writers:
-            return Complaint("warning", f"{shown}: the input {key!r} need not be given", hint)
+            return Complaint("warning", f"{shown}: the input {key!r} is optional", hint)
         ids = _listed(dict.fromkeys(writer.id for writer in writers))
         return Complaint("warning", f"{shown}: {ids} may not have run before {self.at}", hint)
 

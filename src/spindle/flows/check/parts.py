@@ -35,7 +35,7 @@ def other_templates(node: NodeDefinition, sight: Sight, here: DocumentPath) -> I
         if not fits(types, frozenset({"array"})):
             yield (
                 place,
-                Complaint("error", f"{node.id}: batch.over is {article(types)}, and a list is wanted"),
+                Complaint("error", f"{node.id}: batch.over is {article(types)}, but should be a list"),
             )
 
 
@@ -112,7 +112,7 @@ def input_findings(name: str, schema: JsonObject, place: DocumentPath) -> Iterat
         given = article([type_of(schema["default"])])
         yield (
             place,
-            Complaint("error", f"the input {name!r}: its default is {given}, and {article(types)} is wanted"),
+            Complaint("error", f"the input {name!r}: its default is {given}, but should be {article(types)}"),
         )
 
 

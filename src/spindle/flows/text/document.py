@@ -114,7 +114,7 @@ def _finding(error: ValidationError) -> Iterator[Finding]:
                 key for key in ("tool", "ask", "flow") if is_object(error.instance) and key in error.instance
             ]
             problem = f"has both {given[0]!r} and {given[1]!r}" if given else "needs 'tool', 'ask' or 'flow'"
-            yield path, f"{what} {problem}", "a node is one of a tool, a question and a flow"
+            yield path, f"{what} {problem}", "a node is a tool, a question or a flow"
         case "type":
             wanted = " or ".join(_article(name) for name in _listed(_parent_schema(error).get("type")))
             yield path, f"{what} must be {wanted}, not {_article(type_of(error.instance))}", None
@@ -172,7 +172,7 @@ def _unknown_mappings(document: JsonObject, path: DocumentPath) -> Iterator[Find
         if name not in ids:
             yield (
                 (*path, "mappings", name),
-                f"`mappings` speaks of {name!r}, and there is no such node",
+                f"`mappings` names {name!r}, but there is no such node",
                 (_meant(name, ids)),
             )
     for index, node in enumerate(document["nodes"]):

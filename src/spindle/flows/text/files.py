@@ -34,7 +34,7 @@ class Loaded:
 def read(text: str, format: Format, place: str = "") -> Loaded:
     """Reads a flow from text. Raises BrokenFlowError with the place and line of every mistake."""
     if len(text) > MAX_SIZE:
-        raise _broken(f"longer than {MAX_SIZE} characters, which no flow should be", place)
+        raise _broken(f"longer than {MAX_SIZE} characters, the limit for a flow", place)
     try:
         found = document_text.read(text, format, _BOUNDS)
     except TextError as error:
@@ -55,7 +55,7 @@ def read_file(path: Path, place: str | None = None) -> Loaded:
     except OSError as error:
         raise _broken(f"cannot be read: {error.strerror or error}", place) from None
     if len(data) > MAX_SIZE:
-        raise _broken(f"larger than {MAX_SIZE} bytes, which no flow should be", place)
+        raise _broken(f"larger than {MAX_SIZE} bytes, the limit for a flow", place)
     try:
         text = document_text.decode(data)
     except TextError as error:

@@ -214,9 +214,7 @@ class _Pipe:
             names = _listed([f"`{item.name}`" for item in missing])
             source = f"${{{PREVIOUS}.key}}" if self._nodes else f"${{{STDIN}}}"
             flags = f"--{missing[0].name}='{source}' --{missing[1].name}=VALUE"
-            self.report(
-                f"{tool.name} needs {names}, and nothing says what they are", offset, f"such as {flags}"
-            )
+            self.report(f"{tool.name} needs {names}, and nothing provides them", offset, f"such as {flags}")
 
     def _binding(self, tool: Tool, item: Parameter, offset: int) -> str | None:
         if not self._nodes:
@@ -232,8 +230,9 @@ class _Pipe:
             return f"${{{node}}}"
         fitting = [key for key in keys if not item.types or types_of(key.schema, key.schema) & item.types]
         example = templates.written_path((PREVIOUS, (fitting or keys)[0].name))
+        returned = _listed([key.name for key in keys])
         self.report(
-            f"{tool.name} needs `{item.name}`, and {before.name} gives {_listed([key.name for key in keys])}",
+            f"{tool.name} needs `{item.name}`, but {before.name} returns {returned}",
             offset,
             f"say which: --{item.name}='${{{example}}}'",
         )

@@ -47,7 +47,7 @@ def split(text: str) -> list[list[PipeWord]]:
             if not nodes[-1]:
                 raise PipeError("there is no tool before this `>>`", start)
             if text.startswith(">", start + 2):
-                raise PipeError("nodes are joined by `>>`, not by more", start)
+                raise PipeError("nodes are joined by `>>`, not by `>>>`", start)
             nodes.append([])
             if len(nodes) > MAX_NODES:
                 raise PipeError(f"more than {MAX_NODES} nodes", start, "write it as a file")

@@ -77,7 +77,7 @@ async def call_node(kind: type[BaseNode], arguments: JsonObject, host: Host) -> 
     try:
         node = kind()
     except TypeError as error:
-        raise FlowError(f"{kind.__name__} cannot be made without arguments: {error}") from None
+        raise FlowError(f"{kind.__name__} cannot be created without arguments: {error}") from None
     node.id = interface.name
     params = {key.name for key in interface.params}
     defaults = {key.name: key.schema["default"] for key in interface.params if key.has_default}

@@ -66,7 +66,7 @@ class Limits:
 
 
 class LimitReachedError(Exception):
-    """Ends a run early. It is not a failure: what was achieved is the result."""
+    """Ends a run early. It is no failure: the result is what was achieved so far."""
 
     def __init__(self, by: EndedBy) -> None:
         super().__init__(by)

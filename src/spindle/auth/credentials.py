@@ -90,7 +90,7 @@ def with_token(config: SourceConfig, token: str) -> Credential:
 
 
 def _point_to_oauth(source: str, config: SourceConfig, error: SpindleError) -> None:
-    """Tell a user whose source has no `auth` what its server wants."""
+    """Adds a hint about OAuth to the error of a source without `auth`."""
     if config.auth is not None or error.status != 401 or not error.challenge:
         return
     from spindle.auth.oauth.challenge import bearer_challenge

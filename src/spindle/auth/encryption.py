@@ -1,4 +1,4 @@
-"""Encryption of what is kept: tokens, and what runs remember."""
+"""Encrypts what is stored: tokens, and the data of runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class Sealer:
-    """Seals JSON values. What was sealed for one place cannot be read in another: a row that
-    somebody copies under another user's name is of no use there.
+    """Encrypts JSON values. A value encrypted for one place cannot be read in another, so a row copied to
+    another user's name is useless there. The first key encrypts, and all of them decrypt.
 
     The first key seals, all of them open.
     """

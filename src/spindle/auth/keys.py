@@ -184,7 +184,7 @@ def _parse(text: str, place: str = VARIABLE) -> Sequence[str]:
 
 
 def _written(file: Path, keys: Sequence[str]) -> Path:
-    """A file beside it with these keys, that nobody else can read at any moment."""
+    """A file beside it with these keys, which no other user can read at any moment."""
     partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as handle:

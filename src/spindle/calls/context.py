@@ -104,7 +104,8 @@ class Context:
         return self._asked(question).refused is None
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the caller how far the work is. Does not wait, and works in sync and async tools."""
+        """Reports the progress of the work to the caller. Does not wait, and works in sync and async
+        tools."""
         self._loop.call_soon_threadsafe(self._report, done, total, message)
 
     def log(self, message: str, level: int = logging.INFO) -> None:
@@ -147,7 +148,7 @@ class Context:
                 logging.getLogger("spindle").warning("progress of %s was not taken: %r", self.tool, report)
 
     def abandon(self) -> None:
-        """Nobody waits for this call any more."""
+        """Marks the call as one that no caller waits for any more."""
         self._is_abandoned = True
         for waiting in [*self._reports, *self._waiting]:
             waiting.cancel()

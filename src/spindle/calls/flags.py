@@ -45,9 +45,9 @@ def _nothing(_text: str) -> bool:
 
 
 class Flags:
-    """Those of one tool. `take` them in order, then ask for the `arguments`.
+    """The flags of one tool. Give them to `take` in order, then read the `arguments`.
 
-    `keep` says of a text that it stands for a value of any type, and is kept as it is.
+    `keep` decides if a text stands for a value of any type and is kept as it is.
     """
 
     def __init__(self, tool: str, schema: JsonObject, keep: Callable[[str], bool] = _nothing) -> None:
@@ -79,7 +79,7 @@ class Flags:
         return {name: self.value(name) for name in self._texts}
 
     def value(self, name: str) -> Any:
-        """Of a parameter that was given."""
+        """The value of a parameter that was given."""
         return self._value(self.known[name], self._texts[name])
 
     def split(self, body: str) -> tuple[str, str | None]:

@@ -41,7 +41,8 @@ class Journal(Protocol):
         ...
 
     def note(self, name: str, data: JsonObject) -> bool:
-        """Add to the run's history, once for each name at this place. False: it is there."""
+        """Adds to the run's history, once for each name at this place. Returns False if it is there
+        already."""
         ...
 
     def reply(self) -> Reply | None:

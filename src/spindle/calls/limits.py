@@ -21,7 +21,7 @@ _serial = itertools.count()
 
 
 class Limit:
-    """At most `places` holders at once."""
+    """Lets at most `places` calls run at once."""
 
     def __init__(self, places: int) -> None:
         self._semaphore = asyncio.Semaphore(places)
@@ -37,8 +37,9 @@ class Limit:
 
 
 def in_order(outer: Sequence[Limit], source: Limit) -> Sequence[Limit]:
-    """Each limit once, in the order in which every call takes them: older ones first, because a pattern
-    is made inside its agent, and the source's last, so that nobody keeps it busy with waiting."""
+    """The limits without duplicates, in the order in which every call takes them: older ones first,
+    because a pattern is made inside its agent, and the source's last, so that no waiting call keeps it
+    busy."""
     if not outer:
         return (source,)
     return (*sorted(set(outer) - {source}, key=lambda limit: limit.order), source)

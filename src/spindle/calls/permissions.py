@@ -46,7 +46,7 @@ def require(permission: Permission, principal: Principal, tool: Tool) -> None:
 
 
 def wants_approval(tool: Tool, config: SourceConfig, options: CallOptions) -> bool:
-    """True if the tool's source, or whoever makes the call, wants a person to allow it."""
+    """True if the tool's source or the caller requires approval by a person."""
     destructive = tool.hints.destructive is True
     if config.approve and config.wants_approval(tool.local_name, destructive=destructive):
         return True

@@ -49,7 +49,7 @@ class RateLimiter:
         return None
 
     async def acquire(self) -> None:
-        """Takes one call, and waits for it if need be; whoever came first goes first."""
+        """Waits until the rate allows one more call. Callers are served in the order in which they came."""
         self.waiting += 1
         try:
             async with self._turn:

@@ -57,9 +57,7 @@ class Recorder:
 def masked(
     arguments: JsonObject, schema: JsonObject, secrets: Collection[str], *, marked: bool | None = None
 ) -> JsonObject:
-    """Arguments fit to be stored: values that are secret by name, by schema or by being one of the
-    source's own secrets are masked, and very long texts are cut. `marked` is what `mentions_secrets`
-    says of the schema, where that is known."""
+    """Returns the arguments of a call with secrets masked."""
     schemas = [schema] if (mentions_secrets(schema) if marked is None else marked) else []
     return cast(JsonObject, _mask(arguments, schemas, schema, _longest_first(secrets), None))
 
@@ -205,7 +203,7 @@ def _longest_first(secrets: Collection[str]) -> Collection[str]:
 
 
 def hide_secrets(error: SpindleError, secrets: Collection[str]) -> None:
-    """Take them out of whatever an error says, its traceback included."""
+    """Masks the secrets in an error's message, details and traceback."""
     if not secrets:
         return
     error.message = clean(error.message, secrets)

@@ -48,7 +48,7 @@ class Validation:
         )
 
     def check_structured(self, tool: Tool, structured: Any, given: bool) -> None:
-        """A result must be what its tool promised; a caller that relies on it must not be misled."""
+        """Checks a result against the tool's output schema, so that callers can rely on it."""
         if tool.output_schema is None:
             return
         if not given:

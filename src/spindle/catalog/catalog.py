@@ -107,7 +107,7 @@ class Catalog:
         return tool
 
     async def version(self) -> int:
-        """Another number whenever the tools are others, whoever changed them."""
+        """A number that changes whenever the tools change, in any process."""
         return await self._store.catalog_version()
 
     async def look_again(self) -> None:
@@ -148,7 +148,7 @@ class Catalog:
         return [name for name in self.sources.names if not self._is_fresh(name)]
 
     def untried(self) -> list[str]:
-        """Of those, the ones that did not just fail with the settings in force."""
+        """The unsynced sources, without those that have just failed with the current settings."""
         return [name for name in self.unsynced() if self._failed.get(name) != self.sources.signature(name)]
 
     async def make_ready(self, names: Sequence[str], principal: Principal, *, may_interrupt: bool) -> None:
@@ -212,7 +212,7 @@ class Catalog:
         return tool
 
     async def _see_other_processes(self) -> None:
-        """Drop what is remembered when the stored tools changed, by whomever."""
+        """Drops the cached tools if another process has changed the stored ones."""
         version = await self._store.catalog_version()
         if version != self._version:
             self._known.clear()

@@ -147,7 +147,7 @@ class Connection:
             self._unused.set()
 
     async def _interrupt_uses(self) -> None:
-        """End the calls that still run, while the session is there to tell its source."""
+        """Ends the calls that still run, while the session can still tell its source."""
         for use in self._uses:
             use.interrupt()
         while self._uses:

@@ -13,7 +13,7 @@ from spindle.ports.store import StoredTool
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
-    """A tool whose definition is not what it was; `fields` says where."""
+    """A tool whose definition has changed; `fields` says where."""
 
     name: str
     fields: tuple[str, ...]

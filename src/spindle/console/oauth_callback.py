@@ -49,7 +49,8 @@ HEADERS = {
 def callback_app(
     app: Spindle | Callable[[], Spindle], *, principal_of: PrincipalOf | None = None
 ) -> Starlette:
-    """An application with the one route `/callback`, to be mounted in another or served alone.
+    """An ASGI application with the one route `/callback`, to be mounted or served alone. With `principal_of`,
+    only the user who was asked can complete a consent; a link that another user follows is refused.
 
     With `principal_of`, only the user who was asked can complete a consent: a link that somebody else
     was made to follow is refused.
@@ -96,7 +97,7 @@ class Callback:
         return found
 
     def _resume(self, app: Spindle, source: str, principal: Principal, denied: str | None) -> None:
-        """In the background: the user must not wait for what waited for them."""
+        """Resumes the runs in the background, so that the user does not wait for them."""
 
         async def go_on() -> None:
             await app.runner.resume_consent(source, principal, denied)

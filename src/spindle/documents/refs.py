@@ -1,4 +1,4 @@
-"""Documents that refer to each other by `$ref`, and the way from a reference to what it stands for."""
+"""Documents that refer to each other by `$ref`, and the resolution of references."""
 
 from __future__ import annotations
 

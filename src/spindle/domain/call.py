@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Receives how far a call is while it runs."""
+    """Receives the progress of a call while it runs."""
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
@@ -42,7 +42,7 @@ def is_as_severe(level: str, least: str | None) -> bool:
 
 
 class Peer(Protocol):
-    """The program that made a call, where it can be spoken to while the call runs."""
+    """The program that made a call, if it can be asked something while the call runs."""
 
     @property
     def owner(self) -> object:
@@ -168,7 +168,7 @@ class Block:
     annotations: JsonObject | None = None
 
     def to_dict(self) -> JsonObject:
-        """Returns the block as JSON, without what it does not have."""
+        """Returns the block as JSON, without empty fields."""
         fields: JsonObject = {
             "type": self.type,
             "text": self.text,

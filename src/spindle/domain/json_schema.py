@@ -200,7 +200,7 @@ def types_of(root: JsonObject, schema: Any) -> frozenset[str]:
 
 
 def _item_types(root: JsonObject, schema: Any) -> frozenset[str]:
-    """Of an array's items, also where the array is one of several alternatives."""
+    """The types of an array's items, also if the array is one of several alternatives."""
     found: frozenset[str] = frozenset()
     for part in _alternatives(root, schema):
         if "items" in part:

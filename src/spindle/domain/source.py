@@ -101,7 +101,8 @@ class ClientCredentialsAuth(_TokenAuth):
 
 
 class OAuthAuth(_TokenAuth):
-    """OAuth 2.1: each user gives consent. What is left out is found by discovery, as MCP servers allow."""
+    """OAuth 2.1: each user gives consent. Settings that are left out are found by discovery, as MCP
+    servers allow."""
 
     type: Literal["oauth"]
     provider: str | None = Field(default=None, description="its name as users should read it")

@@ -90,7 +90,7 @@ def join_url(base: str, location: str) -> str | None:
 
 
 def plain_url(url: str) -> str:
-    """Returns a URL fit to be shown and stored: without what is secret in many."""
+    """Returns a URL that may be shown and stored: without the parts that often hold secrets."""
     return str(_parsed(url).copy_with(query=None, fragment=None, userinfo=b""))
 
 

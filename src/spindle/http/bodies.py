@@ -186,5 +186,5 @@ def _guess(filename: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As browsers write names in a multipart header."""
+    """A name in a multipart header, quoted as browsers do."""
     return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")

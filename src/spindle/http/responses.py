@@ -74,7 +74,7 @@ def to_file(answer: HttpAnswer, size: int, *, data: str | None = None, path: str
 
 
 def to_error(name: str, answer: HttpAnswer, body: bytes) -> SpindleError:
-    """With the body kept: it often says what to do."""
+    """The error for a failed response, with its body, which often says what to do."""
     text = _text(answer, body)[:MAX_ERROR_TEXT]
     details: JsonObject = {"body": text}
     said = ""

@@ -1,4 +1,4 @@
-"""When a server says to come back."""
+"""Reads the time at which a server says to come back."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def error_message(request_id: RequestId | None, code: int, message: str, data: A
 
 
 async def answer_message(request_id: RequestId | None, work: Awaitable[JsonObject]) -> JsonObject:
-    """The answer to a request, whatever becomes of it. What went wrong inside stays in our log."""
+    """The answer to a request in any case. Details of internal errors stay in our log."""
     try:
         return result_message(request_id, await work)
     except Exception as error:  # noqa: BLE001 - the edge: the client gets an answer

@@ -1,4 +1,4 @@
-"""A call that needs a person, or that has something to say while it runs: how the client is told.
+"""The client of a call that needs a person or reports while it runs.
 
 Clients of the handshake era are asked while the call waits. Those of 2026-07-28 get a result that says
 what is wanted, and make the call again with the answers.

@@ -1,5 +1,5 @@
-"""From our nouns to the protocol's JSON: tools, results, errors. The same for both eras: what an
-older one does not know, the SDK leaves out."""
+"""Converts tools, results and errors to the protocol's JSON. It is the same for both eras: the SDK leaves
+out what an older one does not know."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _link(
 
 
 def for_handshake_tool(wire: JsonObject) -> JsonObject:
-    """Until 2026-07-28 only objects could be promised."""
+    """The tool for clients of the handshake era, whose output schemas can only be objects."""
     schema = wire.get("outputSchema")
     if schema is None or schema.get("type") == "object":
         return wire

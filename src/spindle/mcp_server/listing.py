@@ -28,7 +28,7 @@ class BadCursorError(ValueError):
 
 @dataclass(slots=True)
 class _Snapshot:
-    """The tools at one version of the catalog. Their definitions are read when somebody lists them."""
+    """The tools at one version of the catalog. Their definitions are read when they are listed."""
 
     version: int
     style: NameStyle
@@ -105,7 +105,7 @@ class Listing:
         return known[tool.name]
 
     async def _newest(self) -> _Snapshot:
-        """Also what was edited in the workspace's own folders since anybody looked."""
+        """The current tools, including recent edits in the workspace's own folders."""
         await self._catalog.look_again()
         return await self._current()
 

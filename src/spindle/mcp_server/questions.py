@@ -15,7 +15,7 @@ from spindle.mcp_server.channel import Send
 
 
 class Questions:
-    """Those that wait for an answer, of one session of the handshake era."""
+    """The questions of one handshake-era session that wait for an answer."""
 
     def __init__(self) -> None:
         self._ids = itertools.count(1)
@@ -32,7 +32,7 @@ class Questions:
             del self._waiting[question]
 
     def answered(self, message: JsonObject) -> bool:
-        """Take a client's answer. False where nobody waits for it."""
+        """Takes a client's answer. Returns False if no question waits for it."""
         waiting = self._waiting.get(str(message.get("id")))
         if waiting is None or waiting.done():
             return False

@@ -76,7 +76,7 @@ class Passing:
 
     @property
     def settings(self) -> dict[str, Mapping[str, Any]]:
-        """Of the sources that have more than tools. What they offer may be other with other settings."""
+        """The settings of the sources that offer more than tools; when they change, the offers may too."""
         sources = self._app.catalog.sources
         return {name: sources.table(name) for name in sources.names if sources.relays(name)}
 
@@ -188,7 +188,7 @@ class Passing:
             self._remember(uri, source)
 
     async def watch(self, source: str, principal: Principal, uri: str) -> None:
-        """Until cancelled, have the source tell of changes of a resource. Keeps its session open."""
+        """Watches a resource until cancelled, and reports its changes. Keeps the source's session open."""
         async with self._session(source, principal) as (session, credential):
             if "subscribe" in session.offers:
                 await session.watch(uri, credential)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def run_stdio(app: Spindle, stdout: int, access: ServingAccess) -> None:
-    """Serve one client. `stdout` is a descriptor that nobody else writes to."""
+    """Serves one client. No other code may write to the descriptor `stdout`."""
     from spindle.mcp_server.stdio import serve_stdio, take_stdin
 
     catalog = CatalogServer(app, access)

@@ -164,7 +164,8 @@ class CatalogServer:
         return self.config.mode == "search"
 
     async def _synced(self) -> None:
-        """Many clients list the tools once: what is about to be known is waited for, within reason."""
+        """Waits a reasonable time for a sync that is under way, since many clients list the tools only
+        once."""
         if self._first_sync is not None and not self._first_sync.done():
             await asyncio.wait({self._first_sync}, timeout=FIRST_SYNC_TIMEOUT)
 

@@ -37,7 +37,8 @@ SESSION_HEADER = b"mcp-session-id"
 
 
 class HttpSession:
-    """Its connection's `Outbound` too: what belongs to no request goes to the client's GET."""
+    """A session of the handshake era. It is also its connection's `Outbound`: messages outside of requests
+    go to the client's GET."""
 
     def __init__(self, catalog: CatalogServer, principal: Principal) -> None:
         self.id = secrets.token_hex(16)
@@ -92,7 +93,7 @@ class HttpSession:
                 del self._missed[next(iter(self._missed))]
 
     def open_stream(self) -> NoticeStream:
-        """The stream of the session, which begins with what was said while there was none."""
+        """Opens the session's stream, which begins with the messages that came before it."""
         self.stream = stream = NoticeStream()
         for message in self._missed.values():
             stream.put(message)
@@ -108,7 +109,8 @@ class Sessions:
         self._open: dict[str, HttpSession] = {}
 
     def get(self, session_id: str, principal: Principal) -> HttpSession | None:
-        """None also for another's: a session serves only who opened it, and nobody learns that it exists."""
+        """The session of this id, or None; also None for another principal's, who must not learn that it
+        exists."""
         found = self._open.get(session_id)
         if found is None or found.principal != principal:
             return None
@@ -136,7 +138,7 @@ class Sessions:
         await aclose_shielded(session.connection)
 
     async def sweep(self) -> None:
-        """End sessions that nobody used for long, for as long as the server runs."""
+        """Ends idle sessions, for as long as the server runs."""
         while True:
             await asyncio.sleep(SWEEP_EVERY)
             for session in [item for item in self._open.values() if item.is_idle]:

@@ -23,8 +23,8 @@ LAST_GRACE = 2.0
 
 
 async def serve_stdio(catalog: CatalogServer, stdin: int = 0, stdout: int = 1) -> None:
-    """Serve until the client closes our input, or this task is cancelled; then let the calls that run end
-    within the limit. `stdin` and `stdout` are file descriptors, which nobody else may use."""
+    """Serves until the client closes our input or this task is cancelled, then lets running calls end
+    within the limit. No other code may use the file descriptors `stdin` and `stdout`."""
     pipes = Pipes(lambda: catalog.config.max_body_size)
     await pipes.open(stdin, stdout)
     principal = catalog.access.principal(None)
@@ -43,7 +43,7 @@ async def serve_stdio(catalog: CatalogServer, stdin: int = 0, stdout: int = 1) -
 
 
 def take_stdin() -> int:
-    """From now on whoever reads stdin finds it empty. Returns where the client's messages come from."""
+    """Returns a descriptor with the client's messages. Other readers of stdin find it empty from now on."""
     taken = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -52,7 +52,8 @@ def take_stdin() -> int:
 
 
 class Pipes:
-    """The two ends. Nothing is queued without bound: while the client does not read, nobody writes."""
+    """The two ends of the connection. Nothing is queued without limit: while the client does not read,
+    writers wait."""
 
     def __init__(self, max_line: Callable[[], int]) -> None:
         self.ended = asyncio.Event()
@@ -170,7 +171,8 @@ def _is_file(descriptor: int) -> bool:
 
 
 def _can_be_watched(descriptor: int) -> bool:
-    """Not so regular files and, of devices, `/dev/null` for one: only trying tells."""
+    """True if the event loop can watch the descriptor, which regular files and some devices, such as
+    `/dev/null`, do not allow: only trying tells."""
     with selectors.DefaultSelector() as selector:
         try:
             selector.register(descriptor, selectors.EVENT_READ)

@@ -83,7 +83,7 @@ class SuspendedCalls:
         return call
 
     async def go_on(self, call: Suspended, answers: Any) -> JsonObject:
-        """Hand over the answers that came; what is still missing is asked again."""
+        """Passes the client's answers to the call; missing ones are asked for again."""
         given = answers if is_object(answers) else {}
         for name, question in list(call.questions.items()):
             answer = given.get(name)

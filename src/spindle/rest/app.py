@@ -68,7 +68,7 @@ class _Api:
     def guarded(
         handle: Callable[[Request], Awaitable[Response]],
     ) -> Callable[[Request], Awaitable[Response]]:
-        """The edge: whatever goes wrong is an answer."""
+        """Turns every error into a response."""
 
         async def handled(request: Request) -> Response:
             try:

@@ -1,4 +1,4 @@
-"""A call answered as server-sent events: how far it is, and at the end its result or error."""
+"""Answers a call with server-sent events: its progress, and at the end its result or error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Steps:
         self._news.set()
 
     async def news(self) -> None:
-        """Until there is something to say, or something should be."""
+        """Waits until there is an event to send, or a keep-alive is due."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HEARTBEAT):
                 await self._news.wait()

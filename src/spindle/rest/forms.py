@@ -47,7 +47,7 @@ async def answer(result: Result, form: Form) -> Response:
 
 
 async def whole(result: Result) -> JsonObject:
-    """The result with what was kept in files put back: a client may be on another machine."""
+    """The result with the content of its files put back, since a client may be on another machine."""
     blocks = [await _with_data(block) if block.path else block for block in result.content]
     return replace(result, content=tuple(blocks)).to_dict()
 
@@ -94,7 +94,7 @@ PROBLEM_SCHEMA: JsonObject = {
 
 
 def result_schema(structured: JsonObject, block: JsonObject) -> JsonObject:
-    """Of a whole result."""
+    """The schema of a whole result."""
     return {
         "type": "object",
         "required": ["content", "structured", "is_error"],

@@ -244,7 +244,7 @@ class Executions:
         await journal.save(journal.run, pauses)
 
     async def _close_pauses(self, pauses: list[Pause]) -> None:
-        """They are no longer asked: whoever still answers one is told so."""
+        """Closes pauses that are no longer asked: a later answer is refused."""
         for pause in pauses:
             now = self._clock.now()
             await self._store.claim(pause.token, None, self.owner, now + LEASE, now)

@@ -159,7 +159,7 @@ class RunJournal:
         return self._first is not None
 
     def suspend(self) -> None:
-        """Lets nothing new begin: somebody wants the run to rest, though it asks for nothing."""
+        """Lets no new step begin, because the run is to rest although it asks for nothing."""
         self.is_suspended = True
         self._first = self._first or InputRequired(f"run {self.run.id} was suspended")
 

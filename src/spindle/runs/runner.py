@@ -148,7 +148,7 @@ class Runner:
     async def _answer(
         self, pauses: list[Pause], reply: JsonObject | None, on_progress: Progress | None
     ) -> Outcome:
-        """Answer pauses of one run, and go on with it unless somebody else does."""
+        """Answers pauses of one run, and resumes it unless another process executes it."""
         run_id, is_ours = pauses[0].run, False
         for pause in pauses:
             sealed = self._sealer.seal(reply, f"answer:{pause.token}") if reply is not None else None
@@ -168,7 +168,7 @@ class Runner:
         return Continuing(run_id)
 
     async def _continue(self, run_id: str, on_progress: Progress | None) -> Outcome:
-        """Execute a run that is ours now, with what was recorded of it."""
+        """Executes a run that this process has taken over, from its record."""
         run = await self._store.run(run_id)
         if run is None:
             raise NotFoundError(f"there is no run {run_id!r}")

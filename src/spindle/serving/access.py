@@ -91,8 +91,8 @@ class ServingAccess:
     # --- what exists for whom
 
     def principal(self, scope: Mapping[str, Any] | None) -> Principal:
-        """On whose behalf a request acts. `scope` is that of the HTTP request, which the guard let in;
-        None: over a pipe, by whoever started us."""
+        """The principal of a request. `scope` is that of the admitted HTTP request, or None over a pipe,
+        where it is the user who started us."""
         found = scope.get(PRINCIPAL) if scope is not None else None
         return found if isinstance(found, Principal) else self._rules.clients.owner
 

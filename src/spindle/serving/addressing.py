@@ -1,4 +1,4 @@
-"""By which name a server is addressed, and which web pages may ask it."""
+"""The names by which a server may be addressed, and the web pages that may call it."""
 
 from __future__ import annotations
 

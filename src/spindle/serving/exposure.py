@@ -41,7 +41,8 @@ class Lists:
 
 
 class Exposed:
-    """A tool exists for somebody if the lists of the server admit it, and those of any of their groups."""
+    """Decides which tools a principal sees: those admitted by the server's lists and by the lists of any
+    of the principal's groups."""
 
     def __init__(self, config: ServeConfig) -> None:
         self._all = Lists(config)

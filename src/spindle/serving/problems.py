@@ -39,7 +39,7 @@ def problem(status: int, category: str, message: str, hint: str | None = None) -
 
 
 def of_error(error: BaseException) -> JsonObject:
-    """The body for an error. What is no SpindleError is a mistake of ours, and its text is not shown."""
+    """The body for an error. Any other than a SpindleError is a bug of ours, and its text is not shown."""
     if isinstance(error, SpindleError):
         status = 503 if isinstance(error, BreakerOpenError) else STATUSES.get(error.category, 500)
         fields = error.to_dict()

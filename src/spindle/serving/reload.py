@@ -28,8 +28,9 @@ _AT_START = ("host", "port")
 
 
 class Live:
-    """Keeps an open workspace, and the access to it, as the settings say. What cannot be used is noted, and
-    what was in force stays so. `given` are settings from the command line, which go before the file's."""
+    """Keeps an open workspace and its access control up to date with the settings. Settings with a mistake
+    are noted, and the old ones stay in force. `given` are settings from the command line, which override
+    the file."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Live:
         access.on_request = self.look
 
     async def run(self) -> None:
-        """Look also when nobody asks, because clients want to be told."""
+        """Checks the settings regularly, because clients want to be told of changes."""
         while True:
             await asyncio.sleep(EVERY)
             await self.look()
@@ -102,7 +103,7 @@ class Live:
 
 
 async def warn(app: Spindle, config: ServeConfig, note: Note) -> None:
-    """Note what the lists name that is not there."""
+    """Notes unknown tools and groups in the lists."""
     names = [tool.name for tool in await app.tools()]
     for sentence in doubts(config, names, app.catalog.unsynced()):
         note(sentence)

@@ -41,7 +41,7 @@ def metadata_url(config: ServeConfig, scope: Scope, headers: Headers) -> str:
 
 
 def base_url(config: ServeConfig, headers: Mapping[str, str]) -> str:
-    """By which address the client reaches us; the guard has checked the name."""
+    """The address by which the client reaches us; its name was checked before."""
     return config.url or f"http://{headers['host']}"
 
 
@@ -61,5 +61,5 @@ def challenge(
 
 
 def _plain(text: str) -> str:
-    """Only what may stand between quotes there."""
+    """The text with `?` for every character that may not stand in a quoted header value."""
     return "".join(sign if " " <= sign <= "~" and sign not in '"\\' else "?" for sign in text)

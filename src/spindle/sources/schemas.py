@@ -153,7 +153,8 @@ class Schemas:
             del schema["pattern"]
 
     def _keep_discriminator(self, schema: JsonObject) -> None:
-        """For a model to read: JSON Schema has no such thing, and checks the choices themselves."""
+        """Keeps the discriminator for a model to read. JSON Schema has none, and checks the choices
+        themselves."""
         given = schema.pop("discriminator")
         given = {"propertyName": given} if isinstance(given, str) else given
         if not is_object(given) or not isinstance(given.get("propertyName"), str):

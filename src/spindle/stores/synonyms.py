@@ -12,7 +12,7 @@ _NONE: dict[str, float] = {}
 
 
 def synonyms(stemmed: str) -> dict[str, float]:
-    """Returns other words for one, and how far each can be trusted to mean the same: both as stems."""
+    """The synonyms of a word, and how far each can be trusted to mean the same, all as stems."""
     return _read().get(stemmed, _NONE)
 
 

@@ -137,8 +137,8 @@ def place(key: str) -> str:
 
 
 def _method_to_register(supported: tuple[str, ...]) -> str:
-    """A secret on a user's machine is none, so we prefer to have none. A server that does not say what it
-    knows is bound to know Basic (RFC 8414)."""
+    """The method to register with. A secret on a user's machine is not secret, so we prefer none. A server
+    that does not list its methods must support Basic (RFC 8414)."""
     if "none" in supported:
         return "none"
     return next((method for method in METHODS if method in supported), METHODS[0])

@@ -1,5 +1,5 @@
-"""Consent in two phases that share nothing but the store: a link is made for a user, and whoever
-is there when the user comes back, in any process, turns the code into tokens."""
+"""Consent in two phases that share nothing but the store: one process makes a link for a user, and any
+process turns the code into tokens when the user comes back."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ class Consent:
         return Completed(stored.source, stored.principal, stored.provider, stored.scopes)
 
     async def _use_up(self, secret: Secret, found: dict[str, Any]) -> None:
-        """From now on it is only remembered that it was used."""
+        """Marks the link as used, and keeps no more of it than is needed to say so."""
         kept = {key: found[key] for key in ("source", "principal", "provider", "scopes", "expires_at")}
         used = replace(
             secret, sealed=self._sealer.seal(kept, place(secret.key)), used=True, updated_at=self._now()

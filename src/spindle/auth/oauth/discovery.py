@@ -27,7 +27,7 @@ MAX_SCOPES = 100
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """An authorisation server, and what it is to issue tokens for."""
+    """An authorisation server, and the resource that it issues tokens for."""
 
     name: str
     """As users should read it."""

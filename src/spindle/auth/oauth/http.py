@@ -85,7 +85,7 @@ class OAuthHttp:
             )
 
     async def is_bound(self, found_by: str | None) -> bool:
-        """True if an address was named by somebody outside, so that it may not lead inside."""
+        """True if a server outside named the address, so that it may not lead inside."""
         if found_by is None:
             return False
         return origin(found_by) in self._outside or not await is_wholly_inside(found_by)
@@ -105,7 +105,7 @@ class OAuthHttp:
     async def post_form(
         self, url: str, form: Mapping[str, str], headers: Mapping[str, str], *, found_by: str | None
     ) -> OAuthAnswer:
-        """Posts a form. Redirects are not followed: whoever they lead to would be given what is in it."""
+        """Posts a form. Redirects are not followed: their target would receive the form's content."""
         kind = "application/x-www-form-urlencoded"
         shown = {"accept": "application/json", "content-type": kind, **headers}
         return await self._send("POST", url, shown, urlencode(form).encode(), found_by, 0)

@@ -1,4 +1,4 @@
-"""Taking access back: at the provider where it can be told (RFC 7009), and here in any case."""
+"""Revokes access: at the provider if it supports that (RFC 7009), and here in any case."""
 
 from __future__ import annotations
 

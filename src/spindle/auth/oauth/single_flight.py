@@ -46,7 +46,7 @@ class Flights:
             task.exception()  # all callers may have gone; it is not a mistake that nobody looks
 
     async def close(self) -> None:
-        """A refresh that is under way gets the time to save what it is given."""
+        """Lets a refresh that is under way save its tokens, then ends."""
         tasks = list(self._tasks.values())
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT)

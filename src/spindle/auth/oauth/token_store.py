@@ -122,7 +122,7 @@ class TokenShelf:
         return await self._store.delete_secret("token", stored.key)
 
     async def drop(self, source: str, principal: str) -> bool:
-        """Whatever is there, also what can no longer be read."""
+        """Deletes the user's tokens, even if they can no longer be decrypted."""
         return await self._store.delete_secret("token", key_of(source, principal))
 
     async def list(self, source: str | None = None) -> list[TokenInfo]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @command("check")
 @click.argument("flows", nargs=-1, metavar="[FLOW]…", shell_complete=complete_flow)
 def check(cli: CliContext, flows: tuple[str, ...]) -> int:
-    """Find problems of flows without running them: names, files, lines of tools, or all saved flows.
+    """Check flows without running them: names, files, lines of tools, or all saved ones.
 
     Each problem is shown with its file and line. Exits with 12 if there is an error; warnings do not count.
     """

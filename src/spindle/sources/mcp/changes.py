@@ -1,5 +1,5 @@
-"""Following changes of a server's lists. Older servers tell everybody who is connected; those of
-2026-07-28 tell only whoever listens."""
+"""Follows changes of a server's lists. Older servers tell every connected client; those of 2026-07-28 tell
+only clients that listen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between the SDK's types and ours: tools, results, and errors by their type and code."""
+"""Converts between the SDK's types and ours: tools, results, and errors by their type and code."""
 
 from __future__ import annotations
 

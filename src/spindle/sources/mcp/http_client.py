@@ -35,7 +35,7 @@ class BrokenResponse(httpx2.StreamError):
 
 
 class CallerAuth(httpx2.Auth):
-    """Shows the credential of whoever makes the request; where nobody does, the session's own."""
+    """Sends the credential of the caller of a request; without a caller, the session's own."""
 
     def __init__(self, credential: Credential) -> None:
         self._own = credential
@@ -65,7 +65,8 @@ class McpHttpClient(httpx2.AsyncClient):
         self._contain = contain
 
     def keep_no_cookies(self) -> None:
-        """For a session that serves several users: a cookie that one of them is given is not another's."""
+        """Drops cookies, for a session that serves several users: one user's cookie must not reach
+        another."""
         self.cookies.clear()
         self.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 

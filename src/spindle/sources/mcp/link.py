@@ -18,8 +18,8 @@ class MessageLink(Protocol):
         on_too_long: Callable[[bytes, bytes], None],
         on_lost: Callable[[], None],
     ) -> None:
-        """Say who takes the lines, the two ends of each that is too long, and the word that no more
-        will come, which is said once. What came before anybody listened is handed over now."""
+        """Sets the receivers of lines, of the two ends of each line that is too long, and of the end of
+        the link, which is reported once. Messages that came earlier are delivered now."""
         ...
 
     @property
@@ -32,7 +32,7 @@ class MessageLink(Protocol):
         ...
 
     def write_now(self, line: bytes) -> None:
-        """For the little that must go out although its writer cannot wait."""
+        """Writes a message that must go out although its writer cannot wait."""
         ...
 
     def pause_reading(self) -> None: ...

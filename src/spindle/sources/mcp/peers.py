@@ -148,7 +148,7 @@ def as_the_caller(params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 class CallerDispatcher(JSONRPCDispatcher[Any]):
-    """The SDK's, speaking for whoever made the call."""
+    """The SDK's dispatcher, acting for the caller of a call."""
 
     async def send_raw_request(
         self,

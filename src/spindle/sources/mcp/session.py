@@ -158,7 +158,8 @@ class McpSession(RelaySession):
         )
 
     async def _lower_log_level(self, level: str) -> None:
-        """Older servers keep one level a session: that of whoever wants to see the most."""
+        """Sets the log level of older servers, which keep one for the session: that of the caller who
+        wants to see the most."""
         capabilities = self._session.server_capabilities
         if self.is_modern or capabilities is None or capabilities.logging is None:
             return
@@ -190,7 +191,7 @@ class McpSession(RelaySession):
     async def _exchange(
         self, send: Callable[[], Any], credential: Credential | None = None, call: Call | None = None
     ) -> Any:
-        """Send one request, and turn whatever goes wrong into one of our errors."""
+        """Sends one request, and turns every failure into one of our errors."""
         exchange = CallExchange(credential, call)
         token = current_exchange.set(exchange)
         try:

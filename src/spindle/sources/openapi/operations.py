@@ -1,4 +1,4 @@
-"""From a document to tools: one for each operation."""
+"""Makes tools from a document: one for each operation."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ class _OperationReader:
 
     @staticmethod
     def _complete_path(operation: OpenApiOperation, flat: Flattener) -> None:
-        """A path's variable that nobody described is text all the same."""
+        """Adds path variables that are not described, as text."""
         named = {how["name"] for how in flat.parameters if how["in"] == "path"}
         missing = [name for name in dict.fromkeys(_VARIABLE.findall(operation.path)) if name not in named]
         described = [{"name": name, "in": "path", "schema": {"type": "string"}} for name in missing]

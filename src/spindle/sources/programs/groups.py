@@ -23,7 +23,7 @@ def started(leader: int) -> None:
 
 
 def end_group(leader: int) -> None:
-    """Ends everything in the group. Only the first time: its number may be somebody else's later."""
+    """Ends everything in the group, but only once: its number may later belong to another."""
     if leader in _live:
         signal_group(leader, signal.SIGKILL)
         _live.discard(leader)

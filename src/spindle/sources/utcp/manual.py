@@ -1,4 +1,4 @@
-"""From a manual to tools. What cannot be called is noted by its name, and the rest goes on."""
+"""Makes tools from a manual. A tool that cannot be called is left out with a note."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def _variable(piece: Variable, running: ProgramRun) -> str:
 
 
 def _echo(words: Sequence[CommandWord], running: ProgramRun) -> bytes:
-    """As bash's own, which reads no options in what is filled in."""
+    """Works like bash's own echo, but never reads options in filled-in values."""
     plain = bool(words) and words[0].literal == "-n"
     text = " ".join(_text(word, running) for word in (words[1:] if plain else words))
     return text.encode("utf-8", "surrogatepass") if plain else f"{text}\n".encode("utf-8", "surrogatepass")

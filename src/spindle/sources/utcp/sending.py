@@ -33,7 +33,8 @@ class Sender(ApiClient):
         self._config = config
 
     def is_bound(self, *, remote: bool) -> bool:
-        """True if requests may go to public addresses only. `remote`: somebody elsewhere says where."""
+        """True if requests may go to public addresses only. With `remote`, a remote manual chose the
+        address."""
         return remote and not self._config.allow_private
 
     async def check(self, url: str, *, remote: bool) -> None:

@@ -1,4 +1,4 @@
-"""One manual under one credential: its tools, and each call by what its template says."""
+"""One manual under one credential: lists its tools, and calls each as its template says."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ class UtcpSession(Session):
 
 
 class _Used:
-    """The values that a call was made with and that must not be told to anybody."""
+    """The values that a call used and that must not be shown."""
 
     def __init__(self) -> None:
         self.secrets: set[str] = set()

@@ -56,7 +56,7 @@ def _event(fields: list[tuple[str, str]]) -> StreamEvent:
 
 
 async def lines(chunks: AsyncIterator[bytes], *, with_rest: bool = False) -> AsyncIterator[str]:
-    """Lines, however they end and wherever the pieces are cut; at last, what is left without an end."""
+    """The lines of a stream, with any line ending and cut anywhere; at last, the rest without an ending."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     waiting: list[str] = []
     is_first, ended_by_return = True, False
@@ -80,7 +80,7 @@ async def lines(chunks: AsyncIterator[bytes], *, with_rest: bool = False) -> Asy
 
 
 def item_of(data: str) -> Any:
-    """An item is JSON where it can be read as such, else text."""
+    """The item as JSON if it can be parsed, else as text."""
     try:
         return from_json(data.encode())
     except (ValueError, RecursionError):

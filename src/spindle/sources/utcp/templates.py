@@ -61,7 +61,7 @@ Auth = Annotated[ApiKey | Basic | OAuth2, Field(discriminator="auth_type")]
 
 
 def _or_empty(value: Any) -> Any:
-    """UTCP's own models write what was left out as null."""
+    """An empty object for null, which UTCP's own models write for what was left out."""
     return {} if value is None else value
 
 

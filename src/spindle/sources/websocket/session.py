@@ -72,7 +72,7 @@ class WebSocketSession(Session):
 
     @property
     def unmatched(self) -> int:
-        """Messages that nobody asked for."""
+        """The number of messages that belong to no call."""
         return self._desk.unmatched
 
     async def __aexit__(self, *_: object) -> None:
@@ -234,7 +234,8 @@ class WebSocketSession(Session):
         await self._send(encoded(self._config, message), waiting)
 
     def _stop_later(self, stream: Stream, waiting: WaitingCall, arguments: JsonObject) -> None:
-        """For a call that was given up, which cannot wait. Without ids the connection ends anyway."""
+        """Ends the subscription of a cancelled call, which cannot wait for it. Without ids the connection
+        ends anyway."""
         if stream.stop is None or self._config.id_field is None:
             return
 

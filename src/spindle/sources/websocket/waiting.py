@@ -38,7 +38,7 @@ class WaitingCall:
         return message
 
     def subscribe(self, id_from: str, id_field: str) -> None:
-        """Its messages are told by an id that its first reply will give."""
+        """Registers a subscription whose messages are recognised by an id in its first reply."""
         self.id_from, self.id_field = id_from, id_field
         self.recognises = self._is_mine
 
@@ -133,7 +133,7 @@ class Desk:
         return any(_same(at(message, path), ended) for path, ended in self._ended)
 
     def _drop_early(self) -> None:
-        """Once every subscription has its id, what is left is nobody's."""
+        """Drops early messages once every subscription has its id: the rest belongs to none."""
         if self._early and not any(waiting.is_unnamed for waiting in self._waiting.values()):
             self.unmatched += len(self._early)
             self._early.clear()

@@ -5,6 +5,8 @@ import re
 import tomllib
 from pathlib import Path
 
+from spindle.plugins import BUILT_IN
+
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "spindle"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
@@ -50,6 +52,13 @@ def test_the_layers_are_those_that_are_enforced() -> None:
     enforced = contracts["importlinter:contract:layers"]["layers"].strip().splitlines()
     there = [re.findall(r"(?<!\()\b\w+\b(?!\))", layer) for layer in enforced]
     assert [re.findall(r"\w+", line) for line in block("Layers")] == [names for names in there if names]
+
+
+def test_every_kind_of_source_is_kept_apart_from_the_others() -> None:
+    contracts = configparser.ConfigParser()
+    contracts.read(ROOT / ".importlinter")
+    apart = contracts["importlinter:contract:kinds"]["modules"].split()
+    assert sorted(apart) == sorted({path.partition(":")[0] for path in BUILT_IN.values()})
 
 
 def test_modules_that_the_map_and_the_decisions_name_exist() -> None:

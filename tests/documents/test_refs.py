@@ -107,3 +107,9 @@ def test_a_text_that_cannot_be_read_is_named_with_its_line(tmp_path: Path) -> No
         with pytest.raises(ConfigurationError) as caught:
             parse((tmp_path / "api.yaml").as_uri(), text.encode(), "a manual")
         assert caught.value.message.endswith(problem)
+
+
+def test_a_document_has_the_size_that_its_source_allows() -> None:
+    assert parse("file:///a", b"{}", limit=2).root == {}
+    with pytest.raises(ConfigurationError, match="/a: larger than 2 bytes"):
+        parse("file:///a", b"{} ", limit=2)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from spindle.auth.issuer import Issuer
 from spindle.auth.oauth import OAuthHttp
+from spindle.documents.fetch import Fetcher
 from spindle.domain.call import Call
 from spindle.domain.identity import Credential
 from spindle.domain.serve import JwtConfig
@@ -15,7 +16,6 @@ from spindle.sources.mcp.config import McpConfig
 from spindle.sources.mcp.http_client import make_client
 from spindle.sources.mcp.legacy_sse import open_sse_link
 from spindle.sources.openapi.config import OpenApiConfig
-from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.utcp.config import UtcpConfig
 from spindle.sources.utcp.sending import Sender
 

@@ -6,14 +6,13 @@ import contextlib
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from spindle.documents.fetch import file_address, load
+from spindle.documents.fetch import Fetcher, file_address, load
 from spindle.documents.refs import Documents
 from spindle.errors import ConfigurationError, SpindleError, suggest
 from spindle.http.client import HttpClient
 from spindle.ports.source import Note
 from spindle.sources.events.config import EventsConfig
 from spindle.sources.events.folder import ENDINGS, MAX_FILES
-from spindle.sources.openapi.fetch import Fetcher
 
 ASYNCAPI = "an AsyncAPI document"
 SETTING = "`path` or `url`"

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urljoin
 
-from spindle.documents.fetch import parse
+from spindle.documents.fetch import OPENAPI, Fetcher, parse
 from spindle.documents.refs import Document
 from spindle.errors import ConfigurationError, ConnectionFailedError, SpindleError
-from spindle.sources.openapi.fetch import Fetcher
 
 PLACES = (
     "openapi.json",
@@ -79,7 +78,7 @@ async def _look_at(address: str, fetcher: Fetcher, refusals: list[str]) -> Found
             refusals.append(error.message)
         return None
     try:
-        document = await asyncio.to_thread(parse, fetcher.landed(address), data)
+        document = await asyncio.to_thread(parse, fetcher.landed(address), data, OPENAPI, fetcher.limit)
     except ConfigurationError:
         # Many servers answer anything with a page of theirs.
         return None

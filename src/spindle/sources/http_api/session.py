@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from spindle import plugins
-from spindle.documents.fetch import complete
+from spindle.documents.fetch import Fetcher, complete
 from spindle.domain.call import Call, Result
 from spindle.domain.identity import Credential
 from spindle.domain.tool import Tool, ToolSpec
@@ -20,7 +20,6 @@ from spindle.ports.source import Session
 from spindle.sources.http_api import request_tool
 from spindle.sources.http_api.delegate import Delegate
 from spindle.sources.http_api.places import FoundDocument, addresses, look
-from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.request import prepare
 from spindle.sources.openapi.servers import ServerChoice

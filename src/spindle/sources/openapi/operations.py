@@ -18,7 +18,6 @@ from spindle.http.bodies import body_kind
 from spindle.sources.method_hints import METHOD_HINTS
 from spindle.sources.openapi import swagger2
 from spindle.sources.openapi.flatten import KINDS, Flattener
-from spindle.sources.openapi.security import requirements
 from spindle.sources.openapi.servers import ServerChoice, Servers
 from spindle.sources.schemas import Schemas
 
@@ -174,7 +173,7 @@ class _OperationReader:
             "parameters": flat.parameters,
             "body": flat.body,
             "accept": accept,
-            "security": requirements(
+            "security": _requirements(
                 node.get("security", self._root.get("security")), self._schemes, operation.problems
             ),
             "remote": self._remote or None,
@@ -288,3 +287,22 @@ def _description(node: JsonObject, item: JsonObject) -> str:
 
 def _text(value: Any) -> str:
     return value.strip() if isinstance(value, str) else ""
+
+
+def _requirements(security: Any, schemes: JsonObject, problems: list[str]) -> list[list[JsonObject]] | None:
+    """Returns the alternatives, each a list of schemes; None when the document does not say."""
+    if not is_array(security):
+        return None
+    found: list[list[JsonObject]] = []
+    for alternative in security:
+        if not is_object(alternative):
+            continue
+        wanted: list[JsonObject] = []
+        for name in alternative:
+            scheme = schemes.get(name)
+            if is_object(scheme):
+                wanted.append({key: scheme[key] for key in ("type", "in", "name", "scheme") if key in scheme})
+            else:
+                problems.append(f"the security scheme {name!r} is not defined")
+        found.append(wanted)
+    return found

@@ -6,12 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from spindle.documents.fetch import file_address, load
+from spindle.documents.fetch import Fetcher, file_address, load
 from spindle.domain.call import Call, Result
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.http.api import ApiCalls
 from spindle.ports.source import Session
-from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.request import prepare
 from spindle.sources.openapi.servers import ServerChoice

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
-from spindle.documents.fetch import complete, file_address, parse
+from spindle.documents.fetch import ACCEPT, OPENAPI, Fetcher, complete, file_address, parse, read_file
 from spindle.documents.refs import shown
 from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.domain.json_schema import JsonObject, is_array, is_object
@@ -19,7 +19,6 @@ from spindle.http.addresses import leads_inside, plain_url
 from spindle.http.credentials import CredentialParts
 from spindle.http.failures import TooLargeError
 from spindle.http.request import Prepared, with_credential
-from spindle.sources.openapi.fetch import Fetcher
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.servers import ServerChoice
 from spindle.sources.utcp.manual import TYPE, Imported, Importer, Origin, describe, is_manual
@@ -101,7 +100,7 @@ class ManualReader:
         for place in PLACES:
             try:
                 data, origin = await self._download(base + place, self._own_manuals)
-                if is_manual(parse(origin.place, data, WHAT).root):
+                if is_manual(self._parsed(data, origin)):
                     return data, origin
                 tried.append(f"{place}: not a manual")
             except (NotFoundError, ConfigurationError) as error:
@@ -115,7 +114,7 @@ class ManualReader:
         self, address: str, manuals: tuple[str, ...], template: HttpLike | None = None
     ) -> tuple[bytes, Origin]:
         if template is None:
-            headers = {"accept": "application/json, application/yaml, */*;q=0.5"}
+            headers = {"accept": ACCEPT}
             headers |= {name.lower(): value for name, value in self._config.headers.items()}
             credential = self._credential
             named = replace(credential, headers=tuple(pair for pair in credential.headers if pair[0]))
@@ -138,18 +137,13 @@ class ManualReader:
 
     def _file(self, path: Path) -> bytes:
         limit = self._config.max_document_size
-        try:
-            with path.open("rb") as file:
-                data = file.read(limit + 1)
-        except FileNotFoundError:
-            raise ConfigurationError(
-                f"there is no file {path}", hint=f"check sources.{self._name}.document"
-            ) from None
-        except OSError as error:
-            raise ConfigurationError(f"cannot read {path}: {error.strerror or error}") from None
+        data = read_file(path, limit, f"sources.{self._name}.document")
         if len(data) > limit:
             raise self._too_large(str(path))
         return data
+
+    def _parsed(self, data: bytes, origin: Origin) -> JsonObject:
+        return parse(origin.place, data, WHAT, self._config.max_document_size).root
 
     def _too_large(self, place: str) -> SpindleError:
         return ConfigurationError(
@@ -160,7 +154,7 @@ class ManualReader:
     # --- what they are
 
     async def _take(self, data: bytes, origin: Origin, found: Imported) -> None:
-        root = (await asyncio.to_thread(parse, origin.place, data, WHAT)).root
+        root = await asyncio.to_thread(self._parsed, data, origin)
         if is_array(root.get("manual_call_templates")):
             await self._take_all(root["manual_call_templates"], origin, found)
         elif isinstance(root.get(TYPE), str):
@@ -220,7 +214,7 @@ class ManualReader:
                     origin = replace(origin, address=plain_url(template.url), remote=remote)
         auth_tools = node.get("auth_tools")
         base_url = template.base_url if isinstance(template, TextTemplate) else None
-        root = (await asyncio.to_thread(parse, origin.place, data, WHAT)).root
+        root = await asyncio.to_thread(self._parsed, data, origin)
         await self._take_document(root, data, origin, found, prefix, auth_tools, base_url)
 
     async def _take_document(
@@ -265,7 +259,9 @@ class ManualReader:
         )
         fetcher.remote = origin.remote
         notes: list[str] = []
-        documents = await complete(await asyncio.to_thread(parse, address, data), data, fetcher)
+        documents = await complete(
+            await asyncio.to_thread(parse, address, data, OPENAPI, config.max_document_size), data, fetcher
+        )
         choice = ServerChoice(overridden=base_url is not None or config.base_url is not None)
         specs = await asyncio.to_thread(
             import_tools, documents, choice, remote=origin.remote, note=notes.append

@@ -255,7 +255,9 @@ async def test_running_calls_get_the_time_that_the_settings_give_them_at_the_end
         async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(httpx2.ConnectError):
                 while True:  # it takes no more requests
-                    await http.get(url)
+                    # One that it accepted in its last moment is broken off.
+                    with contextlib.suppress(httpx2.ReadError, httpx2.RemoteProtocolError):
+                        await http.get(url)
         assert not ending.done()
         go_on.touch()
         assert (await call).json()["result"]["content"][0]["text"] == "done"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
     from spindle.mcp_imports import Connection, Server, ServerEvent
-    from spindle.mcp_server.relay import Passing
+    from spindle.mcp_server.relay import SourceRelay
 
 logger = logging.getLogger("spindle.serve")
 
@@ -45,9 +45,9 @@ EVENTS: dict[str, Callable[[], ServerEvent]] = {
 class Changes:
     """Tells clients about changes of the catalog."""
 
-    def __init__(self, app: Spindle, passing: Passing, server: Server[Any]) -> None:
+    def __init__(self, app: Spindle, relay: SourceRelay, server: Server[Any]) -> None:
         self._app = app
-        self._passing = passing
+        self._relay = relay
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         self.connections: set[Connection] = set()
@@ -57,7 +57,7 @@ class Changes:
         self._listening: dict[str, int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._seen = -1
-        self._relayed = passing.settings
+        self._relayed = relay.settings
         server.add_request_handler(
             "subscriptions/listen", SubscriptionsListenRequestParams, self._serve_listen
         )
@@ -97,7 +97,7 @@ class Changes:
         """Tools are others, or exist for others; then so may be what else sources have."""
         self.tell("notifications/tools/list_changed")
         self._spawn(self._take_note())
-        before, self._relayed = self._relayed, self._passing.settings
+        before, self._relayed = self._relayed, self._relay.settings
         if not report.source or before != self._relayed:
             self.tell("notifications/prompts/list_changed")
             self.tell("notifications/resources/list_changed")
@@ -163,10 +163,10 @@ class Changes:
 
     async def _watch(self, principal: Principal, uri: str) -> None:
         """Have the source tell of a resource, once for all clients."""
-        source, inner = await self._passing.home(principal, uri)
+        source, inner = await self._relay.home(principal, uri)
         if uri in self._watches or len(self._watches) >= MAX_WATCHES:
             return
-        watch = self._passing.watch(source, principal, inner)
+        watch = self._relay.watch(source, principal, inner)
         task = self._watches[uri] = asyncio.create_task(watch, name=f"watch of {uri}")
         task.add_done_callback(lambda done: self._watch_ended(uri, done))
 

@@ -54,7 +54,7 @@ _OURS = frozenset(
 )
 
 
-class Passing:
+class SourceRelay:
     """Passes resources, prompts and completions of sources on to clients."""
 
     def __init__(self, app: Spindle, access: ServingAccess, note: Note) -> None:

@@ -38,7 +38,7 @@ from spindle.mcp_server.convert import (
 )
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
 from spindle.mcp_server.listing import BadCursorError, Listing
-from spindle.mcp_server.relay import Passing
+from spindle.mcp_server.relay import SourceRelay
 from spindle.mcp_server.search_mode import SearchMode
 from spindle.mcp_server.suspended import PREFIX, Suspended, SuspendedCalls
 from spindle.runs.outcomes import Finished, Outcome, Paused
@@ -73,14 +73,14 @@ class CatalogServer:
         self.app = app
         self.access = access
         self.listing = Listing(app.catalog, self.access, lambda: self.config.names)
-        self.passing = Passing(app, self.access, logger.warning)
+        self.relay = SourceRelay(app, self.access, logger.warning)
         self._search = SearchMode(app, self.listing, self.access)
         self._validation = Validation()
         text = instruction(self.config, app.settings.root)
         self.server: Server[Any] = Server("spindle", version=__version__, instructions=text)
         # Spans are made where calls are, and cost every request here.
         self.server.middleware.clear()
-        self.changes = Changes(app, self.passing, self.server)
+        self.changes = Changes(app, self.relay, self.server)
         self._waiting = SuspendedCalls()
         self._first_sync: asyncio.Task[Any] | None = None
         self._register()
@@ -279,8 +279,8 @@ class CatalogServer:
     def _wire(self, principal: Principal, tool: ToolSummary, result: Result) -> JsonObject:
         for block in result.content:
             if block.uri is not None:
-                self.passing.linked(block.uri, tool.source)
-        return to_wire_result(result, lambda path: self.passing.file_link(principal, path))
+                self.relay.linked(block.uri, tool.source)
+        return to_wire_result(result, lambda path: self.relay.file_link(principal, path))
 
     async def _unknown(self, principal: Principal, name: str) -> MCPError:
         try:
@@ -293,26 +293,26 @@ class CatalogServer:
     # --- what sources have besides
 
     async def _list_prompts(self, _: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
-        return {"prompts": await self.passing.prompts(principal)}
+        return {"prompts": await self.relay.prompts(principal)}
 
     async def _get_prompt(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
-        return await self.passing.prompt(principal, params)
+        return await self.relay.prompt(principal, params)
 
     async def _list_resources(
         self, _: RequestContext, principal: Principal, params: JsonObject
     ) -> JsonObject:
-        return {"resources": await self.passing.resources(principal)}
+        return {"resources": await self.relay.resources(principal)}
 
     async def _list_templates(
         self, _: RequestContext, principal: Principal, params: JsonObject
     ) -> JsonObject:
-        return {"resourceTemplates": await self.passing.templates(principal)}
+        return {"resourceTemplates": await self.relay.templates(principal)}
 
     async def _read_resource(self, _: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
-        return await self.passing.read(principal, params)
+        return await self.relay.read(principal, params)
 
     async def _complete(self, _: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
-        return await self.passing.complete(principal, params)
+        return await self.relay.complete(principal, params)
 
     async def _subscribe(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
         await self.changes.subscribe(inbound(ctx).connection, principal, str(params["uri"]))

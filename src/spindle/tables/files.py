@@ -158,6 +158,10 @@ _NAMES: dict[Format, str] = {
 }
 
 
+# Tables of tools are read without Arrow's own threads. The type of a tool's column is written in Python, so a
+# thread of Arrow that still holds one when the program ends would wait for an interpreter that is gone.
+
+
 def _read_parquet(file: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
@@ -166,17 +170,18 @@ def _read_parquet(file: Path) -> pa.Table:
         unpacked = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
         if unpacked > MAX_UNPACKED:
             raise TableError(f"it unpacks to {unpacked:,} bytes; at most {MAX_UNPACKED:,} are read")
-        return opened.read()
+        return opened.read(use_threads=False)
 
 
 def _read_arrow(file: Path) -> pa.Table:
     import pyarrow.feather as feather
 
-    return feather.read_table(file, memory_map=False)
+    return feather.read_table(file, memory_map=False, use_threads=False)
 
 
 def _read_stream(file: Path) -> pa.Table:
-    with pa.OSFile(str(file)) as opened, pa.ipc.open_stream(opened) as reader:
+    in_order = pa.ipc.IpcReadOptions(use_threads=False)
+    with pa.OSFile(str(file)) as opened, pa.ipc.open_stream(opened, options=in_order) as reader:
         return reader.read_all()
 
 

@@ -162,7 +162,7 @@ async def test_a_model_that_never_gets_it_right_ends_in_one_error(
         assert len(server.requests) == 4
         with pytest.raises(ModelError, match="2 times in a row"):
             await app.draft_flow(WORDS, model="openai-chat:any", limits={"repairs": 1})
-        with pytest.raises(ModelError, match="the limit `steps` was reached"):
+        with pytest.raises(ModelError, match="the limit of steps was reached"):
             await app.draft_flow(WORDS, model="openai-chat:any", limits={"steps": 1})
         with pytest.raises(ModelError, match="the limit of tokens was reached"):
             await app.draft_flow(WORDS, model="openai-chat:any", limits={"tokens": 1})

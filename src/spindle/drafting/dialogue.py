@@ -85,7 +85,7 @@ class Dialogue:
                 raise
         except LimitReachedError as reached:
             raise ModelError(
-                f"the limit `{reached.by}` was reached before the model gave a usable answer",
+                f"the limit of {reached.by} was reached before the model gave a usable answer",
                 hint="raise it in [agent.limits], or rephrase it",
             ) from None
         self._budget.add(response, self._budget.elapsed)

@@ -16,6 +16,7 @@ import spindle
 from servers.oauth import OAuthProvider, User, running_mcp_server, running_provider
 from servers.rest import RestWorkspace
 from servers.running import OpenSources, StdioServers
+from servers.warm import warm_python
 from spindle.app import Spindle
 from spindle.settings import Settings
 
@@ -74,6 +75,12 @@ def stdio_server(tmp_path: Path) -> StdioServers:
 def rest(tmp_path: Path) -> RestWorkspace:
     """A workspace to serve over HTTP."""
     return RestWorkspace(tmp_path / "rest")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm_python() -> Iterator[None]:
+    with warm_python():
+        yield
 
 
 @pytest.fixture(scope="session")

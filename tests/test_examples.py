@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from servers import warm
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -12,7 +14,7 @@ def test_the_demo_does_the_main_job_and_says_so(tmp_path: Path) -> None:
     scripts = Path(sys.executable).parent
     environment = {
         **os.environ,
-        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join([str(warm.FOLDER), str(scripts), os.environ["PATH"]]),
         "SPINDLE_HOME": str(tmp_path),
     }
     done = subprocess.run(

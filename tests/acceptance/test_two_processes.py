@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from servers import warm
+
 SERVER = """
 import json, sys
 
@@ -44,7 +46,7 @@ def test_two_processes_that_add_sync_and_call_at_once_lose_nothing(
     environment = {**os.environ, "SPINDLE_HOME": str(tmp_path / "home")}
     if kind == "postgres":
         environment["SPINDLE_STORE"] = request.getfixturevalue("postgres_url")
-    spindle = f'"{sys.executable}" -m spindle'
+    spindle = f'"{warm.SPINDLE}"'
     add = f'{spindle} add "$0$number" -- "{sys.executable}" "{server}" && {spindle} call "$0$number.echo"'
     numbers = " ".join(map(str, range(EACH)))
     shells = [
@@ -69,7 +71,7 @@ def test_two_processes_that_add_sync_and_call_at_once_lose_nothing(
 
     def told(*words: str) -> list[dict[str, str]]:
         done = subprocess.run(
-            [sys.executable, "-m", "spindle", *words, "--json"],
+            [warm.SPINDLE, *words, "--json"],
             cwd=workspace, env=environment, capture_output=True, text=True, check=True, timeout=60,
         )  # fmt: skip
         return json.loads(done.stdout)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from servers import warm
 from spindle.cli.main import execute
 
 MINI_SERVER = Path(__file__).parent / "mini_server.py"
@@ -132,8 +133,8 @@ def program() -> Run:
     def run(*words: str, stdin: str | None = None, **more: Any) -> Done:
         given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
         done = subprocess.run(
-            [sys.executable, "-m", "spindle", *words], capture_output=True, text=True,
-            timeout=60, **given, **more,
+            [warm.SPINDLE, *words], capture_output=True, text=True,
+            timeout=300, **given, **more,
         )  # fmt: skip
         return Done(done.returncode, done.stdout, done.stderr)
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from cli.test_terminal import Terminal
+from servers import warm
 from servers.running import PATIENCE
 from spindle.testing import Failure, Gate, ModelServer, ToolCall, Turn
 
@@ -200,7 +201,7 @@ def test_ctrl_c_pauses_the_run(work: Any, spindle: Any, server: ModelServer) -> 
 def test_the_task_may_come_on_stdin(work: Any, server: ModelServer, tmp_path: Path) -> None:
     server.feed("read")
     done = subprocess.run(
-        [sys.executable, "-m", "spindle", "agent", "-", *MODEL],
+        [warm.SPINDLE, "agent", "-", *MODEL],
         input="from a pipe\n", capture_output=True, text=True, timeout=PATIENCE * 2, check=True,
     )  # fmt: skip
     assert done.stdout == "read\n"

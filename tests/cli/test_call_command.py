@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from servers import warm
+
 PYTHON_TOOLS = '''
 import subprocess, sys, time
 from spindle import Context, tool
@@ -91,7 +93,7 @@ def test_stdin_is_read_with_json_too(workspace, program):
 
 
 def test_stdin_that_is_no_text_is_a_mistake(server):
-    command = [sys.executable, "-m", "spindle", "call", "echo", "-"]
+    command = [warm.SPINDLE, "call", "echo", "-"]
     done = subprocess.run(command, input=b"\xff\xfe", capture_output=True, timeout=60)
     assert done.returncode == 4
     assert done.stderr.startswith(b"spindle: stdin is not UTF-8 text: ")
@@ -99,14 +101,14 @@ def test_stdin_that_is_no_text_is_a_mistake(server):
 
 def test_arguments_can_come_from_a_file(server):
     file = server.write("arguments.json", '{"text": "from a file"}')
-    command = [sys.executable, "-m", "spindle", "call", "echo"]
+    command = [warm.SPINDLE, "call", "echo"]
     with file.open() as stdin:
         done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=60)
     assert json.loads(done.stdout) == {"text": "from a file"}
 
 
 def test_an_idle_pipe_as_stdin_stops_nothing(server):
-    command = [sys.executable, "-m", "spindle", "call", "fail"]
+    command = [warm.SPINDLE, "call", "fail"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.wait(timeout=60) == 1

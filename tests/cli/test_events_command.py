@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
 import spindle as package
-from servers import brokers
+from servers import brokers, warm
 from servers.running import PATIENCE
 
 
@@ -37,7 +36,7 @@ class Listener:
 
     @classmethod
     async def start(cls, *words: str) -> Listener:
-        command = [sys.executable, "-m", "spindle", "events", "listen", *words]
+        command = [warm.SPINDLE, "events", "listen", *words]
         process = await asyncio.create_subprocess_exec(
             *command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from servers import warm
 from spindle.cli.main import GROUP, SECTIONS
 from spindle.version import __version__
 
@@ -126,7 +127,7 @@ def test_tool_names_are_completed(workspace, spindle):
         "COMP_WORDS": "spindle show gr",
         "COMP_CWORD": "2",
     }
-    command = [sys.executable, "-m", "spindle"]
+    command = [warm.SPINDLE]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.stdout == "plain,greet\n"
     assert done.stderr == ""
@@ -141,7 +142,7 @@ def test_commands_and_sources_are_completed(workspace):
             "COMP_WORDS": words,
             "COMP_CWORD": str(words.count(" ")),
         }
-        command = [sys.executable, "-m", "spindle"]
+        command = [warm.SPINDLE]
         done = subprocess.run(
             command, env={**os.environ, **asked}, capture_output=True, text=True, timeout=60
         )

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from servers import warm
+
 
 def sources(folder: Path) -> dict:
     return tomllib.loads((folder / "spindle.toml").read_text()).get("sources", {})
@@ -268,7 +270,7 @@ def test_a_source_of_the_user_is_removed_from_the_users_file(workspace, spindle,
 
 
 def test_two_processes_that_add_lose_nothing(workspace):
-    command = [sys.executable, "-m", "spindle", "add", "--no-sync"]
+    command = [warm.SPINDLE, "add", "--no-sync"]
     started = [
         subprocess.Popen([*command, f"s{number}", "--", "p"], stdout=subprocess.DEVNULL)
         for number in range(4)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from cli.test_terminal import Terminal, plain
+from servers import warm
 
 TOOLS = """
 from spindle import Context, tool
@@ -130,7 +130,7 @@ def test_what_is_piped_in_may_have_a_default(flows: Any, program: Any) -> None:
 
 def test_an_idle_pipe_does_not_stop_a_flow_that_needs_nothing_from_it(flows: Any) -> None:
     idle = subprocess.Popen(
-        [sys.executable, "-m", "spindle", "run", "-q", "upper --text=x"],
+        [warm.SPINDLE, "run", "-q", "upper --text=x"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert idle.stdout is not None

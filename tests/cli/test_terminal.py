@@ -7,10 +7,11 @@ import pty
 import re
 import signal
 import subprocess
-import sys
 import termios
 
 import pytest
+
+from servers import warm
 
 
 class Terminal:
@@ -20,7 +21,7 @@ class Terminal:
         self._master, slave = pty.openpty()
         termios.tcsetwinsize(slave, (24, 80))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "spindle", *words],
+            [warm.SPINDLE, *words],
             stdin=slave, stdout=slave, stderr=slave,
             env={**os.environ, "TERM": "xterm-256color", **environment},
         )  # fmt: skip

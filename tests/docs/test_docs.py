@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from servers import warm
+
 ROOT = Path(__file__).parent.parent.parent
 DRAWERS = ("start", "how-to", "reference")
 PAGES = sorted(
@@ -50,7 +52,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     scripts = Path(sys.executable).parent
     return {
         **{key: value for key, value in os.environ.items() if not key.startswith("SPINDLE_")},
-        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join([str(warm.FOLDER), str(scripts), os.environ["PATH"]]),
         "SPINDLE_HOME": str(tmp_path / "home"),
         "NO_COLOR": "1",
         "COLUMNS": "120",
@@ -86,7 +88,7 @@ def test_the_examples_of_a_page_do_what_it_says(
 
 def run_python(example: Example, workspace: Path, environment: dict[str, str], page: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", RUNNER, example.body],
+        [warm.PYTHON, "-W", "error", "-c", RUNNER, example.body],
         cwd=workspace, env=environment, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, f"{page.name}:{example.line}\n{done.stderr}"

@@ -15,9 +15,10 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp_server.test_http_serving import JSON, initialize, modern
+from servers import warm
 from servers.issuing import AUDIENCE, ISSUER, publishing, signed
 from servers.running import PATIENCE
-from servers.serving import ERAS, SPINDLE, by_command_line, serve_command, text_of
+from servers.serving import ERAS, by_command_line, serve_command, text_of
 
 EACH_ERA = pytest.mark.parametrize("era", list(ERAS))
 TOOLS = """
@@ -215,7 +216,7 @@ async def test_all_tools_hidden_is_an_empty_list_and_unknown_names_are_noted(
 def started(workspace: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """A server whose input has ended."""
     return subprocess.run(
-        [SPINDLE, "-w", str(workspace), "serve", *words],
+        [warm.SPINDLE, "-w", str(workspace), "serve", *words],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=PATIENCE,
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import spindle
+from servers import warm
 from servers.running import PATIENCE, OpenSources, StdioServers, until
 from servers.serving import SPINDLE, piped
 from spindle import tool
@@ -229,7 +230,7 @@ def test_saying_neither_how_to_serve_nor_both_ways_is_a_mistake(tmp_path: Path) 
     (tmp_path / "spindle.toml").write_text("")
     for words in ([], ["--stdio", "--http"], ["--stdio", "--port", "1"]):
         done = subprocess.run(
-            [SPINDLE, "-w", str(tmp_path), "serve", *words], capture_output=True, text=True, check=False
+            [warm.SPINDLE, "-w", str(tmp_path), "serve", *words], capture_output=True, text=True, check=False
         )
         assert done.returncode == 2
         assert done.stderr.startswith("spindle: ")

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import httpx2
 
+from servers import warm
 from servers.running import PATIENCE
 
 TOOLS = '''
@@ -141,7 +141,7 @@ class RestWorkspace:
 
     def spindle(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "spindle", *words], cwd=self.root, env={**self.env, **env},
+            [warm.SPINDLE, *words], cwd=self.root, env={**self.env, **env},
             capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -153,7 +153,7 @@ class RestWorkspace:
     @contextlib.contextmanager
     def serve(self, *words: str, token: str | None = None, **env: str) -> Iterator[Served]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "spindle", "serve", "--rest", "--port", "0", *words],
+            [warm.SPINDLE, "serve", "--rest", "--port", "0", *words],
             cwd=self.root, env={**self.env, **env}, stderr=subprocess.PIPE, text=True,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
@@ -180,7 +180,7 @@ def utcp_client(script: str, *words: str, cwd: Path) -> Any:
     """Run a script in a process of its own, with the utcp packages, and return the JSON it prints.
     In our process its import would change how everybody logs."""
     done = subprocess.run(
-        [sys.executable, "-c", script, *words], cwd=cwd, capture_output=True, text=True, timeout=PATIENCE * 2
+        [warm.PYTHON, "-c", script, *words], cwd=cwd, capture_output=True, text=True, timeout=PATIENCE * 2
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

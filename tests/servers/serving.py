@@ -16,6 +16,7 @@ from typing import Any
 
 from mcp import Client, StdioServerParameters
 
+from servers import warm
 from servers.running import PATIENCE
 from spindle.app import Spindle
 from spindle.domain.serve import ServeConfig
@@ -28,6 +29,7 @@ from spindle.serving.server import address_of, listen
 ERAS = {"modern": "auto", "handshake": "legacy"}
 """By era, the mode of the SDK's client."""
 SPINDLE = str(Path(sys.executable).with_name("spindle"))
+"""For tests about the process itself; others take that of `servers.warm`."""
 
 
 @contextlib.asynccontextmanager
@@ -111,7 +113,10 @@ async def piped(app: Spindle, *, access: ServingAccess | None = None, **serve: A
 def by_command_line(folder: Path, era: str, **options: Any) -> Client:
     """The SDK's client of a workspace that `spindle serve --stdio` serves."""
     parameters = StdioServerParameters(
-        command=SPINDLE, args=["-w", str(folder), "serve", "--stdio"], env={**os.environ}, cwd=str(folder)
+        command=warm.SPINDLE,
+        args=["-w", str(folder), "serve", "--stdio"],
+        env={**os.environ},
+        cwd=str(folder),
     )
     return Client(parameters, mode=ERAS[era], **options)
 
@@ -120,7 +125,7 @@ def by_command_line(folder: Path, era: str, **options: Any) -> Client:
 async def serve_command(folder: Path, *words: str) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
     """`spindle serve --http` in a process of its own, told to stop in the end."""
     process = await asyncio.create_subprocess_exec(
-        SPINDLE, "-w", str(folder), "serve", "--http", "--port", "0", *words,
+        warm.SPINDLE, "-w", str(folder), "serve", "--http", "--port", "0", *words,
         stderr=asyncio.subprocess.PIPE, env={**os.environ},
     )  # fmt: skip
     assert process.stderr is not None

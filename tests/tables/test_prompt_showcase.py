@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import spindle
+from servers import warm
 from servers.running import program
 from spindle.tables import ToolRow, concat_tables, provide, read_table, tool_provider, tool_table, write_table
 from spindle.tables.provider import rows_from
@@ -82,7 +82,7 @@ async def test_two_servers_and_two_flows_in_one_column_prompted_by_another_proce
         "The plumber comes at noon.",
     )  # fmt: skip
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", PROMPTER], cwd=elsewhere, capture_output=True, text=True,
+        subprocess.run, [warm.PYTHON, "-c", PROMPTER], cwd=elsewhere, capture_output=True, text=True,
         env=environment(model.environment()), timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -117,7 +117,7 @@ def shell(folder: Path, *words: str, model: ModelServer | None = None, **more: s
     for name in () if model else ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         given.pop(name, None)
     return subprocess.run(
-        [sys.executable, "-m", "spindle", "table", *words],
+        [warm.SPINDLE, "table", *words],
         cwd=folder, capture_output=True, text=True, env=given, timeout=120,
     )  # fmt: skip
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from servers import warm
 from servers.http_server import HttpServer
 from servers.running import StdioServers, program
 from servers.serving import serve_command
@@ -112,7 +112,7 @@ async def main():
 asyncio.run(main())
 """
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script, str(file), str(shared / "note.txt")],
+        [warm.PYTHON, "-W", "error", "-c", script, str(file), str(shared / "note.txt")],
         capture_output=True, text=True, timeout=60, cwd="/",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

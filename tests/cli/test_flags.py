@@ -187,7 +187,7 @@ def test_all_arguments_can_be_one_document():
     ("text", "message"),
     [
         ("{", "x is not valid JSON: Expecting property name"),
-        ('{"a": NaN}', "x is not valid JSON: NaN is not JSON"),
+        ('{"a": NaN}', "x is not valid JSON: NaN is not a number that JSON knows"),
         ('{"a": 1e999}', "x is not valid JSON: the number 1e999 is too large"),
         ("[1]", "x must be a JSON object, not a JSON array"),
         ("[" * 100_000, "x is not valid JSON: it is nested too deeply"),

@@ -241,8 +241,8 @@ def test_a_person_is_asked_before_it_is_replaced(workspace, answer, code):
     [
         ('{"mcpServers": {\n "a": }', "is not valid JSON: Expecting value in line 2, column 7"),
         ('{"a": 1, "a": 2}', "is not valid JSON: the key 'a' appears twice"),
-        ('{"a": NaN}', "is not valid JSON: NaN is not a JSON number"),
-        ('{"a": 1e999}', "is not valid JSON: 1e999 is not a JSON number"),
+        ('{"a": NaN}', "is not valid JSON: NaN is not a number that JSON knows"),
+        ('{"a": 1e999}', "is not valid JSON: the number 1e999 is too large"),
         ("[" * 100_000, "is not valid JSON"),
         ("[]", "must hold a JSON object"),
         ('{"mcpServers": []}', "`mcpServers` must be an object"),

@@ -158,7 +158,7 @@ class Issuer:
             ) from error
         try:
             data: Any = from_json(body)
-        except (ValueError, RecursionError):
+        except ValueError:
             data = None
         keys: Any = data.get("keys") if is_object(data) else None
         if not isinstance(keys, list):

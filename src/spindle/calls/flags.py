@@ -13,13 +13,13 @@ other as text where text is admitted.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from spindle.documents.json_text import loads
 from spindle.domain.json_schema import (
     JsonObject,
     Parameter,
@@ -156,7 +156,7 @@ class Flags:
 
     def _whole_array(self, parameter: Parameter, text: str) -> list[Any] | None:
         try:
-            value = _strict_json(text)
+            value = loads(text, unique=False)
         except ValueError:
             return None
         if not is_array(value):
@@ -176,7 +176,7 @@ def value_of(text: str, schema: JsonObject, what: str) -> Any:
 def load_json(text: str, where: str) -> Any:
     """Parses JSON from the command line; `where` names it in the error."""
     try:
-        return _strict_json(text)
+        return loads(text, unique=False)
     except ValueError as error:
         raise InvalidArgumentsError(
             f"{where} is not valid JSON: {error}", hint="""quote it for the shell: '{"name": "value"}'"""
@@ -199,7 +199,7 @@ def _scalar(flag: str, text: str, types: frozenset[str]) -> Any:
     if types == _NUMBER and _NUMBER_TEXT.fullmatch(text):
         return _number(flag, text, types)
     try:
-        value = _strict_json(text)
+        value = loads(text, unique=False)
     except ValueError as error:
         if types == _OBJECT and text.lstrip().startswith("{"):
             raise InvalidArgumentsError(f"{flag} is not valid JSON: {error}") from None
@@ -243,21 +243,3 @@ def _article(name: str) -> str:
 
 def _folded(name: str) -> str:
     return name.replace("-", "").replace("_", "").lower()
-
-
-def _strict_json(text: str) -> Any:
-    """JSON as the standard has it: no NaN, no number that overflows."""
-
-    def finite(number: str) -> float:
-        value = float(number)
-        if not math.isfinite(value):
-            raise ValueError(f"the number {number} is too large")
-        return value
-
-    def refuse(name: str) -> Any:
-        raise ValueError(f"{name} is not JSON")
-
-    try:
-        return json.loads(text, parse_float=finite, parse_constant=refuse)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from spindle.cli.client_entries import ClientProgram, says_the_same
+from spindle.documents.json_text import loads
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import ConfigurationError
 
@@ -108,8 +107,9 @@ def _parsed(text: str, file: Path, pasted: str) -> JsonObject:
     if not text.strip():
         return {}
     try:
-        data = _strict(text)
-    except (ValueError, RecursionError) as error:
+        # All that would not be written back as it was read is refused.
+        data = loads(text, unique=True)
+    except ValueError as error:
         if _is_json_with_comments(text):
             raise ConfigurationError(
                 f"{file} has comments or trailing commas, which would be lost if it were written again",
@@ -119,26 +119,6 @@ def _parsed(text: str, file: Path, pasted: str) -> JsonObject:
     if not is_object(data):
         raise ConfigurationError(f"{file} must hold a JSON object", hint=pasted)
     return data
-
-
-def _strict(text: str) -> Any:
-    """Parses JSON, and refuses everything that would not be written back as it was read."""
-
-    def without_twins(pairs: list[tuple[str, Any]]) -> JsonObject:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            keys = [key for key, _ in pairs]
-            twin = next(key for key in keys if keys.count(key) > 1)
-            raise ValueError(f"the key {twin!r} appears twice")
-        return found
-
-    def finite(written: str) -> float:
-        value = float(written)
-        if not math.isfinite(value):
-            raise ValueError(f"{written[:40]} is not a JSON number")
-        return value
-
-    return json.loads(text, object_pairs_hook=without_twins, parse_constant=finite, parse_float=finite)
 
 
 def _is_json_with_comments(text: str) -> bool:
@@ -159,7 +139,7 @@ def _is_json_with_comments(text: str) -> bool:
 def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} in line {error.lineno}, column {error.colno}"
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return str(error)
 
 
 def _pasted(client: ClientProgram, name: str, entry: JsonObject) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +13,20 @@ from spindle.documents.places import DocumentPath, Lines, NotInFormatError, Text
 from spindle.domain.json_schema import has_long_number
 
 
-def parse(text: str, *, unique: bool) -> Any:
-    """Returns the value of a JSON text; raises TextError. `unique` refuses a name twice in one object."""
+def loads(text: str, *, unique: bool) -> Any:
+    """Returns the value of JSON, without NaN and numbers that overflow; raises ValueError. `unique` refuses a
+    name twice in one object."""
     pairs = _object_of if unique else None
     try:
         return json.loads(text, parse_float=_finite, parse_constant=_refuse, object_pairs_hook=pairs)
+    except RecursionError:
+        raise _DepthError("it is nested too deeply") from None
+
+
+def parse(text: str, *, unique: bool) -> Any:
+    """Returns the value of a JSON text as `loads` does; raises TextError, with the line."""
+    try:
+        return loads(text, unique=unique)
     except json.JSONDecodeError as error:
         raise NotInFormatError("JSON", error.msg, error.lineno, _hint(text, error)) from None
     except _TwiceError:
@@ -26,8 +36,8 @@ def parse(text: str, *, unique: bool) -> Any:
     except _NumberError as error:
         at = next(found.start() for found in _TOKEN.finditer(text) if found[0] == error.token)
         raise NotInFormatError("JSON", str(error), Lines(text).mark(at).line) from None
-    except RecursionError:
-        raise TextError("it is nested too deeply") from None
+    except _DepthError as error:
+        raise TextError(str(error)) from None
     except ValueError as error:
         raise NotInFormatError("JSON", str(error)) from None
 
@@ -68,6 +78,10 @@ class _TwiceError(ValueError):
     """A name that stands twice in an object."""
 
 
+class _DepthError(ValueError):
+    """More levels than Python can follow."""
+
+
 class _NumberError(ValueError):
     """A number that JSON does not know."""
 
@@ -79,14 +93,17 @@ class _NumberError(ValueError):
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise _TwiceError
+        twin = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise _TwiceError(f"the key {twin!r} appears twice")
     return found
 
 
 def _finite(number: str) -> float:
     value = float(number)
     if not math.isfinite(value):
-        raise _NumberError(f"the number {number} is too large", number)
+        raise _NumberError(
+            f"the number {number if len(number) < 30 else number[:10] + '…'} is too large", number
+        )
     return value
 
 

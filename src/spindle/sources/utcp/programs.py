@@ -189,7 +189,7 @@ def _result(shown: list[str], last: bytes, *, only: bool) -> Result:
     if text.startswith(("{", "[")):
         try:
             return Result((block,), structured=from_json(text.encode()), has_structured=True)
-        except (ValueError, RecursionError):
+        except ValueError:
             pass
     return Result((block,))
 

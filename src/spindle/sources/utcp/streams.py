@@ -83,7 +83,7 @@ def item_of(data: str) -> Any:
     """The item as JSON if it can be parsed, else as text."""
     try:
         return from_json(data.encode())
-    except (ValueError, RecursionError):
+    except ValueError:
         return data
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +19,6 @@ from spindle.http.api import ApiCalls
 from spindle.http.credentials import cookie_header
 from spindle.ports.source import Session
 from spindle.sources.http_api import request_tool
-from spindle.sources.http_api.delegate import Delegate
 from spindle.sources.http_api.places import FoundDocument, addresses, look
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.request import prepare
@@ -161,3 +161,35 @@ class HttpApiSession(Session):
 
             self._delegates[place] = Delegate(opened)
         return self._delegates[place]
+
+
+class Delegate:
+    """A session of another kind of source inside ours, opened when it is first needed. One task of its own
+    enters and leaves it, as a session wants."""
+
+    def __init__(self, open_: Callable[[], AbstractAsyncContextManager[Session]]) -> None:
+        self._open = open_
+        self._owner: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[Session] | None = None
+        self._closing = asyncio.Event()
+
+    async def session(self) -> Session:
+        if self._ready is None or (self._ready.done() and self._ready.exception() is not None):
+            self._ready = asyncio.get_running_loop().create_future()
+            self._owner = asyncio.create_task(self._own(self._ready))
+        return await asyncio.shield(self._ready)
+
+    async def aclose(self) -> None:
+        self._closing.set()
+        if self._owner is not None:
+            await self._owner
+
+    async def _own(self, ready: asyncio.Future[Session]) -> None:
+        try:
+            async with self._open() as session:
+                ready.set_result(session)
+                await self._closing.wait()
+        except Exception as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)

@@ -10,7 +10,6 @@ import functools
 import logging
 import re
 import ssl
-import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
@@ -20,6 +19,7 @@ import httpx2
 from spindle.http import addresses
 from spindle.http.failures import InsideError, LostError, TooLargeError, UnpackError, UnreachableError
 from spindle.http.pinned import public_transport, require_pinned
+from spindle.http.public import is_proxied
 from spindle.http.request import Prepared
 
 CONNECT_FAILURES = (
@@ -51,11 +51,6 @@ logging.getLogger("httpx2").addFilter(_WithoutQueries())
 def shared_ssl_context() -> ssl.SSLContext:
     """Returns the one TLS context of all clients: making it takes longer than many a call."""
     return httpx2.create_ssl_context()
-
-
-def is_proxied() -> bool:
-    """True where a proxy resolves names: all that is left to us then is to look before each request."""
-    return not {"http", "https", "all"}.isdisjoint(urllib.request.getproxies())
 
 
 class HttpAnswer:

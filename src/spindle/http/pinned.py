@@ -1,8 +1,6 @@
-"""Connections to public addresses only: the insides of the HTTP library that this rests on are here.
+"""The HTTP library kept to public addresses: all that leans on its insides is here, and is checked.
 
-A name is resolved once, and the addresses that were checked are those connected. Checking a name first and
-letting the library resolve it again would leave a gap in which a hostile name server changes its answer. TLS
-still asks for the name, since only the socket's address is replaced.
+TLS still asks for the name, since only the address of the socket is replaced.
 """
 
 from __future__ import annotations
@@ -14,22 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 import httpcore2
 import httpx2
 
-from spindle.http import addresses
-from spindle.http.failures import InsideError
+from spindle.http.public import PATIENCE_PER_ADDRESS, public_addresses
 
 if TYPE_CHECKING:
     import ssl
-
-PATIENCE_PER_ADDRESS = 3.0
-"""Seconds for one of several addresses of a host, before the next is tried."""
-
-
-async def public_addresses(host: str) -> list[str]:
-    """The addresses of a host, all of which are public; raises InsideError where one is not."""
-    found = await addresses.addresses_of(host)
-    if any(addresses.is_inside(address) for address in found):
-        raise InsideError(host)
-    return found
 
 
 def public_transport(context: ssl.SSLContext, limits: httpx2.Limits) -> httpx2.AsyncHTTPTransport:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from spindle.errors import ConfigurationError
-from spindle.http.addresses import host_of, is_loopback, leads_inside, same_origin
+from spindle.http.addresses import host_of, is_loopback, same_origin
 from spindle.http.api import ApiClient
-from spindle.http.failures import InsideError
 
 if TYPE_CHECKING:
     from spindle.http.client import HttpAnswer
@@ -36,12 +35,6 @@ class Sender(ApiClient):
         """True if requests may go to public addresses only. With `remote`, a remote manual chose the
         address."""
         return remote and not self._config.allow_private
-
-    async def check(self, url: str, *, remote: bool) -> None:
-        """Raises ConfigurationError for a place that must not be contacted."""
-        await self.check_scheme(url)
-        if self.is_bound(remote=remote) and await leads_inside(url):
-            raise self.error(InsideError(host_of(url)))
 
     async def check_scheme(self, url: str) -> None:
         """Raises ConfigurationError for a place that is not on the web, or where others can listen."""

@@ -18,6 +18,7 @@ from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import ConfigurationError, NotFoundError, PermissionDeniedError, SpindleError
 from spindle.http.addresses import same_origin
 from spindle.http.credentials import CredentialParts, apply
+from spindle.http.failures import InsideError
 from spindle.ports.source import Session
 from spindle.sources.utcp.auths import Auths
 from spindle.sources.utcp.http_calls import HttpCalls, within
@@ -202,13 +203,18 @@ class UtcpSession(Session):
     async def _over_websocket(
         self, template: WebSocketTemplate, tool: Tool, call: Call, credential: Credential, *, remote: bool
     ) -> Result:
-        await self._sender.check(template.url, remote=remote)
+        await self._sender.check_scheme(template.url)
         if template.auth is not None:
             credential = await self._auths.credential(template.auth, remote=remote)
         else:
             apply(None, credential, {})  # a key without a name has no place here
         async with within(tool, template.timeout):
-            return await self._sockets.call(template, tool, call, credential, template.url)
+            try:
+                return await self._sockets.call(
+                    template, tool, call, credential, public_only=self._sender.is_bound(remote=remote)
+                )
+            except InsideError as failure:
+                raise self._sender.error(failure) from None
 
     async def _run(self, template: CliTemplate, tool: Tool, call: Call, manuals: tuple[str, ...]) -> Result:
         properties: JsonObject = tool.spec.input_schema.get("properties", {})

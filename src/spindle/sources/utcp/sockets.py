@@ -52,16 +52,31 @@ class Sockets:
             await self._end(self._kept.popitem()[1])
 
     async def call(
-        self, template: WebSocketTemplate, tool: Tool, call: Call, credential: Credential, url: str
+        self,
+        template: WebSocketTemplate,
+        tool: Tool,
+        call: Call,
+        credential: Credential,
+        *,
+        public_only: bool,
     ) -> Result:
+        """Sends the message of a call. Raises InsideError where it may go to public addresses only."""
+        url = template.url
         arguments = dict(call.arguments)
         headers = dict(template.headers)
         own = {name: as_text(arguments.pop(name)) for name in template.header_fields if name in arguments}
         headers |= own
         check_headers(headers)
         message = message_of(template.message, arguments)
-        key = (url, template.protocol, template.keep_alive, tuple(sorted(headers.items())), credential.key)
-        socket, ended = self._take(key, template, url, headers, credential)
+        key = (
+            url,
+            template.protocol,
+            template.keep_alive,
+            tuple(sorted(headers.items())),
+            credential.key,
+            public_only,
+        )
+        socket, ended = self._take(key, template, headers, credential, public_only)
         try:
             for other in ended:
                 await self._end(other)
@@ -80,9 +95,9 @@ class Sockets:
         self,
         key: tuple[Any, ...],
         template: WebSocketTemplate,
-        url: str,
         headers: dict[str, str],
         credential: Credential,
+        public_only: bool,
     ) -> tuple[_Socket, list[_Socket]]:
         """The connection for these settings, and those that nobody needs any more. Nothing is awaited, so
         that two calls cannot both make one."""
@@ -92,7 +107,7 @@ class Sockets:
             ended += [] if socket.users else [socket]
             socket = None
         if socket is None:
-            socket = self._made(template, url, headers, credential)
+            socket = self._made(template, headers, credential, public_only)
         socket.users += 1
         self._kept[key] = socket  # the last is the one that was used last
         for other in [other for other, kept in self._kept.items() if not kept.users]:
@@ -101,10 +116,10 @@ class Sockets:
         return socket, ended
 
     def _made(
-        self, template: WebSocketTemplate, url: str, headers: dict[str, str], credential: Credential
+        self, template: WebSocketTemplate, headers: dict[str, str], credential: Credential, public_only: bool
     ) -> _Socket:
         config = WebSocketConfig(
-            url=url,
+            url=template.url,
             headers=headers,
             subprotocols=(template.protocol,) if template.protocol else (),
             format="text",
@@ -113,7 +128,7 @@ class Sockets:
             max_result_size=self._config.max_result_size,
             connect_timeout=self._config.connect_timeout,
         )
-        session = WebSocketSession(self._name, config, credential, self._note)
+        session = WebSocketSession(self._name, config, credential, self._note, public_only=public_only)
         return _Socket(session)
 
     async def _end(self, socket: _Socket) -> None:

@@ -26,11 +26,11 @@ from spindle.errors import (
     ServerError,
     SpindleError,
 )
+from spindle.http.websocket import open_websocket
 from spindle.ports.source import Session
 from spindle.sources.message_paths import MISSING, put
 from spindle.sources.parameters import as_text, filled, input_schema, with_defaults
 from spindle.sources.websocket.config import SUBSCRIPTION
-from spindle.sources.websocket.handshake import open_connection
 from spindle.sources.websocket.messages import SHOWN, decoded, encoded, failure, holds, to_result, useful
 from spindle.sources.websocket.waiting import Desk, WaitingCall
 
@@ -48,11 +48,21 @@ TOO_LARGE = 1009
 class WebSocketSession(Session):
     """One connection: sends requests and gives each reply to the call that it belongs to."""
 
-    def __init__(self, name: str, config: WebSocketConfig, credential: Credential, note: Note) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: WebSocketConfig,
+        credential: Credential,
+        note: Note,
+        *,
+        public_only: bool = False,
+    ) -> None:
+        """`public_only`: somebody else chose the address, so it may not be one of ours."""
         self._name = name
         self._config = config
         self._credential = credential
         self._note = note
+        self._public_only = public_only
         self._numbers = itertools.count(1)
         self._desk = Desk(config.reply_id_field or config.id_field)
         self._farewells: set[asyncio.Task[None]] = set()
@@ -179,7 +189,7 @@ class WebSocketSession(Session):
                 limit = self._config.connect_timeout
                 try:
                     async with asyncio.timeout(limit):
-                        connection = await open_connection(self._name, self._config, self._credential)
+                        connection = await self._open()
                 except TimeoutError:
                     raise ConnectionFailedError(
                         f"{self._name!r} was not ready within {limit:g} s",
@@ -189,6 +199,14 @@ class WebSocketSession(Session):
                 self._connection = connection
                 self._reader = asyncio.create_task(self._read(connection), name=f"messages of {self._name}")
             return self._connection
+
+    async def _open(self) -> ClientConnection:
+        config = self._config
+        return await open_websocket(
+            self._name, config.url, self._credential, headers=config.headers, max_size=config.max_result_size,
+            keep_alive=config.keep_alive or None, subprotocols=config.subprotocols,
+            public_only=self._public_only,
+        )  # fmt: skip
 
     async def _collect(
         self, tool: Tool, request: Request, stream: Stream, waiting: WaitingCall, arguments: JsonObject

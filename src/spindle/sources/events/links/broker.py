@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, ClassVar
 
 from spindle.domain.json_schema import JsonObject
-from spindle.errors import AuthError, ConfigurationError, ConnectionFailedError, SpindleError
+from spindle.errors import AuthError, ConnectionFailedError, SpindleError
 from spindle.http.addresses import leads_inside
 from spindle.sources.events.cloudevents import decoded, encoded
 from spindle.sources.events.links.port import EventLink, Inbox, Incoming, Outgoing
@@ -68,11 +68,8 @@ class BrokerLink(EventLink):
     async def connect(self) -> None:
         target = self.target
         if target.public_only and await leads_inside(f"http://{target.endpoint.parts.hostname}"):
-            raise ConfigurationError(
-                f"{target.endpoint.shown} is on this machine or a private network",
-                hint=f"set sources.{target.source}.allow_private = true if that is meant",
-                sent=False,
-            )
+            # Its library resolves the name once more by itself.
+            raise target.inside()
         timer = asyncio.timeout(target.connect_timeout)
         try:
             async with timer:

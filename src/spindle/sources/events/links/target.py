@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spindle.domain.identity import Credential
-from spindle.errors import CallTimeoutError, ConnectionFailedError, SpindleError
+from spindle.errors import CallTimeoutError, ConfigurationError, ConnectionFailedError, SpindleError
 from spindle.sources.events.links.receiver import Receiver
 from spindle.sources.events.servers import Endpoint
 
@@ -55,6 +55,14 @@ class Target:
         """The text of a library's error, without the password that its address may hold."""
         text, password = described(error), self.endpoint.parts.password
         return text.replace(password, "***") if password else text
+
+    def inside(self) -> SpindleError:
+        """The error for a server that is not outside, where somebody outside has named it."""
+        return ConfigurationError(
+            f"{self.endpoint.shown} is on this machine or a private network",
+            hint=f"set sources.{self.source}.allow_private = true if that is meant",
+            sent=False,
+        )
 
     def unreachable(self, error: BaseException | str) -> SpindleError:
         """The error for a server that cannot be reached."""

@@ -79,7 +79,7 @@ class WebhookLink(EventLink):
                 raise
             raise _repeatable(target.not_acknowledged()) from None
         except InsideError:
-            raise self._inside() from None
+            raise target.inside() from None
         except TooLargeError as failure:
             raise ResultTooLargeError(
                 f"{target.endpoint.shown} answered with more than {failure.limit} bytes",
@@ -97,13 +97,6 @@ class WebhookLink(EventLink):
             raise self._refusal(answer, content)
         incoming = Incoming(decoded(content, answer.headers, message.address), None, answer.headers)
         return answer.status, incoming
-
-    def _inside(self) -> SpindleError:
-        return ConfigurationError(
-            f"{self._target.endpoint.shown} is on this machine or a private network",
-            hint=f"set sources.{self._target.source}.allow_private = true if that is meant",
-            sent=False,
-        )
 
     def _refusal(self, answer: HttpAnswer, content: bytes) -> SpindleError:
         status = answer.status

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 from websockets.exceptions import ConnectionClosed
 
 from spindle.domain.json_schema import JsonObject
-from spindle.errors import ConfigurationError, SpindleError
-from spindle.http.addresses import leads_inside
+from spindle.errors import SpindleError
+from spindle.http.failures import InsideError
 from spindle.sources.events.cloudevents import decoded, encoded
 from spindle.sources.events.links.port import EventLink, Inbox, Incoming, Outgoing
 from spindle.sources.events.links.target import Target
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
+
+
+PINGS = 20.0
 
 
 class WebSocketLink(EventLink):
@@ -66,30 +69,19 @@ class WebSocketLink(EventLink):
             return made
 
     async def _open(self, address: str) -> ClientConnection:
-        from spindle.sources.websocket.config import WebSocketConfig
-        from spindle.sources.websocket.handshake import open_connection
+        from spindle.http.websocket import open_websocket
 
         target = self._target
-        parts = target.endpoint.parts
         base = target.endpoint.url.partition("?")[0].rstrip("/")
         url = f"{base}/{address.lstrip('/')}" if address.strip("/") else target.endpoint.url
-        if target.public_only and await leads_inside(f"http://{parts.hostname}"):
-            raise ConfigurationError(
-                f"{target.endpoint.shown} is on this machine or a private network",
-                hint=f"set sources.{target.source}.allow_private = true if that is meant",
-                sent=False,
-            )
-        # The handshake is that of WebSocket sources; of their settings it needs these.
-        settings = WebSocketConfig.model_construct(
-            url=url,
-            headers=dict(target.headers),
-            subprotocols=(),
-            keep_alive=20.0,
-            max_result_size=target.max_size,
-        )
         try:
             async with asyncio.timeout(target.connect_timeout):
-                return await open_connection(target.endpoint.name, settings, target.credential)
+                return await open_websocket(
+                    target.endpoint.name, url, target.credential, headers=target.headers,
+                    max_size=target.max_size, keep_alive=PINGS, public_only=target.public_only,
+                )  # fmt: skip
+        except InsideError:
+            raise target.inside() from None
         except TimeoutError:
             raise target.unreachable(f"it was not ready within {target.connect_timeout:g} s") from None
 

@@ -1,12 +1,18 @@
 """JSON and YAML from outside: one reader, within bounds."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import spindle
 from spindle.documents.places import TextError
-from spindle.documents.text import MAX_DEPTH, MAX_UNFOLDED, Bounds, read, read_any
+from spindle.documents.text import MAX_DEPTH, MAX_UNFOLDED, Bounds, decode, read, read_any
+from spindle.documents.yaml_writing import write
 
 SIZE = 120_000
 """Bytes that nobody would think large."""
@@ -183,8 +189,6 @@ SAID = {name: (text, said, said) for name, (text, said) in SAME.items()} | DIFFE
 
 @pytest.mark.parametrize(("text", "theirs", "own"), SAID.values(), ids=SAID)
 def test_one_text_says_one_thing(text: str | bytes, theirs: Any, own: Any) -> None:
-    from spindle.documents.text import decode
-
     data = text if isinstance(text, bytes) else text.encode()
 
     def told(reading: Any) -> Any:
@@ -228,3 +232,38 @@ def test_json_that_is_too_deep_is_told_with_its_line() -> None:
     with pytest.raises(TextError) as caught:
         read('{"a":\n' + "[\n" * MAX_DEPTH + "]" * MAX_DEPTH + "}", "json")
     assert (caught.value.problem, caught.value.line) == (TOO_DEEP, MAX_DEPTH + 1)
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(value=VALUES)
+def test_json_and_yaml_say_the_same(value: Any) -> None:
+    value = {"value": value}
+    as_json, as_yaml = json.dumps(value), write(value)
+    assert read(as_json, "json").value == value
+    assert read(as_yaml, "yaml").value == value
+    assert read_any(as_json.encode()) == value
+    assert read_any(as_yaml.encode()) == value
+
+
+@given(text=st.text(st.sampled_from("{}[]&*a:<, -?!'\"|>\n\t#%@`0.e~"), max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for format in ("json", "yaml"):
+        try:
+            found = read(text, format)
+        except TextError:
+            continue
+        assert all(mark.line >= 1 for mark in found.find_marks().values())
+
+
+def test_nobody_else_reads_yaml() -> None:
+    package = Path(spindle.__file__).parent
+    uses = re.compile(r"^\s*(?:import|from) yaml\b", re.MULTILINE)
+    found = {path.parent.name for path in package.rglob("*.py") if uses.search(path.read_text("utf-8"))}
+    assert found == {"documents"}

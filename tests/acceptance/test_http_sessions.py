@@ -543,4 +543,4 @@ async def test_an_answer_that_does_not_fit_the_protocol_opens_no_session(open_so
         (report,) = await app.sync()
     assert report.error is not None
     assert report.error["category"] == "server"
-    assert "does not speak MCP as we know it" in report.error["message"]
+    assert "does not speak a known version of MCP" in report.error["message"]

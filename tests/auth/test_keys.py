@@ -31,7 +31,7 @@ def test_the_first_key_seals_and_all_open() -> None:
     with pytest.raises(StoreError, match="another key"):
         Sealer(lambda: [new]).open(sealed, "here")
     assert Sealer(lambda: [new]).open(both.reseal(sealed), "here") == {"a": 1}
-    with pytest.raises(StoreError, match="not where it was put"):
+    with pytest.raises(StoreError, match="was moved from its place"):
         both.open(sealed, "there")
 
 

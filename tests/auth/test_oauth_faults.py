@@ -283,7 +283,7 @@ async def test_a_registration_that_is_refused_says_how_to_go_on(
 async def test_a_provider_that_takes_no_registrations_needs_a_client_in_the_settings(
     bench: Bench, odd: OddProvider
 ) -> None:
-    with pytest.raises(ConfigurationError, match="does not take new clients") as error:
+    with pytest.raises(ConfigurationError, match="does not register new clients") as error:
         await bench.oauth.begin(bench.source("s", oauth_config(odd.url)), LOCAL)
     assert bench.oauth.redirect_uri in (error.value.hint or "")
 
@@ -446,7 +446,7 @@ async def test_a_revoked_user_s_open_links_no_longer_work(bench: Bench, odd: Odd
     asked = await bench.oauth.begin(bench.source("s", config), LOCAL, scopes=["more"])
     revoked = await bench.oauth.revoke(bench.source("s", None), "local")
     assert revoked is not None
-    assert "no way to be told" in (revoked.problem or "")
+    assert "does not support revocation" in (revoked.problem or "")
     with pytest.raises(SpindleError, match="not known"):
         await bench.oauth.complete("c", asked.state)
 

@@ -45,7 +45,7 @@ async def test_it_opens_after_that_many_failures_of_the_source(
     error = caught.value
     assert error.retry_after == 20
     assert not error.sent
-    assert "'made' failed 3 times in a row and is left alone for another 20.0 s" in str(error)
+    assert "'made' failed 3 times in a row and is not called for another 20.0 s" in str(error)
     assert "because of this" in str(error)
     assert "spindle doctor made" in str(error.hint)
 

@@ -29,7 +29,7 @@ def chain(first: str, line: str, count: int) -> str:
 
 TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 TOO_MANY = f"its YAML aliases unfold to more than {MAX_UNFOLDED} parts"
-CIRCLE = "a YAML alias stands inside of what it stands for"
+CIRCLE = "a YAML alias refers to a value that contains it"
 
 HOSTILE = {
     "lists that never end": ("[" * SIZE, TOO_DEEP),
@@ -152,12 +152,12 @@ DIFFERENT: dict[str, tuple[str, Any, Any]] = {
     "a name twice": (
         "a: 1\nb: 2\na: 3",
         {"a": 3, "b": 2},
-        "!'a' stands here a second time; the first is in line 1",
+        "!'a' appears a second time; the first is in line 1",
     ),
     "a name twice in JSON": (
         '{"a": 1, "a": 2}',
         {"a": 2},
-        "!'a' stands here a second time; the first is in line 1",
+        "!'a' appears a second time; the first is in line 1",
     ),
     "NaN in JSON": ('{"a": NaN}', {"a": "NaN"}, "!NaN is not a number that JSON knows"),
     "a tab": (

@@ -133,7 +133,7 @@ async def test_problems_go_back_to_the_model_as_they_are_with_their_lines(
         ('{"nodes": []}', "error: line 1: "),
         ('{"nodes": [{"id": "a", "tol": "send"}]}', "has no key 'tol'"),
         ("[1, 2]", "There is no JSON object"),
-        ('{"nodes": "x", "nodes": "y"}', "stands here a second time"),
+        ('{"nodes": "x", "nodes": "y"}', "appears a second time"),
         ('{"a":' * 5000 + "1" + "}" * 5000, "The flow does not work"),
         (Turn(calls=[ToolCall("send", {"text": "x"})]), "Your answer was empty"),
     ],

@@ -267,7 +267,7 @@ def problems(text: str, format: Format, name: str = "flows/f") -> list[str]:
         (
             "{'nodes': []}",
             "flows/f.json:1: this is not JSON: Expecting property name enclosed in double quotes "
-            "[JSON wants double quotes]",
+            "[JSON needs double quotes]",
         ),
         ('{"a": "x\ny"}', "flows/f.json:1: this is not JSON: Invalid control character at"),
         ('{\n"a": NaN}', "flows/f.json:2: this is not JSON: NaN is not a number that JSON knows"),
@@ -280,11 +280,11 @@ def problems(text: str, format: Format, name: str = "flows/f") -> list[str]:
         ('{"nodes": ' + "[" * 160 + "]" * 160 + "}", "flows/f.json:1: nested more than 150 levels deep"),
         (
             '{"a": 1,\n"b": {"a": 2},\n"a": 3}',
-            "flows/f.json:3: 'a' stands here a second time; the first is in line 1",
+            "flows/f.json:3: 'a' appears a second time; the first is in line 1",
         ),
         (
             '{"b": [{"a": 1},\n{"a": 2,\n"\\u0061": 3}]}',
-            "flows/f.json:3: 'a' stands here a second time; the first is in line 2",
+            "flows/f.json:3: 'a' appears a second time; the first is in line 2",
         ),
         ("[]", "flows/f.json:1: a flow is an object with `nodes`, not a list"),
         ("5", "flows/f.json:1: a flow is an object with `nodes`, not an integer"),
@@ -395,7 +395,7 @@ def test_a_mistake_in_json_is_named_with_its_line(text: str, expected: str) -> N
         (
             "nodes:\n\t- a",
             "flows/f.yaml:2: this is not YAML: found character that cannot start any token "
-            "[YAML wants spaces for indentation, not tabs]",
+            "[YAML needs spaces for indentation, not tabs]",
         ),
         (
             "name: a: b",
@@ -403,8 +403,8 @@ def test_a_mistake_in_json_is_named_with_its_line(text: str, expected: str) -> N
             "[put the text in quotes if it holds a colon]",
         ),
         ("a: 1\n---\nb: 2", "flows/f.yaml:2: this is not YAML: but found another document"),
-        ("a: 1\nb: 2\na: 3", "flows/f.yaml:3: 'a' stands here a second time; the first is in line 1"),
-        ("nodes:\n- &a [*a]", "flows/f.yaml:2: a YAML alias stands inside of what it stands for"),
+        ("a: 1\nb: 2\na: 3", "flows/f.yaml:3: 'a' appears a second time; the first is in line 1"),
+        ("nodes:\n- &a [*a]", "flows/f.yaml:2: a YAML alias refers to a value that contains it"),
         ("nodes:\n  ? [a]\n  : b", "flows/f.yaml:2: a name must be text"),
         (
             "nodes: []\nname: !!python/object:os.system x",

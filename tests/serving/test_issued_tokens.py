@@ -87,7 +87,7 @@ def test_a_token_that_is_good_is_taken(keys: KeyServer, token: str) -> None:
         (signed(aud="https://other.example.com"), "for another audience"),
         (signed(aud=None), "lacks exp, iss or aud"),
         (signed(aud=5), "for another audience"),
-        (signed(iss="https://login.example.com"), "of another issuer"),
+        (signed(iss="https://login.example.com"), "from another issuer"),
         (signed(iss=None), "lacks exp, iss or aud"),
         (signed(exp="soon"), "is not valid"),
         (signed(exp=float("inf")), "cannot be read|is not valid"),

@@ -159,7 +159,7 @@ class Calls:
         )
         self._toolbox.load([item["tool"] for item in found])
         lines = [f"{item['name']}: {item['description']}" for item in found]
-        return ShownResult("\n".join(lines) or "no tool fits; try other words")
+        return ShownResult("\n".join(lines) or "no tool matches; try other words")
 
     async def _describe(self, name: str) -> ShownResult:
         async def describe(_: Any) -> JsonObject:

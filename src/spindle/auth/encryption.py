@@ -63,11 +63,11 @@ class Sealer:
             found = from_json(opened)
         except InvalidToken:
             raise StoreError(
-                "a stored secret was sealed with another key, or changed since",
+                "a stored secret was encrypted with another key, or has been changed",
                 hint="give the old key as a second one in SPINDLE_KEY, or log in again",
             ) from None
         if found["place"] != place:
-            raise StoreError("a stored secret is not where it was put: somebody moved it")
+            raise StoreError("a stored secret was moved from its place in the store")
         return found["value"]
 
     def reseal(self, sealed: bytes) -> bytes:
@@ -77,4 +77,4 @@ class Sealer:
         try:
             return self._fernet.rotate(sealed)
         except InvalidToken:
-            raise StoreError("a stored secret was sealed with a key that is gone") from None
+            raise StoreError("a stored secret was encrypted with a key that is gone") from None

@@ -194,7 +194,7 @@ def _reason(error: Exception) -> str:
         (jwt.ExpiredSignatureError, "the token has expired"),
         (jwt.ImmatureSignatureError, "the token is not valid yet"),
         (jwt.InvalidAudienceError, "the token is for another audience"),
-        (jwt.InvalidIssuerError, "the token is of another issuer"),
+        (jwt.InvalidIssuerError, "the token is from another issuer"),
         (jwt.MissingRequiredClaimError, "the token lacks exp, iss or aud"),
     )
     return next((text for kind, text in reasons if isinstance(error, kind)), "the token is not valid")

@@ -48,7 +48,7 @@ class Breaker:
         wait = self._wait()
         if wait > 0 or self._probing:
             raise BreakerOpenError(
-                f"{self._source!r} failed {_times(self._failures)} and is left alone"
+                f"{self._source!r} failed {_times(self._failures)} and is not called"
                 + (f" for another {wait:.1f} s" if wait > 0 else " while one call tries it again")
                 + f"; the last failure: {self._last}",
                 hint=f"see `spindle doctor {self._source}`; the first call after that tries again",

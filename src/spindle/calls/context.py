@@ -55,7 +55,9 @@ class Context:
     def call_blocking(self, tool: str, arguments: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
         """The same in a function without `async`."""
         if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage] - the one that does not raise
-            raise RuntimeError("this blocks, and an async tool must not: `await context.call(…)`")
+            raise RuntimeError(
+                "this call blocks, which an async tool must not do: use `await context.call(…)`"
+            )
         return self._wait(self._host().call(tool, {**(arguments or {}), **named}))
 
     @overload
@@ -117,7 +119,7 @@ class Context:
 
     def _host(self) -> Host:
         if self._is_abandoned or self._call.host is None:
-            raise CancelledCallError(f"nobody waits for this call of {self.tool} any more", sent=False)
+            raise CancelledCallError(f"the caller no longer waits for this call of {self.tool}", sent=False)
         return self._call.host
 
     def _asked(self, question: Interruption) -> Reply:
@@ -130,7 +132,7 @@ class Context:
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            raise CancelledCallError(f"the call of {self.tool} was given up", sent=False) from None
+            raise CancelledCallError(f"the call of {self.tool} was cancelled", sent=False) from None
         finally:
             self._waiting.discard(future)
 
@@ -145,7 +147,9 @@ class Context:
         for report in await asyncio.gather(*self._reports, return_exceptions=True):
             if isinstance(report, Exception):
                 # The work is done; a listener that fails does not undo it.
-                logging.getLogger("spindle").warning("progress of %s was not taken: %r", self.tool, report)
+                logging.getLogger("spindle").warning(
+                    "the progress listener of %s failed: %r", self.tool, report
+                )
 
     def abandon(self) -> None:
         """Marks the call as one that no caller waits for any more."""

@@ -70,7 +70,7 @@ class Callback:
         app = self._app() if callable(self._app) else self._app
         given = {key: request.query_params.get(key) for key in _PARAMETERS}
         if any(len(value or "") > MAX_PARAMETER for value in given.values()) or not given["state"]:
-            return page(400, "This link is not whole", "Go back and follow the link again.")
+            return page(400, "This link is incomplete", "Go back and follow the link again.")
         try:
             completed = await app.auth.complete(
                 given["code"],

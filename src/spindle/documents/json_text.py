@@ -32,7 +32,7 @@ def parse(text: str, *, unique: bool) -> Any:
     except _TwiceError:
         # The standard parser does not say where; the scanner does.
         name, line, first = next(_twice(text))
-        raise TextError(f"{name!r} stands here a second time; the first is in line {first}", line) from None
+        raise TextError(f"{name!r} appears a second time; the first is in line {first}", line) from None
     except _NumberError as error:
         at = next(found.start() for found in _TOKEN.finditer(text) if found[0] == error.token)
         raise NotInFormatError("JSON", str(error), Lines(text).mark(at).line) from None
@@ -120,7 +120,7 @@ def _hint(text: str, error: json.JSONDecodeError) -> str | None:
     if here in ("//", "/*") or here[:1] == "#":
         return "JSON has no comments; YAML has"
     if here[:1] == "'":
-        return "JSON wants double quotes"
+        return "JSON needs double quotes"
     return None
 
 

@@ -160,7 +160,7 @@ class _Reading:
             raise NotInFormatError("YAML", "found undefined alias", _line(event))
         part = self._anchors[event.anchor]
         if part is None:
-            raise TextError("a YAML alias stands inside of what it stands for", _line(event))
+            raise TextError("a YAML alias refers to a value that contains it", _line(event))
         if self._awaits_name():
             if part.text is None:
                 raise TextError("a name must be text", _line(event))
@@ -191,7 +191,7 @@ class _Reading:
         if self._unique:
             if name in frame.lines:
                 first = frame.lines[name]
-                raise TextError(f"{name!r} stands here a second time; the first is in line {first}", line)
+                raise TextError(f"{name!r} appears a second time; the first is in line {first}", line)
             frame.lines[name] = line
         if self._marks is not None:
             self._marks[*frame.part.path, name] = TextMark(line, event.start_mark.column + 1)
@@ -264,7 +264,7 @@ def _events(text: str) -> Iterator[Any]:
 def _hint(said: str, text: str, number: int | None) -> str | None:
     lines = text.split("\n")
     if number is not None and number <= len(lines) and lines[number - 1].lstrip(" ").startswith("\t"):
-        return "YAML wants spaces for indentation, not tabs"
+        return "YAML needs spaces for indentation, not tabs"
     if "mapping values are not allowed" in said:
         return "put the text in quotes if it holds a colon"
     return None

@@ -29,7 +29,7 @@ class AgentConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str | None = Field(default=None, min_length=1, description="`provider:name`")
-    instructions: str = Field(default="", description="what the model is told before every task")
+    instructions: str = Field(default="", description="instructions for the model, before every task")
     tools: tuple[str, ...] = Field(default=(), description="patterns over names of tools; none: all")
     approve: tuple[str, ...] = Field(
         default=("destructive",), description="patterns of tools whose calls a person must allow"

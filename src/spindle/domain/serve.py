@@ -55,7 +55,7 @@ class TokenConfig(Section):
 class JwtConfig(Section):
     """Tokens that an authorisation server issues for this one, signed with a key that it publishes."""
 
-    issuer: str = Field(min_length=1, description="who must have issued a token, its `iss`, letter by letter")
+    issuer: str = Field(min_length=1, description="the exact issuer of tokens, their `iss`")
     audience: Names = Field(min_length=1, description="of which one must be in a token's `aud`")
     jwks_url: str = Field(description="where the issuer publishes its keys")
     required_scopes: Names = ()
@@ -102,7 +102,7 @@ class ServeConfig(Exposure):
     """The `[serve]` table: address, access, limits, and the form in which tools are offered."""
 
     host: str = Field(default="127.0.0.1", min_length=1, description="the address to listen on")
-    port: int = Field(default=DEFAULT_PORT, ge=0, le=65535, description="0: any that is free")
+    port: int = Field(default=DEFAULT_PORT, ge=0, le=65535, description="0 takes any free port")
     url: str | None = Field(
         default=None, description="the address by which clients reach the server, where it is another"
     )
@@ -115,10 +115,10 @@ class ServeConfig(Exposure):
     )
     jwt: JwtConfig | None = None
     default_agent_group: str = Field(
-        default="guest", min_length=1, description="the group of those who are in none that is configured"
+        default="guest", min_length=1, description="the group of clients that are in no configured group"
     )
     groups: dict[str, Exposure] = Field(
-        default_factory=dict[str, Exposure], description="what each group sees of what is exposed at all"
+        default_factory=dict[str, Exposure], description="the tools that each group sees, of those exposed"
     )
     allowed_hosts: tuple[str, ...] = Field(
         default=(), description="further names under which clients may address the server"
@@ -134,7 +134,7 @@ class ServeConfig(Exposure):
 
     instruction: str | None = Field(
         default=None,
-        description="what the tools are for, told to MCP clients: the text, or a file that holds it",
+        description="what the tools are for, as MCP clients read it: the text, or a file that holds it",
     )
     names: Literal["safe", "full"] = Field(
         default="safe", description="tools' names as every model API takes them, or as in the catalog"

@@ -185,7 +185,8 @@ class SourceConfig(Section):
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     approve: tuple[str, ...] = Field(
-        default=(), description='tools of which each call needs approval; "destructive": all that may destroy'
+        default=(),
+        description='tools whose calls need approval; "destructive": all that declare themselves so',
     )
     pinned: bool = False
     env: dict[str, str] = Field(default_factory=dict[str, str])

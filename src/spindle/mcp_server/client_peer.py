@@ -204,7 +204,7 @@ async def paused(
         link = f"Open this link to give consent, then call the tool again: {pause.details['url']}"
         return error_result(f"{pause.message}\n{link}", _about(pause))
     if not can_ask or request is None or not ctx.session.can_send_request:
-        way = f"`spindle resume {pause.token}` answers it, and goes on with the call"
+        way = f"`spindle resume {pause.token}` answers it and continues the call"
         return error_result(f"{pause.message}\nA person has to answer first. hint: {way}", _about(pause))
     answer = await peer.ask(request["method"], request.get("params"))
     return await go_on(app, pause, answer, peer)

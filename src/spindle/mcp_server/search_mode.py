@@ -86,7 +86,7 @@ class SearchMode:
             for tool in await self._visible(principal, str(arguments["query"]), limit)
         ]
         lines = [f"{tool['name']}: {tool['description']}" for tool in found]
-        return text_result("\n".join(lines) or "no tool fits; try other words", {"tools": found})
+        return text_result("\n".join(lines) or "no tool matches; try other words", {"tools": found})
 
     async def _visible(self, principal: Principal, query: str, limit: int) -> list[ToolSummary]:
         """The best that this principal sees: those it does not see must not take the places."""

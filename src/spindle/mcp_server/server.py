@@ -241,7 +241,7 @@ class CatalogServer:
                 elif isinstance(outcome, Finished):
                     return self._wire(principal, tool, outcome.result)
                 else:
-                    raise ServerError(f"another process goes on with this call of {tool.name}")
+                    raise ServerError(f"another process continues this call of {tool.name}")
                 if isinstance(done, Again):
                     outcome = await self._start(principal, tool, arguments, peer, done.answers)
                 elif isinstance(done, dict):

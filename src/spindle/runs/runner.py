@@ -261,4 +261,4 @@ class Runner:
 
 def _check_principal(given: Principal | None, wanted: Principal) -> None:
     if given is not None and given.id != wanted.id:
-        raise PermissionDeniedError(f"{given.id!r} may not answer for somebody else")
+        raise PermissionDeniedError(f"{given.id!r} may not answer for another user")

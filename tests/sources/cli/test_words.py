@@ -112,7 +112,7 @@ def test_zero_bytes_and_the_text_between_joined_values_are_refused() -> None:
         built({"it": "a\0b"}, parameters={"it": {"flag": "--it"}})
     with pytest.raises(InvalidArgumentsError, match="zero byte"):
         built({"it": ["a", "\0"]}, parameters={"it": {"repeat": True}})
-    with pytest.raises(InvalidArgumentsError, match="stands between values"):
+    with pytest.raises(InvalidArgumentsError, match="separates values"):
         built({"it": ["a,b"]}, parameters={"it": {"flag": "--it", "join": ","}})
 
 

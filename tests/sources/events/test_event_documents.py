@@ -263,7 +263,7 @@ async def test_traits_are_merged(workspace: Workspace) -> None:
         ("asyncapi: 1.2.0", "AsyncAPI 1.2.0 is not known"),
         ("asyncapy: 3.0.0", "`asyncapy` should be `asyncapi`"),
         ("channels: {}", "does not say which version"),
-        ("a: &a [*a]\nasyncapi: 3.0.0", "stands inside of what it stands for"),
+        ("a: &a [*a]\nasyncapi: 3.0.0", "refers to a value that contains it"),
     ],
 )
 async def test_a_broken_file_is_reported_and_the_others_work(

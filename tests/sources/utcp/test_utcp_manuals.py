@@ -236,7 +236,7 @@ async def test_a_broken_tool_is_named_by_its_place(broken: Any, open_manual: Ope
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('{"utcp_version": "2.0", "tools": []}', r"utcp_version is '2\.0', and 1\.x is what is understood"),
+        ('{"utcp_version": "2.0", "tools": []}', r"utcp_version is '2\.0', but only 1\.x is supported"),
         ('{"version": "0.1", "tools": [{"name": "t", "tool_provider": {}}]}', r"is a manual of UTCP 0\.x"),
         ('{"utcp_version": "1.0", "tools": {}}', "its `tools` is not a list"),
         ('{"hello": 1}', r"it has no `tools` \(it holds hello\)"),

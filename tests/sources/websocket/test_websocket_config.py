@@ -39,7 +39,7 @@ def config(**settings: Any) -> WebSocketConfig:
         ({"requests": {"x": {**X, "stream": {"until": {"a": "{c}"}}}}}, "'c', which is not a parameter"),
         ({"requests": {"x": {**X, "stream": {"count": 1, "id_from": "r"}}}}, "go together"),
         ({"requests": {"x": {**X, "stream": {"count": 1, "id_field": "r"}}}}, "go together"),
-        ({"requests": {"x": {**X, "stream": {**NAMED, "match": {"a": 1}}}}}, "told either by"),
+        ({"requests": {"x": {**X, "stream": {**NAMED, "match": {"a": 1}}}}}, "recognised either by"),
         ({"requests": {"x": {**X, "stream": {"count": 1, "stop": ["{subscription}"]}}}}, "not a parameter"),
         (
             {"requests": {"x": {**X, "stream": {**NAMED, "until": {"a": "{subscription}"}}}}},

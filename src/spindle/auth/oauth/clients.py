@@ -54,7 +54,7 @@ class OAuthClients:
             return OAuthClient(document)
         if provider.registration_url is None:
             raise ConfigurationError(
-                f"{provider.name} does not take new clients by itself",
+                f"{provider.name} does not register new clients automatically",
                 hint=f"register Spindle there (redirect URI {redirect_uri}) and set `client_id`, and"
                 f" `client_secret` if you get one, in sources.{source}.auth",
                 source=source,

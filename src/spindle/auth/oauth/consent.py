@@ -196,7 +196,7 @@ class Consent:
                     await self._use_up(secret, found)
                     raise AuthError(
                         f"the answer came from {stranger}, not from {found['provider']}, which was asked",
-                        hint="somebody may want to mix up the two; start again only if you trust the link",
+                        hint="this may be an attack; start again only if you trust the link",
                         source=found["source"],
                     )
                 if error is not None:

@@ -182,8 +182,8 @@ class Discovery:
             # A slash at the end is the one difference that innocent servers make.
             if not isinstance(named, str) or named.rstrip("/") != issuer.rstrip("/"):
                 raise AuthError(
-                    f"the OAuth metadata of {issuer[:200]} is about another issuer ({str(named)[:200]}):"
-                    " somebody may want to mix up the two",
+                    f"the OAuth metadata of {issuer[:200]} is about another issuer ({str(named)[:200]}),"
+                    " which may be an attack",
                 )
             for key in _ENDPOINTS:
                 if found.get(key) is not None:

@@ -39,7 +39,7 @@ async def revoke_at_provider(http: OAuthHttp, stored: Stored, client: OAuthClien
         return Revoked(stored.source, stored.principal, problem is None, problem)
 
     if stored.revocation_url is None:
-        return done(f"{stored.provider} has no way to be told")
+        return done(f"{stored.provider} does not support revocation")
     if client is None:
         return done("the client that it was given to is no longer configured")
     # The refresh token first: many providers end the whole grant with it.

@@ -117,7 +117,7 @@ def _value(tool: Tool, command: Command, text: str, finished: ProcessResult, fir
 def _unreadable(tool: Tool, command: Command, reason: str, finished: ProcessResult) -> ServerError:
     said = _last_lines(finished.stderr)
     return ServerError(
-        f"the output of {tool.name} is not {command.output}, as it is said to be: {reason}",
+        f"the output of {tool.name} is not {command.output}, as its settings say: {reason}",
         hint=f'see its `output` in {tool.spec.place}; "text" takes anything',
         details={"stderr": said} if said else None,
     )

@@ -89,7 +89,7 @@ def _placed(command: Command, template: str, given: JsonObject, *, after_end: bo
     begins_with_a_value = bool(places(template)) and template.startswith("{")
     if begins_with_a_value and not after_end:
         for word in found:
-            _refuse_dash(word, "it stands where the program may take it for an option")
+            _refuse_dash(word, "the program may take it for an option")
     return found
 
 
@@ -122,7 +122,7 @@ def _values(name: str, parameter: CliParameter, value: Any) -> Iterator[str]:
     for text in texts:
         if parameter.join in text:
             raise InvalidArgumentsError(
-                f"{name}: {text!r} holds {parameter.join!r}, which stands between values",
+                f"{name}: {text!r} holds {parameter.join!r}, which separates values",
                 details=[{"path": name, "problem": f"holds {parameter.join!r}"}],
                 sent=False,
             )

@@ -24,7 +24,7 @@ class McpConfig(SourceConfig):
     """The era of the protocol to speak; `auto` detects it."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
     answers: tuple[Literal["elicitation", "sampling", "roots"], ...] = Field(
-        default=("elicitation",), description="what the server is told that it may ask of who calls its tools"
+        default=("elicitation",), description="what the server may ask of the callers of its tools"
     )
 
     @field_validator("url")

@@ -363,7 +363,7 @@ class LinkDispatcher:
     def _cancel(self, request_id: RequestId) -> None:
         """Tell the server to stop working on a request. Written at once: the caller is leaving."""
         if not self._link.lost:
-            params = {"requestId": request_id, "reason": "the caller gave up"}
+            params = {"requestId": request_id, "reason": "the caller cancelled"}
             message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
             self._link.write_now(to_json(message) + b"\n")
 

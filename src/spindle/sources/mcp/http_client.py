@@ -113,7 +113,7 @@ def make_client(
         # The HTTP library would refuse it too, with the value in its message.
         if not value.isprintable():
             raise ConfigurationError(
-                f"what {name!r} is to be shown as {header} holds a character that cannot be sent",
+                f"the header {header} for {name!r} holds a character that cannot be sent",
                 hint="a line break at its end, perhaps",
                 source=name,
             )

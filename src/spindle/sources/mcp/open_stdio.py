@@ -100,7 +100,7 @@ async def _start(
 
 def _ended_too_soon(name: str, process: ServerProcess) -> SpindleError:
     words = process.last_words()
-    said = f"; its last words:\n{_indented(words)}" if words else " without a word on stderr"
+    said = f"; its last output:\n{_indented(words)}" if words else " without a word on stderr"
     return ConnectionFailedError(
         f"{name!r} {process.epitaph()} before it was ready{said}",
         hint="run its command by hand to see more",

@@ -103,7 +103,7 @@ class Peers:
     ) -> AnswerT | ErrorData:
         peer = self.current()
         if peer is None or not peer.can_answer(method):
-            return ErrorData(code=INVALID_REQUEST, message=f"nobody here can answer {method}")
+            return ErrorData(code=INVALID_REQUEST, message=f"this client cannot answer {method}")
         try:
             return answer.validate_python(await peer.ask(method, dumped(params)), by_name=False)
         except MCPError as error:

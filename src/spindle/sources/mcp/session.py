@@ -305,7 +305,7 @@ async def open_session(
         except MCPError as error:
             raise describe_failure(name, error, exchange) from error
         except (RuntimeError, ValidationError) as error:
-            raise ServerError(f"{name!r} does not speak MCP as we know it: {error}") from None
+            raise ServerError(f"{name!r} does not speak a known version of MCP: {error}") from None
         finally:
             current_exchange.reset(token)
         follower = asyncio.create_task(follow_changes(client, on_change, tell))

@@ -83,7 +83,7 @@ def check_version(root: JsonObject, place: str) -> None:
     version = root.get("utcp_version")
     if version is not None and (not isinstance(version, str) or version.partition(".")[0] not in ("1", "v1")):
         raise ConfigurationError(
-            f"{place}: utcp_version is {version!r}, and 1.x is what is understood",
+            f"{place}: utcp_version is {version!r}, but only 1.x is supported",
             hint="ask for a manual of UTCP 1.x",
         )
 

@@ -42,7 +42,7 @@ class Stream(BaseModel):
                 "`id_from` and `id_field` go together: where the id is given, and where it is carried"
             )
         if self.id_from is not None and self.match is not None:
-            raise ValueError("messages are told either by `match` or by `id_from` and `id_field`")
+            raise ValueError("messages are recognised either by `match` or by `id_from` and `id_field`")
         return self
 
 

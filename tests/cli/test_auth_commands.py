@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 
-from servers import warm
 from servers.oauth import OAuthProvider, User
 from servers.odd_provider import OddProvider
 from servers.running import PATIENCE
@@ -62,7 +62,7 @@ def login() -> Logins:
     async def start(*words: str, **environ: str) -> AsyncIterator[Login]:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            warm.SPINDLE, "auth", "login", *words,
+            sys.executable, "-m", "spindle", "auth", "login", *words,
             stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, env={**os.environ, **environ},
         )  # fmt: skip
         try:

@@ -16,6 +16,7 @@ import pytest
 
 from servers.rest import RestWorkspace, Served
 from servers.running import PATIENCE
+from servers.serving import SPINDLE
 
 WHOLE = "application/vnd.spindle.result+json"
 
@@ -254,7 +255,7 @@ def test_a_call_that_does_not_end_is_given_up_after_the_limit(rest: RestWorkspac
 
 
 def test_calls_are_recorded_like_any_other(rest: RestWorkspace) -> None:
-    with rest.serve() as served:
+    with rest.serve(program=SPINDLE) as served:
         served.call("echo", text="x")
         os.kill(served.process.pid, signal.SIGKILL)
         served.process.wait(PATIENCE)

@@ -135,7 +135,7 @@ async def test_tools_are_chosen_by_name_pattern_source_and_tag(app: Spindle) -> 
 
 
 async def test_what_was_mistyped_is_told_with_a_suggestion(app: Spindle) -> None:
-    with pytest.raises(spindle.SpindleError, match="no tool fits the name 'ad'") as caught:
+    with pytest.raises(spindle.SpindleError, match="no tool matches 'ad'") as caught:
         await tools(app, "ad")
     assert caught.value.hint == "did you mean 'add'?"
     with pytest.raises(spindle.SpindleError, match="there is no source 'tim'") as caught:

@@ -275,7 +275,7 @@ async def test_mistakes_in_what_an_agent_is_given_are_told_at_once(model: Model)
             await Agent(app, model).run("")
         with pytest.raises(ConfigurationError, match="`parallel` must be at least 1"):
             await Agent(app, model).run("go", parallel=0)
-        with pytest.raises(SpindleError, match="no tool fits 'ad'") as unfit:
+        with pytest.raises(SpindleError, match="no tool matches 'ad'") as unfit:
             await Agent(app, model, tools=["ad"]).run("go")
         assert unfit.value.hint == "did you mean 'add'?"
 

@@ -80,7 +80,7 @@ def test_search_finds_by_words(filled, spindle):
 
 def test_a_search_without_hits_says_so(filled, spindle):
     done = spindle("search", "zebra")
-    assert (done.code, done.out, done.err) == (0, "", "note: no tool fits 'zebra'\n")
+    assert (done.code, done.out, done.err) == (0, "", "note: no tool matches 'zebra'\n")
 
 
 def test_show_has_everything_about_a_tool(filled, spindle):

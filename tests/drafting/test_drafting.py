@@ -200,7 +200,7 @@ async def test_without_words_tools_or_a_model_nobody_is_asked(
             await app.draft_flow(WORDS, model="openai:gpt-5")
     (workspace / "tools" / "notes.py").unlink()
     async with spindle.open(workspace) as app:
-        with pytest.raises(NotFoundError, match="no tool fits"):
+        with pytest.raises(NotFoundError, match="no tool matches"):
             await app.draft_flow(WORDS, model="anthropic:any")
     assert server.requests == []
 

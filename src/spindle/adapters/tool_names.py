@@ -169,4 +169,4 @@ def _check_names(choice: ToolChoice, known: list[str], failures: Mapping[str, st
         if failures:
             said = "; ".join(f"{source}: {problem}" for source, problem in failures.items())
             hint = f"some sources could not be asked for their tools: {said}"
-        raise NotFoundError(f"no tool fits the name {name!r}", hint=hint, tool=name)
+        raise NotFoundError(f"no tool matches {name!r}", hint=hint, tool=name)

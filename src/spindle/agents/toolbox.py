@@ -197,7 +197,7 @@ class Toolbox:
             if not any(fnmatchcase(name, pattern) for name in view.summaries):
                 close = suggest(pattern, seen)
                 hint = f"did you mean {close!r}?" if close else "`spindle tools` lists what there is"
-                raise NotFoundError(f"no tool fits {pattern!r}", hint=hint)
+                raise NotFoundError(f"no tool matches {pattern!r}", hint=hint)
 
 
 def _unreserved(given: Mapping[str, str]) -> Mapping[str, str]:

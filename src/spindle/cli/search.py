@@ -29,5 +29,5 @@ async def _search(cli: CliContext, query: str, limit: int) -> None:
         found = await app.search(query, limit=limit)
         print_tools(cli, found)
         if not found:
-            cli.output.note(f"no tool fits {query!r}")
+            cli.output.note(f"no tool matches {query!r}")
         note_unsynced(cli, app)

@@ -100,7 +100,7 @@ class Drafting:
         tools = await self._finding.tools(words, self._limits.tools)
         if not tools:
             raise NotFoundError(
-                f"no tool fits {words!r}",
+                f"no tool matches {words!r}",
                 hint="`spindle tools` lists what there is, `spindle add` adds a source",
             )
         instructions = "\n\n".join(filter(None, [drafting(tools), self._instructions]))

@@ -137,7 +137,7 @@ def test_a_key_can_live_in_the_system_s_keyring(tmp_path: Path, ring: Ring) -> N
 
 def test_a_machine_without_a_keyring_says_so(tmp_path: Path, ring: Ring) -> None:
     keyring.set_keyring(keyring.backends.fail.Keyring())
-    with pytest.raises(ConfigurationError, match="no keyring that could be used") as error:
+    with pytest.raises(ConfigurationError, match="no usable keyring") as error:
         keys_in(tmp_path, key="keyring")()
     assert "SPINDLE_KEY" in (error.value.hint or "")
 

@@ -160,7 +160,7 @@ class Keys:
             ) from None
         ring: Any = keyring.get_keyring()
         if getattr(ring, "priority", 0) <= 0:
-            raise ConfigurationError("this machine has no keyring that could be used", hint=_WITHOUT_KEYRING)
+            raise ConfigurationError("this machine has no usable keyring", hint=_WITHOUT_KEYRING)
         return ring
 
     @contextlib.contextmanager

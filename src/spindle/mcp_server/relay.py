@@ -321,6 +321,6 @@ def _read_bounded(path: Path) -> bytes:
     if len(data) > MAX_FILE:
         raise ResultTooLargeError(
             f"{path.name} is larger than {MAX_FILE} bytes",
-            hint="it lies in the workspace's .spindle/files folder",
+            hint="it is in the workspace's .spindle/files folder",
         )
     return data

@@ -46,7 +46,7 @@ def of_error(error: BaseException) -> JsonObject:
         upstream = fields.pop("status", None)
         return {"status": status, **fields} | ({"source_status": upstream} if upstream else {})
     if isinstance(error, Interruption):
-        return problem(409, "paused", "the call waits for a person, which cannot be answered here")
+        return problem(409, "paused", "the call waits for a person, who cannot be asked here")
     kind = type(error).__name__
     return problem(500, "internal", f"a bug in Spindle: {kind}", "the server's log says where")
 

@@ -225,7 +225,7 @@ class Consent:
         found = self._sealer.open(secret.sealed, place(key))
         if secret.used:
             raise AuthError(
-                f"this login at {found['provider']} was completed before, and works once",
+                f"this login at {found['provider']} was completed before: a link works once",
                 hint="if access is still missing, start it again",
                 source=secret.source,
             )

@@ -75,9 +75,9 @@ class OAuthHttp:
         host = host_of(url)
         parts = urlsplit(url if host else "")
         if parts.scheme not in ("https", "http"):
-            raise AuthError(f"{url[:200]!r} is not a URL of the web")
+            raise AuthError(f"{url[:200]!r} is not a web address")
         if parts.username or parts.password:
-            raise AuthError("a URL with a user's name in it is not used for OAuth")
+            raise AuthError("a URL that contains a user name is not accepted for OAuth")
         if parts.scheme == "http" and not is_loopback(host):
             raise AuthError(
                 f"{parts.scheme}://{parts.netloc} is not encrypted, so no token may go there",

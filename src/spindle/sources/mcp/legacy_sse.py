@@ -151,7 +151,7 @@ class SseLink:
     def _take_endpoint(self, data: bytes) -> None:
         endpoint = join_url(self._url, data.decode("utf-8", "replace"))
         if endpoint is None:
-            self._fail(ServerError("the server wants messages posted to what is not a URL"))
+            self._fail(ServerError("the server wants messages posted to an address that is not a URL"))
         elif not same_origin(self._url, endpoint):
             place = plain_url(endpoint)
             self._fail(ServerError(f"the server wants messages posted to another origin, {place}: refused"))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spindle.calls.validate import schema_problem
-from spindle.documents.refs import Document, Documents, broken
+from spindle.documents.refs import MAX_HOPS, Document, Documents, broken
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -79,12 +79,16 @@ class Schemas:
 
     def resolve(self, schema: JsonObject) -> JsonObject:
         """Follows a converted schema's references to the schema that says something."""
-        for _ in range(32):
+        for _ in range(MAX_HOPS):
             reference = schema.get("$ref")
             if not isinstance(reference, str):
                 return schema
-            schema = self.definitions.get(reference.removeprefix("#/$defs/"), {})
+            schema = self.definition(reference)
         return {}
+
+    def definition(self, reference: str) -> JsonObject:
+        """Returns the converted schema that one reference stands for; `{}` where there is none."""
+        return self.definitions.get(reference.removeprefix("#/$defs/"), {})
 
     def remarks(self) -> list[str]:
         """Returns what a user should know of the schemas as a whole."""

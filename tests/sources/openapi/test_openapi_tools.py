@@ -79,6 +79,22 @@ async def test_an_optional_body_wants_them_once_there_is_one(open_api: OpenApi) 
     assert fits(tool, {"a": 1, "b": 2})
 
 
+async def test_what_stands_beside_a_reference_counts_since_3_1(open_api: OpenApi) -> None:
+    named = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
+    schema = {
+        "$ref": "#/components/schemas/Named",
+        "description": "One with an age.",
+        "properties": {"age": {"type": "integer"}},
+        "required": ["age"],
+    }
+    document = with_body(schema, required=True) | {"components": {"schemas": {"Named": named}}}
+    async with open_api(document) as api:
+        tool = api.tools["do"]
+    assert sorted(tool.input_schema["properties"]) == ["age", "name"]
+    assert fits(tool, {"name": "x", "age": 1})
+    assert not fits(tool, {"name": "x"})
+
+
 async def test_what_only_answers_have_is_not_asked_for(open_api: OpenApi) -> None:
     pet = {
         "type": "object",

@@ -193,7 +193,11 @@ class Flattener:
             part = waiting.pop(0)
             if not is_object(part):
                 return None
-            part = self._schemas.resolve(part)
+            reference = part.get("$ref")
+            if isinstance(reference, str):
+                beside = {key: value for key, value in part.items() if key != "$ref"}
+                waiting[:0] = [self._schemas.definition(reference), *([beside] if beside else [])]
+                continue
             if not _PLAIN_OBJECT.issuperset(part) or part.get("type", "object") != "object":
                 return None
             inner = part.get("properties", {})

@@ -96,6 +96,7 @@ class _Reading:
         self._root: Any = None
 
     def read(self, text: str) -> Any:
+        """Returns the value of the text."""
         import yaml
 
         documents = 0

@@ -151,7 +151,7 @@ def _result(template: WebSocketTemplate, result: Result) -> Result:
     text = result.text
     try:
         value = from_json(text.encode())
-    except (ValueError, RecursionError):
+    except ValueError:
         # As UTCP has it: what is not JSON is text after all.
         return result
     return Result((Block("text", text=text),), structured=value, has_structured=True)

@@ -20,6 +20,7 @@ from spindle.sources.utcp.config import UtcpConfig
 from spindle.sources.utcp.sending import Sender
 
 LIMIT = 1000
+SECONDS = 30.0
 Send = Callable[..., Awaitable[object]]
 """Called with (method, url, headers, content); `public_only` where somebody else chose the address."""
 
@@ -47,7 +48,7 @@ async def documents(
     method: str, url: str, headers: dict[str, str], content: bytes | None, public_only: bool = False
 ) -> object:
     async with contextlib.aclosing(HttpClient(30)) as http:
-        fetcher = Fetcher(http, LIMIT, allow_private=False, timeout=30, headers=headers)
+        fetcher = Fetcher(http, LIMIT, allow_private=False, timeout=SECONDS, headers=headers)
         fetcher.remote = public_only or None
         return await fetcher.fetch(url)
 

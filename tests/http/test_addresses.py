@@ -5,6 +5,7 @@ from outbound import FOLLOWING
 
 from servers.echo_server import PUBLIC, EchoServer
 from spindle.errors import SpindleError
+from spindle.http import addresses
 from spindle.http.addresses import is_below, is_inside, is_loopback, is_written_inside, same_origin
 
 INSIDE = [
@@ -62,6 +63,25 @@ def test_an_origin_is_scheme_host_and_port(one: str, other: str, expected: bool)
 )  # fmt: skip
 def test_below_a_base_is_what_continues_its_path(url: str, expected: bool) -> None:
     assert is_below(url, "http://a.test/v1") is expected
+
+
+@pytest.mark.parametrize("who", ["openapi", "utcp", "documents", "oauth"])
+@pytest.mark.parametrize("found", [[PUBLIC, "127.0.0.1"], ["127.0.0.1", PUBLIC], [PUBLIC, "::ffff:10.0.0.1"]])
+async def test_a_name_with_one_address_inside_is_not_connected(
+    who: str,
+    found: list[str],
+    echo: EchoServer,
+    names: dict[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def addresses_of(host: str) -> list[str]:
+        return found if host == "localhost" else [PUBLIC]
+
+    monkeypatch.setattr(addresses, "addresses_of", addresses_of)
+    url = echo.url.replace("127.0.0.1", "localhost")
+    with pytest.raises(SpindleError, match=r"private network|inside this network"):
+        await FOLLOWING[who]("GET", f"{url}/a", {}, None, public_only=True)
+    assert echo.requests == []
 
 
 # Parts that are told addresses by others, and keep to public ones then.

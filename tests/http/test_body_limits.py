@@ -1,8 +1,10 @@
 """Bodies that are too large, packed or cut off, through everything that reads them."""
 
+import asyncio
 import gzip
 import itertools
 
+import outbound
 import pytest
 from outbound import LIMIT, READING
 
@@ -76,6 +78,20 @@ async def test_an_answer_that_cannot_be_unpacked_is_the_servers_fault(who: str, 
     # To those who show a token, keys that cannot be had are like a server that cannot be reached.
     with pytest.raises(ConnectionFailedError if who == "keys" else ServerError):
         await READING[who]("GET", f"{echo.url}/a", {}, None)
+
+
+@pytest.mark.parametrize("who", ["documents", "oauth", "keys"])
+async def test_an_answer_that_never_ends_is_not_waited_for(
+    who: str, echo: EchoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbound, "SECONDS", 0.05)
+    monkeypatch.setattr(oauth_http.OAuthHttp, "timeout", 0.05)
+    monkeypatch.setattr(issuer, "FETCH_TIMEOUT", 0.05)
+    over = asyncio.Event()
+    echo.answers["/a"] = Answer(b"{", headers={"content-length": "10"}, then=over)
+    with pytest.raises(ConnectionFailedError):
+        await READING[who]("GET", f"{echo.url}/a", {}, None)
+    over.set()
 
 
 async def test_what_a_head_announces_is_not_its_body(echo: EchoServer) -> None:

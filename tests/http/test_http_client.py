@@ -1,6 +1,8 @@
 """Connections to checked addresses: TLS still asks for the name, and nothing goes around the check."""
 
 import contextlib
+import re
+from pathlib import Path
 
 import httpcore2
 import httpx2
@@ -82,7 +84,19 @@ def test_a_credential_takes_the_place_of_what_has_its_name() -> None:
     assert shown.headers == {"x-key": "new", "cookie": "b=0; c=1; d=2"}
 
 
-# --- the insides of the HTTP library
+# --- the HTTP library
+
+
+def test_nothing_else_imports_the_http_library() -> None:
+    """MCP's transports are given a client of the library; all others go through ours."""
+    package = Path(http_client.__file__).parent.parent
+    importing = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if re.search(r"^\s*(?:import|from) (?:httpx2|httpcore2)\b", path.read_text("utf-8"), re.MULTILINE)
+    }
+    ours = {f"http/{name}.py" for name in ("addresses", "client", "pinned")}
+    assert importing == {*ours, "sources/mcp/http_client.py"}
 
 
 def test_every_connection_of_a_bound_client_goes_through_our_network() -> None:

@@ -69,6 +69,19 @@ async def test_credentials_stay_with_their_origin(
     assert "s3cret" not in repr(echo.last)
 
 
+@pytest.mark.parametrize("status", [307, 308])
+@pytest.mark.parametrize("who", ANY_METHOD)
+async def test_a_body_follows_to_another_origin_without_credentials(
+    who: str, status: int, echo: EchoServer, names: dict[str, list[str]]
+) -> None:
+    echo.answers |= {"/a": Answer(b"", status, {"location": f"{echo.public_url}/b"}), "/b": END}
+    headers = {**SECRETS, "content-type": "application/json"}
+    await FOLLOWING[who]("POST", f"{echo.url}/a", headers, b'{"a": 1}')
+    assert (echo.last.address, echo.last.body) == (PUBLIC, b'{"a": 1}')
+    assert dict(echo.last.headers)["content-type"] == "application/json"
+    assert "s3cret" not in repr(echo.last.headers)
+
+
 @pytest.mark.parametrize("who", FOLLOWING)
 async def test_credentials_go_on_within_their_origin(who: str, echo: EchoServer) -> None:
     echo.answers |= {"/a": Answer(b"", 302, {"location": f"{echo.url}/b", "set-cookie": "c=1"}), "/b": END}

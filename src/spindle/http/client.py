@@ -93,13 +93,21 @@ class HttpAnswer:
         that is over no longer tells."""
         if is_proxied():
             return await addresses.leads_inside(self.url)
+        peer = self._peer()
+        return peer is not None and addresses.is_inside(peer)
+
+    async def is_from_outside(self) -> bool:
+        """True if it is known that somebody else than this machine and its networks answered."""
+        return not await self.is_from_inside() and (is_proxied() or self._peer() is not None)
+
+    def _peer(self) -> str | None:
         stream = self._response.extensions.get("network_stream")
         try:
             address: Any = stream.get_extra_info("server_addr") if stream is not None else None
         except OSError:
             # The connection is gone, and with it what it led to.
-            address = None
-        return address is not None and addresses.is_inside(str(address[0]))
+            return None
+        return None if address is None else str(address[0])
 
     async def chunks(self, limit: int | None = None, size: int | None = None) -> AsyncGenerator[bytes]:
         """The body as it comes, unpacked, in pieces of `size` where that is given."""

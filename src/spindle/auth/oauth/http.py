@@ -131,13 +131,12 @@ class OAuthHttp:
         request = Prepared(method, url, {**headers, "accept-encoding": "identity"}, content)
         policy = RedirectPolicy(redirects, check=self.check_address)
         place = origin(url)
-        await self.check_address(url)
         try:
             async with (
                 asyncio.timeout(self.timeout),
                 exchange(self.opened(), request, policy, public_only=await self.is_bound(found_by)) as answer,
             ):
-                if not await answer.is_from_inside():
+                if await answer.is_from_outside():
                     self._outside.add(origin(answer.url))
                 # A stream of events, which the source itself may answer with, never ends.
                 body = b"" if answer.media_type == "text/event-stream" else await _read(answer, place)

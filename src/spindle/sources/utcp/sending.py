@@ -63,7 +63,7 @@ class Sender(ApiClient):
             if answer.status != 401 or renew is None or not same_origin(answer.url, prepared.url):
                 yield answer
                 return
-            refused, public_only = answer.request, public_only or answer.sent_from_outside
+            refused, public_only = answer.request, self.is_bound(remote=remote or answer.sent_from_outside)
         again = replace(refused, headers={**refused.headers, "authorization": await renew()})
         async with self.answer(again, public_only=public_only, check=self.check_scheme) as answer:
             yield answer

@@ -22,6 +22,7 @@ from spindle.errors import NotFoundError
 from spindle.flows.check.check import check
 from spindle.flows.definition import Edge, FlowDefinition, FlowOutput, NodeDefinition, Question
 from spindle.flows.library import with_fingerprints
+from spindle.flows.templates import Reference, parse
 from spindle.flows.text.files import read
 from spindle.flows.text.pipe import read_pipe
 
@@ -339,6 +340,14 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         (
             "nodes:\n- {id: up, tool: text.upper,\n   params: {text: '${x'}}\n",
             ["error f.yaml:3: up: `text`: '${x' is not closed with a brace"],
+        ),
+        (
+            "nodes:\n- {id: up, tool: text.upper,\n   params: {text: '"
+            + "${x ?? " * 5000
+            + "1"
+            + "}" * 5000
+            + "'}}\n",
+            ["error f.yaml:3: up: `text`: more than 20 defaults stand one inside the other"],
         ),
         (
             "nodes:\n- {id: up, tool: text.upper,\n   params: {text: '${uper}'}}\n",
@@ -734,3 +743,10 @@ async def test_a_flow_with_a_tool_that_is_not_there_is_not_saved() -> None:
     with pytest.raises(NotFoundError, match=r"node 'a': there is no tool 'text.uper'") as caught:
         await with_fingerprints(FlowDefinition((NodeDefinition("a", tool="text.uper"),)), find)
     assert caught.value.hint == "did you mean 'text.upper'?"
+
+
+def test_a_default_that_is_no_json_is_text() -> None:
+    for text in ("[" * 100_000, "NaN", "9" * 5000, "x y"):
+        [reference] = parse("${a ?? " + text + "}")
+        assert isinstance(reference, Reference)
+        assert reference.default == text

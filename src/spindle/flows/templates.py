@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spindle.documents.json_text import loads
 from spindle.domain.json_schema import is_array, is_object, to_json
 
 Step = str | int
@@ -31,6 +32,9 @@ class Missing:
 
 
 MISSING: Final = Missing()
+
+MAX_DEFAULTS: Final = 20
+"""Templates that may be each other's defaults."""
 
 Lookup = Callable[[Path], Any]
 """The value at a path of the shared store, or MISSING."""
@@ -203,20 +207,22 @@ def closing_brace(text: str, start: int) -> int:
     raise TemplateError(f"{text[max(0, start - 2) :]!r} is not closed with a brace")
 
 
-def _reference(text: str) -> Reference:
+def _reference(text: str, depth: int = 0) -> Reference:
     path, operator, default = text.partition("??")
     steps = parse_path(path.strip())
     if not operator:
         return Reference(steps, text.strip())
-    return Reference(steps, text.strip(), has_default=True, default=_default(default.strip()))
+    return Reference(steps, text.strip(), has_default=True, default=_default(default.strip(), depth + 1))
 
 
-def _default(text: str) -> Any:
+def _default(text: str, depth: int) -> Any:
+    if depth > MAX_DEFAULTS:
+        raise TemplateError(f"more than {MAX_DEFAULTS} defaults stand one inside the other")
     if text.startswith("${") and text.endswith("}") and closing_brace(text, 2) == len(text) - 1:
-        return _reference(text[2:-1])
+        return _reference(text[2:-1], depth)
     if len(text) > 1 and text[0] == text[-1] == "'":
         return text[1:-1]
     try:
-        return json.loads(text)
+        return loads(text, unique=False)
     except ValueError:
         return text

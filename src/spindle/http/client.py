@@ -19,7 +19,7 @@ import httpx2
 from spindle.http import addresses
 from spindle.http.failures import InsideError, LostError, TooLargeError, UnpackError, UnreachableError
 from spindle.http.pinned import public_transport, require_pinned
-from spindle.http.public import is_proxied
+from spindle.http.public import answered_inside, is_proxied
 from spindle.http.request import Prepared
 
 CONNECT_FAILURES = (
@@ -91,10 +91,7 @@ class HttpAnswer:
     async def is_from_inside(self) -> bool:
         """True if this machine or a network of its own answered. Asked before the body is read: a connection
         that is over no longer tells."""
-        if is_proxied():
-            return await addresses.leads_inside(self.url)
-        peer = self._peer()
-        return peer is not None and addresses.is_inside(peer)
+        return await answered_inside(self.url, self._peer())
 
     async def is_from_outside(self) -> bool:
         """True if it is known that somebody else than this machine and its networks answered."""

@@ -30,6 +30,13 @@ async def public_addresses(host: str) -> list[str]:
     return found
 
 
+async def answered_inside(url: str, peer: str | None) -> bool:
+    """True if the address that answered for a URL is inside; behind a proxy, all that its name leads to."""
+    if is_proxied():
+        return await addresses.is_wholly_inside(url)
+    return peer is not None and addresses.is_inside(peer)
+
+
 async def connect_public(host: str, port: int) -> socket.socket:
     """Returns a socket that is connected to a host outside, for a library that would resolve its name by
     itself. Raises InsideError, or OSError where nobody answers."""

@@ -12,6 +12,7 @@ from utcp_service import OpenManual, Service, a_manual, a_tool
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Subprotocol
 
+from servers.echo_server import PUBLIC
 from spindle.domain.identity import Credential
 from spindle.errors import (
     AuthError,
@@ -280,3 +281,26 @@ async def test_a_manual_that_a_websocket_service_gives_is_read(
             pass
     async with open_manual(sockets.template(), allowed_protocols=["websocket"]) as opened:
         assert (await opened.call("t", a=1)).text == '{"a":1}'
+
+
+@pytest.mark.parametrize(
+    ("addresses", "remote"),
+    [([PUBLIC, "127.0.0.1"], True), (["127.0.0.1"], False)],
+    ids=["outside", "inside"],
+)
+async def test_a_websocket_service_is_judged_by_the_address_that_gave_the_manual(
+    addresses: list[str], remote: bool, open_manual: OpenManual, names: dict[str, list[str]]
+) -> None:
+    """Its name may lead elsewhere when it is asked for once more."""
+    sockets = Sockets()
+
+    async def gives_manual(connection: ServerConnection, text: str) -> None:
+        await connection.send(json.dumps(a_manual(a_tool("t", sockets.template()))))
+
+    sockets.behaves = gives_manual
+    names["changing.test"] = addresses
+    async with serve(sockets.handle, addresses[0], 0) as server:
+        sockets.url = f"ws://changing.test:{next(iter(server.sockets)).getsockname()[1]}/"
+        settings = {"allowed_protocols": ["websocket"], "allow_insecure": True}
+        async with open_manual(sockets.template(), **settings) as opened:
+            assert opened.tools["t"].spec.metadata["remote"] is remote

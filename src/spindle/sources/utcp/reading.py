@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,9 +16,10 @@ from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import ToolSpec
 from spindle.errors import ConfigurationError, NotFoundError, SpindleError, from_status
-from spindle.http.addresses import leads_inside, plain_url
+from spindle.http.addresses import plain_url
 from spindle.http.credentials import CredentialParts
 from spindle.http.failures import TooLargeError
+from spindle.http.public import answered_inside
 from spindle.http.request import Prepared, with_credential
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.servers import ServerChoice
@@ -53,7 +55,12 @@ class Asker(Protocol):
         self, auth: Auth | None, credential: Credential, *, remote: bool
     ) -> tuple[CredentialParts, Renew | None]: ...
 
-    async def manual_from(self, template: CliTemplate | WebSocketTemplate, origin: Origin) -> str: ...
+    async def manual_from(
+        self,
+        template: CliTemplate | WebSocketTemplate,
+        origin: Origin,
+        heard_from: Callable[[str | None], None],
+    ) -> str: ...
 
 
 class ManualReader:
@@ -208,9 +215,10 @@ class ManualReader:
             case TextTemplate():
                 data = self._text(template, origin)
             case _:
-                data = (await self._asker.manual_from(template, origin)).encode()
+                peers: list[str | None] = []
+                data = (await self._asker.manual_from(template, origin, peers.append)).encode()
                 if isinstance(template, WebSocketTemplate):
-                    remote = not await leads_inside(template.url)
+                    remote = not await answered_inside(template.url, peers[-1])
                     origin = replace(origin, address=plain_url(template.url), remote=remote)
         auth_tools = node.get("auth_tools")
         base_url = template.base_url if isinstance(template, TextTemplate) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -125,7 +125,12 @@ class UtcpSession(Session):
     ) -> tuple[CredentialParts, Renew | None]:
         return await self._auths.shown(auth, credential, remote=remote)
 
-    async def manual_from(self, template: CliTemplate | WebSocketTemplate, origin: Origin) -> str:
+    async def manual_from(
+        self,
+        template: CliTemplate | WebSocketTemplate,
+        origin: Origin,
+        heard_from: Callable[[str | None], None],
+    ) -> str:
         if template.call_template_type not in self._config.allowed_protocols:
             raise ConfigurationError(
                 f"{origin.place} gets its manual by {template.call_template_type}, which is not allowed",
@@ -135,7 +140,7 @@ class UtcpSession(Session):
         if isinstance(template, WebSocketTemplate):
             asking = template.model_copy(update={"message": DISCOVERY, "response_format": None})
             result = await self._over_websocket(
-                asking, tool, Call(self._name, {}), NO_CREDENTIAL, remote=False
+                asking, tool, Call(self._name, {}), NO_CREDENTIAL, remote=False, heard_from=heard_from
             )
         else:
             result = await self._run(template, tool, Call(self._name, {}), origin.manuals)
@@ -201,7 +206,14 @@ class UtcpSession(Session):
         return NO_CREDENTIAL
 
     async def _over_websocket(
-        self, template: WebSocketTemplate, tool: Tool, call: Call, credential: Credential, *, remote: bool
+        self,
+        template: WebSocketTemplate,
+        tool: Tool,
+        call: Call,
+        credential: Credential,
+        *,
+        remote: bool,
+        heard_from: Callable[[str | None], None] = lambda _: None,
     ) -> Result:
         await self._sender.check_scheme(template.url)
         if template.auth is not None:
@@ -211,8 +223,9 @@ class UtcpSession(Session):
         async with within(tool, template.timeout):
             try:
                 return await self._sockets.call(
-                    template, tool, call, credential, public_only=self._sender.is_bound(remote=remote)
-                )
+                    template, tool, call, credential,
+                    public_only=self._sender.is_bound(remote=remote), heard_from=heard_from,
+                )  # fmt: skip
             except InsideError as failure:
                 raise self._sender.error(failure) from None
 

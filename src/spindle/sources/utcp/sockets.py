@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -59,8 +60,10 @@ class Sockets:
         credential: Credential,
         *,
         public_only: bool,
+        heard_from: Callable[[str | None], None] = lambda _: None,
     ) -> Result:
-        """Sends the message of a call. Raises InsideError where it may go to public addresses only."""
+        """Sends the message of a call; `heard_from` is told the address that answered. Raises InsideError
+        where that may be a public one only."""
         url = template.url
         arguments = dict(call.arguments)
         headers = dict(template.headers)
@@ -82,6 +85,7 @@ class Sockets:
                 await self._end(other)
             request = Call(call.tool, {"message": message}, call.principal, key=call.key)
             result = await socket.session.invoke(_named(tool), request)
+            heard_from(socket.session.peer)
         finally:
             socket.users -= 1
             # Headers of a call's own belong to nobody else.

@@ -69,6 +69,8 @@ class WebSocketSession(Session):
         self._turn = asyncio.Lock()
         self._connecting = asyncio.Lock()
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.peer: str | None = None
+        """The address that the connection leads to, also when it is over."""
         self._connection: ClientConnection | None = None
         self._reader: asyncio.Task[None] | None = None
 
@@ -196,7 +198,7 @@ class WebSocketSession(Session):
                         hint=f"raise sources.{self._name}.connect_timeout if it is only slow",
                         sent=False,
                     ) from None
-                self._connection = connection
+                self._connection, self.peer = connection, connection.remote_address[0]
                 self._reader = asyncio.create_task(self._read(connection), name=f"messages of {self._name}")
             return self._connection
 

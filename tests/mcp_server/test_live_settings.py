@@ -178,7 +178,7 @@ async def test_how_large_a_line_may_be_changes(tmp_path: Path) -> None:
         assert (await lines.answer(1))["result"] == {}
         access.adopt(ServeConfig(max_body_size=2000))  # type: ignore[arg-type]
         lines.request(2, "ping", x="x" * 3000)
-        refused = await lines.read()
+        refused = await lines.next_answer()
         assert "may have 2000 bytes" in refused["error"]["message"]
         lines.request(3, "ping", x="x" * 1000)
         assert (await lines.answer(3))["result"] == {}

@@ -65,7 +65,7 @@ async def test_what_is_not_json_rpc_is_answered_and_does_no_harm(tmp_path: Path)
         client.send({"jsonrpc": "1.0", "id": 3, "method": "ping"}, {"jsonrpc": "2.0", "id": 4, "method": 7})
         client.send({"jsonrpc": "2.0", "id": 5, "method": "ping", "params": [1]}, b"x" * 20_000)
         client.send({"jsonrpc": "2.0", "id": 99, "result": {}})
-        refused = [await client.read() for _ in range(9)]
+        refused = [await client.next_answer() for _ in range(9)]
         client.request(6, "no/such/method")
         assert (await client.answer(6))["error"]["code"] == -32601
         client.request(7, "tools/call", name="shout", arguments={"text": "hi"})
@@ -90,7 +90,7 @@ async def test_an_id_in_use_is_refused_and_both_kinds_of_ids_come_back_as_they_w
             lambda: any(item.get("method") == "notifications/cancelled" for item in stdio_server.recorded())
         )
         client.request(2, "ping")
-        assert (await client.read())["id"] == 2, "a cancelled request gets no answer"
+        assert (await client.next_answer())["id"] == 2, "a cancelled request gets no answer"
 
 
 async def test_calls_that_run_when_the_input_ends_are_answered(tmp_path: Path) -> None:

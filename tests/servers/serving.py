@@ -67,8 +67,14 @@ class Lines:
         async with asyncio.timeout(PATIENCE):
             return json.loads(await self._reader.readline())
 
+    async def next_answer(self) -> Any:
+        """The next message that is no notification: those come when they like."""
+        while "method" in (message := await self.read()):
+            pass
+        return message
+
     async def answer(self, number: int | str) -> Any:
-        while (message := await self.read()).get("id") != number or "method" in message:
+        while (message := await self.next_answer()).get("id") != number:
             pass
         return message
 

@@ -78,17 +78,15 @@ class SourceAccess:
         keys: Keys,
         settings: AuthSettings,
         config: Callable[[str], SourceConfig],
-        http: Callable[[], OAuthHttp] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`config` gives the settings of a source, and `http` makes the client for authorisation servers."""
+        """`config` gives the settings of a source."""
         self._store = store
         self._sealer = sealer
         self.keys = keys
         self._settings = settings
         self.redirect_uri = settings.redirect_uri or DEFAULT_REDIRECT
         self._config = config
-        self._make_http = http
         self._now = now
 
     @cached_property
@@ -104,8 +102,8 @@ class SourceAccess:
         from spindle.auth.oauth.tokens import UserTokens
 
         store, sealer, now = self._store, self._sealer, self._now
-        http = self._make_http() if self._make_http is not None else OAuthHttp()
-        flights, leases, shelf = Flights(), SharedLocks(store, now), TokenShelf(store, sealer, now)
+        http, flights = OAuthHttp(), Flights()
+        leases, shelf = SharedLocks(store, now), TokenShelf(store, sealer, now)
         discovery = Discovery(http, now)
         clients = OAuthClients(
             store, sealer, http, leases, now,

@@ -50,15 +50,19 @@ class Dialect(Protocol):
 
     def whole(self, answering: Answering) -> JsonObject:
         """The whole answer, not streamed."""
+        ...
 
     def events(self, answering: Answering) -> Iterator[JsonObject | StreamMark]:
         """The events of a streamed answer, with the marks where it may stop."""
+        ...
 
     def failure(self, status: int, message: str) -> JsonObject:
         """The body of an error."""
+        ...
 
     def encode(self, event: JsonObject) -> bytes:
         """The bytes of one event."""
+        ...
 
     end: bytes
     """Sent after all events."""

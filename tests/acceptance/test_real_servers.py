@@ -9,13 +9,13 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from servers import warm
 from servers.running import PATIENCE, OpenSources, Signal, StdioServers, next_change, program
 from spindle import CallOptions, Principal
 from spindle.app import Spindle
@@ -247,7 +247,7 @@ async def test_every_version_of_the_handshake_is_spoken(
 )
 def sdk_server(request: pytest.FixtureRequest) -> Iterator[str]:
     arguments = request.param.split()
-    with running([sys.executable, str(SDK_SERVER), *arguments]) as process:
+    with running([warm.PYTHON, str(SDK_SERVER), *arguments]) as process:
         assert process.stdout is not None
         port = int(process.stdout.readline())
         yield f"http://127.0.0.1:{port}/{'sse' if 'sse' in arguments else 'mcp'}"

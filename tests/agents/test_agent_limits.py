@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 from pydantic_ai.models import Model
 
+from servers import warm
 from spindle import Agent, AgentResult
 from spindle.errors import CallTimeoutError, ConfigurationError
 from spindle.testing import Gate, ModelServer, ToolCall, Turn, Usage, workspace
@@ -19,7 +19,7 @@ COUNTING = Path(__file__).parent / "counting_server.py"
 
 
 def counting(record: Path, places: int) -> dict[str, object]:
-    command = [sys.executable, str(COUNTING), str(record), str(places)]
+    command = [warm.PYTHON, str(COUNTING), str(record), str(places)]
     return {"command": command, "max_concurrency": places}
 
 

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 import spindle
+from servers import warm
 from servers.browser import PATIENCE as BROWSER_PATIENCE
 from servers.browser import running_browser
 from servers.oauth import OAuthProvider, User
@@ -60,14 +60,14 @@ class Process:
 
     async def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._process.pid, signal.SIGKILL)
+            os.kill(warm.pid_of(self._process.pid), signal.SIGKILL)
         await self._process.wait()
 
 
 @contextlib.asynccontextmanager
 async def started(root: Path, *words: str) -> AsyncIterator[Process]:
     made = await asyncio.create_subprocess_exec(
-        sys.executable, str(PROCESS), str(root), MODEL, *words, stdout=asyncio.subprocess.PIPE
+        warm.PYTHON, str(PROCESS), str(root), MODEL, *words, stdout=asyncio.subprocess.PIPE
     )
     process = Process(made)
     try:

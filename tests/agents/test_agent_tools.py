@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from pydantic_ai.models import Model
 
 from spindle import Agent, AgentResult, Principal
@@ -94,6 +95,7 @@ async def test_only_chosen_and_visible_tools_are_offered(server: ModelServer, mo
     assert "there is no tool 'tool_3'" in server.requests[1].tool_answers[1].text
 
 
+@pytest.mark.npm
 async def test_real_servers_and_functions_side_by_side(server: ModelServer, any_model: Model) -> None:
     def shout(text: str) -> str:
         return text.upper()

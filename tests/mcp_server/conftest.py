@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 import spindle
+from servers import warm
 from spindle.app import Spindle
 from spindle.settings import Settings
 
@@ -21,7 +21,7 @@ OpenFixture = Callable[..., AbstractAsyncContextManager[Spindle]]
 
 
 def fixture_source(**settings: Any) -> dict[str, Any]:
-    command = [sys.executable, str(FIXTURES / "fixture_server.py")]
+    command = [warm.PYTHON, str(FIXTURES / "fixture_server.py")]
     answers = ["elicitation", "sampling", "roots"]
     return {"command": command, "answers": answers, "prefix": False, **settings}
 

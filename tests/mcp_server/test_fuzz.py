@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from servers import warm
 from servers.running import PATIENCE
-from servers.serving import ERAS, SPINDLE
+from servers.serving import ERAS
 
 ROUNDS = 400
 AT_ONCE = 16
@@ -212,7 +213,7 @@ class Server:
     @property
     def memory(self) -> int:
         """Bytes that the process holds."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        status = Path(f"/proc/{warm.pid_of(self.process.pid)}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         assert found is not None
         return int(found[1]) * 1024
@@ -251,7 +252,7 @@ async def serving(folder: Path) -> AsyncGenerator[Server]:
     (folder / "tools").mkdir()
     (folder / "tools" / "tools.py").write_text(TOOLS)
     process = await asyncio.create_subprocess_exec(
-        SPINDLE, "-w", str(folder), "serve", "--http", "--port", "0",
+        warm.SPINDLE, "-w", str(folder), "serve", "--http", "--port", "0",
         stderr=asyncio.subprocess.PIPE, env={**os.environ, "SPINDLE_HOME": str(folder / "home")},
     )  # fmt: skip
     assert process.stderr is not None

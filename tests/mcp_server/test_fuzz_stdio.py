@@ -22,9 +22,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.test_fuzz import HANDSHAKE, MAX_GROWTH, META, METHODS, ODD_NUMBERS, ODD_TEXT, SPECIALS, TOOLS
+from servers import warm
 from servers.examples import examples
 from servers.running import PATIENCE
-from servers.serving import ERAS, SPINDLE
+from servers.serving import ERAS
 
 EACH_ERA = pytest.mark.parametrize("era", list(ERAS))
 EXAMPLES = 60
@@ -41,7 +42,7 @@ class Server:
         self.stderr = folder / "stderr"
         with self.stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
-                [SPINDLE, "-w", str(folder), "serve", "--stdio"],
+                [warm.SPINDLE, "-w", str(folder), "serve", "--stdio"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
                 env={**os.environ, "SPINDLE_HOME": str(folder / "home")},
             )  # fmt: skip
@@ -112,7 +113,9 @@ class Server:
 
     @property
     def memory(self) -> int:
-        found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{self.process.pid}/status").read_text())
+        found = re.search(
+            r"VmRSS:\s+(\d+) kB", Path(f"/proc/{warm.pid_of(self.process.pid)}/status").read_text()
+        )
         assert found is not None
         return int(found[1]) * 1024
 

@@ -18,7 +18,7 @@ from mcp_server.test_http_serving import JSON, initialize, modern
 from servers import warm
 from servers.issuing import AUDIENCE, ISSUER, publishing, signed
 from servers.running import PATIENCE
-from servers.serving import ERAS, SPINDLE, by_command_line, serve_command, text_of
+from servers.serving import ERAS, by_command_line, serve_command, text_of
 
 EACH_ERA = pytest.mark.parametrize("era", list(ERAS))
 TOOLS = """
@@ -253,13 +253,13 @@ async def test_over_a_pipe_nobody_shows_a_token_and_the_owner_sees_what_the_defa
 
 
 async def test_unless_told_otherwise_it_listens_on_this_machine_only(workspace: Path) -> None:
-    async with serve_command(workspace, program=SPINDLE) as (url, process):
+    async with serve_command(workspace) as (url, process):
         port = httpx2.URL(url).port
-        listening = _listening(process.pid)
+        listening = _listening(warm.pid_of(process.pid))
         assert url == f"http://127.0.0.1:{port}/mcp"
         assert listening == {("0100007F", port)}
-    async with serve_command(workspace, "--host", "127.0.0.2", program=SPINDLE) as (url, process):
-        assert _listening(process.pid) == {("0200007F", httpx2.URL(url).port)}
+    async with serve_command(workspace, "--host", "127.0.0.2") as (url, process):
+        assert _listening(warm.pid_of(process.pid)) == {("0200007F", httpx2.URL(url).port)}
 
 
 def _listening(pid: int) -> set[tuple[str, int]]:

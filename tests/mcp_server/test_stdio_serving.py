@@ -166,7 +166,7 @@ def lines_of(folder: Path, *messages: Any, stdin: Any = subprocess.PIPE) -> list
     text = "".join(json.dumps(message) + "\n" for message in messages)
     given = {"input": text} if stdin is subprocess.PIPE else {"stdin": stdin}
     done = subprocess.run(
-        [SPINDLE, "-w", str(folder), "serve", "--stdio"],
+        [warm.SPINDLE, "-w", str(folder), "serve", "--stdio"],
         capture_output=True, text=True, timeout=PATIENCE, check=False, **given,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -240,7 +240,7 @@ def test_saying_neither_how_to_serve_nor_both_ways_is_a_mistake(tmp_path: Path) 
 def test_an_instruction_in_a_file_that_is_missing_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "spindle.toml").write_text('[serve]\ninstruction = "guide.md"\n')
     done = subprocess.run(
-        [SPINDLE, "-w", str(tmp_path), "serve", "--stdio"],
+        [warm.SPINDLE, "-w", str(tmp_path), "serve", "--stdio"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2

@@ -14,9 +14,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from servers import warm
 from servers.rest import RestWorkspace, Served
 from servers.running import PATIENCE
-from servers.serving import SPINDLE
 
 WHOLE = "application/vnd.spindle.result+json"
 
@@ -255,9 +255,9 @@ def test_a_call_that_does_not_end_is_given_up_after_the_limit(rest: RestWorkspac
 
 
 def test_calls_are_recorded_like_any_other(rest: RestWorkspace) -> None:
-    with rest.serve(program=SPINDLE) as served:
+    with rest.serve() as served:
         served.call("echo", text="x")
-        os.kill(served.process.pid, signal.SIGKILL)
+        os.kill(warm.pid_of(served.process.pid), signal.SIGKILL)
         served.process.wait(PATIENCE)
     [record] = rest.json("history", "--json")
     assert (record["tool"], record["outcome"], record["principal"]) == ("echo", "ok", "local")

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from runs.conftest import Open, Workspace
+from servers import warm
 from servers.running import PATIENCE, until
 from spindle import Finished, Paused
 from spindle.calls.caller import Clock
@@ -49,14 +49,14 @@ class Process:
 
     async def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._process.pid, signal.SIGKILL)
+            os.kill(warm.pid_of(self._process.pid), signal.SIGKILL)
         await self._process.wait()
 
 
 @contextlib.asynccontextmanager
 async def started(workspace: Workspace, *words: str) -> AsyncIterator[Process]:
     made = await asyncio.create_subprocess_exec(
-        sys.executable, str(PROCESS), str(workspace.root), *words,
+        warm.PYTHON, str(PROCESS), str(workspace.root), *words,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     process = Process(made)

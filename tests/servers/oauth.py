@@ -7,7 +7,6 @@ import html
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import httpx2
 
+from servers import warm
 from servers.running import REPOSITORY, missing, program
 
 HERE = Path(__file__).parent
@@ -73,7 +73,7 @@ def running_provider(**options: Any) -> Generator[OAuthProvider]:
 @contextlib.contextmanager
 def running_mcp_server(issuer: str) -> Generator[str]:
     """The URL of an MCP server that wants tokens of this issuer."""
-    with started(sys.executable, str(HERE / "oauth_mcp_server.py"), issuer) as told:
+    with started(warm.PYTHON, str(HERE / "oauth_mcp_server.py"), issuer) as told:
         yield told["url"]
 
 

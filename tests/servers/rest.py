@@ -151,11 +151,9 @@ class RestWorkspace:
         return json.loads(done.stdout)
 
     @contextlib.contextmanager
-    def serve(
-        self, *words: str, token: str | None = None, program: str = warm.SPINDLE, **env: str
-    ) -> Iterator[Served]:
+    def serve(self, *words: str, token: str | None = None, **env: str) -> Iterator[Served]:
         process = subprocess.Popen(
-            [program, "serve", "--rest", "--port", "0", *words],
+            [warm.SPINDLE, "serve", "--rest", "--port", "0", *words],
             cwd=self.root, env={**self.env, **env}, stderr=subprocess.PIPE, text=True,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip

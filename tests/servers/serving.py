@@ -128,12 +128,10 @@ def by_command_line(folder: Path, era: str, **options: Any) -> Client:
 
 
 @contextlib.asynccontextmanager
-async def serve_command(
-    folder: Path, *words: str, program: str = warm.SPINDLE
-) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
+async def serve_command(folder: Path, *words: str) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
     """`spindle serve --http` in a process of its own, told to stop in the end."""
     process = await asyncio.create_subprocess_exec(
-        program, "-w", str(folder), "serve", "--http", "--port", "0", *words,
+        warm.SPINDLE, "-w", str(folder), "serve", "--http", "--port", "0", *words,
         stderr=asyncio.subprocess.PIPE, env={**os.environ},
     )  # fmt: skip
     assert process.stderr is not None

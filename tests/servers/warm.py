@@ -35,7 +35,8 @@ FRONT = """#!{python} -ISE
 import json, os, signal, socket, sys
 link = socket.socket(socket.AF_UNIX)
 link.connect({address!r})
-asked = dict(words={words!r} + sys.argv[1:], folder=os.getcwd(), environment=dict(os.environ))
+words = {words!r} + sys.argv[1:]
+asked = dict(words=words, folder=os.getcwd(), environment=dict(os.environ), front=os.getpid())
 socket.send_fds(link, [json.dumps(asked).encode() + b"\\n"], [0, 1, 2])
 answers = link.makefile()
 child = int(answers.readline())
@@ -48,6 +49,11 @@ if code < 0:
     os.kill(os.getpid(), -code)
 sys.exit(code)
 """
+
+
+def pid_of(front: int) -> int:
+    """The number of the process itself, which has said something, by that of the program that was started."""
+    return int((FOLDER / f"{front}.pid").read_text())
 
 
 @contextlib.contextmanager

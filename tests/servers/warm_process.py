@@ -177,6 +177,7 @@ def main(address: str) -> None:
             link.close()
     link.close()
     known = set(sys.modules)
+    Path(address).with_name(f"{asked['front']}.pid").write_text(str(os.getpid()))
     become(asked, files)
     code = outcome(asked["words"])
     teach(notes, known)

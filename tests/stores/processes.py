@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from servers import warm
 
 PROGRAM = Path(__file__).with_name("store_process.py")
 
@@ -18,7 +19,7 @@ def processes(*arguments: tuple[str, ...]) -> Iterator[list[subprocess.Popen[str
         started = [
             stack.enter_context(
                 subprocess.Popen(
-                    [sys.executable, str(PROGRAM), *each],
+                    [warm.PYTHON, str(PROGRAM), *each],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import spindle
+from servers import warm
 from spindle import Finished, Paused
 from spindle.errors import InputRequired, InvalidArgumentsError
 from spindle.settings import Settings
@@ -18,7 +18,7 @@ SERVER = Path(__file__).parent.parent.parent / "servers" / "asking_server.py"
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    command = [sys.executable, str(SERVER), str(tmp_path / "did")]
+    command = [warm.PYTHON, str(SERVER), str(tmp_path / "did")]
     return Settings(tmp_path, {"sources": {"ask": {"kind": "mcp", "command": command}}})
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from servers.running import OpenSources, Signal, StdioServers, listening, next_change, process_end
+from servers.running import PATIENCE, OpenSources, Signal, StdioServers, listening, next_change, process_end
 from spindle import CallOptions
 from spindle.errors import (
     CallTimeoutError,
@@ -61,7 +61,7 @@ async def test_a_result_over_the_limit_fails_alone(
 ) -> None:
     async with open_sources({"s": stdio_server() | {"max_result_size": "1MB"}}) as app:
         took = Signal()
-        waiting = asyncio.create_task(app.call("s.wait", {}, CallOptions(on_progress=took, timeout=20)))
+        waiting = asyncio.create_task(app.call("s.wait", {}, CallOptions(on_progress=took, timeout=PATIENCE)))
         await took.wait()
         with pytest.raises(ResultTooLargeError, match="larger than 1000000 bytes") as caught:
             await app.call("s.big", size=50_000_000)
@@ -215,7 +215,7 @@ async def test_an_answer_that_makes_no_sense_fails_its_call_at_once(
 ) -> None:
     async with open_sources({"s": stdio_server()}) as app:
         with pytest.raises(ServerError, match=message):
-            await app.call("s.raw", {"line": line}, CallOptions(timeout=20))
+            await app.call("s.raw", {"line": line}, CallOptions(timeout=PATIENCE))
         assert (await app.call("s.echo", text="next")).text == "next"
 
 
@@ -223,7 +223,7 @@ async def test_text_cut_in_the_middle_of_a_character_is_still_read(
     open_sources: OpenSources, stdio_server: StdioServers
 ) -> None:
     async with open_sources({"s": stdio_server()}) as app:
-        result = await app.call("s.raw", {"line": SURROGATE}, CallOptions(timeout=20))
+        result = await app.call("s.raw", {"line": SURROGATE}, CallOptions(timeout=PATIENCE))
     assert result.text == "cut \N{REPLACEMENT CHARACTER}"
 
 
@@ -268,7 +268,7 @@ async def test_a_server_that_dies_of_the_modern_question_gets_the_handshake(
 async def test_a_server_that_ignores_the_modern_question_gets_the_handshake(
     open_sources: OpenSources, stdio_server: StdioServers
 ) -> None:
-    async with open_sources({"s": stdio_server(probe="ignore") | {"connect_timeout": 3}}) as app:
+    async with open_sources({"s": stdio_server(probe="ignore") | {"connect_timeout": 6}}) as app:
         assert (await app.call("s.echo", text="hello")).text == "hello"
         await app.catalog.connections.close_source("s")
         assert (await app.call("s.echo", text="again")).text == "again"

@@ -61,7 +61,7 @@ def test_two_processes_that_add_sync_and_call_at_once_lose_nothing(
         for letter in "ab"
     ]
     for shell in shells:
-        output, _ = shell.communicate(timeout=110)
+        output, _ = shell.communicate(timeout=300)
         assert shell.returncode == 0, output
 
     expected = {f"{letter}{number}" for letter in "ab" for number in range(EACH)}
@@ -72,7 +72,7 @@ def test_two_processes_that_add_sync_and_call_at_once_lose_nothing(
     def told(*words: str) -> list[dict[str, str]]:
         done = subprocess.run(
             [warm.SPINDLE, *words, "--json"],
-            cwd=workspace, env=environment, capture_output=True, text=True, check=True, timeout=60,
+            cwd=workspace, env=environment, capture_output=True, text=True, check=True, timeout=300,
         )  # fmt: skip
         return json.loads(done.stdout)
 

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from adapters.samples import python_tools
-from servers.running import program
+from servers import warm
 from spindle.app import Spindle
 from spindle.testing import ModelServer, workspace
 
 
 @pytest.fixture
 async def app() -> AsyncIterator[Spindle]:
-    time = {"command": [program("mcp-server-time"), "--local-timezone", "UTC"]}
+    time = {"command": [str(warm.FOLDER / "mcp-server-time"), "--local-timezone", "UTC"]}
     async with workspace(python_tools(), sources={"time": time}) as opened:
         yield opened
 

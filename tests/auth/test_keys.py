@@ -96,7 +96,7 @@ def test_processes_that_make_the_key_at_once_agree_on_one(tmp_path: Path) -> Non
         assert worker.stdin is not None
         worker.stdin.write("go\n")
         worker.stdin.flush()
-    found = {worker.communicate(timeout=60)[0] for worker in workers}
+    found = {worker.communicate(timeout=300)[0] for worker in workers}
     assert len(found) == 1
     assert found.pop().strip()
 

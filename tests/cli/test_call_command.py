@@ -94,7 +94,7 @@ def test_stdin_is_read_with_json_too(workspace, program):
 
 def test_stdin_that_is_no_text_is_a_mistake(server):
     command = [warm.SPINDLE, "call", "echo", "-"]
-    done = subprocess.run(command, input=b"\xff\xfe", capture_output=True, timeout=60)
+    done = subprocess.run(command, input=b"\xff\xfe", capture_output=True, timeout=300)
     assert done.returncode == 4
     assert done.stderr.startswith(b"spindle: stdin is not UTF-8 text: ")
 
@@ -103,7 +103,7 @@ def test_arguments_can_come_from_a_file(server):
     file = server.write("arguments.json", '{"text": "from a file"}')
     command = [warm.SPINDLE, "call", "echo"]
     with file.open() as stdin:
-        done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=300)
     assert json.loads(done.stdout) == {"text": "from a file"}
 
 
@@ -111,7 +111,7 @@ def test_an_idle_pipe_as_stdin_stops_nothing(server):
     command = [warm.SPINDLE, "call", "fail"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        assert process.wait(timeout=60) == 1
+        assert process.wait(timeout=300) == 1
     finally:
         process.stdin.close()
         process.stderr.close()
@@ -240,7 +240,7 @@ def test_a_call_that_is_stopped_leaves_no_server_behind(server, number, code):
     process = start("call", "hang")
     wait_for(server.definitions.with_name("hanging"), process)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out, err) == (code, "", "spindle: cancelled\n")
     for pid in server.server_pids:
         with pytest.raises(ProcessLookupError):
@@ -252,7 +252,7 @@ def test_a_python_tool_that_cannot_be_stopped_does_not_hold_us(workspace):
     process = start("call", "sleepy", "--file=begun")
     wait_for(workspace.root / "begun", process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert err == "spindle: cancelled\n"
 
@@ -266,7 +266,7 @@ def test_a_reader_that_goes_away_is_no_error(workspace, program):
     workspace.write("tools/t.py", PYTHON_TOOLS)
     process = start("call", "talk", "--times=200000")
     process.stdout.close()
-    assert process.wait(timeout=60) == 141
+    assert process.wait(timeout=300) == 141
     err = process.stderr.read()
     process.stderr.close()
     assert "Traceback" not in err

@@ -26,21 +26,23 @@ def test_help_loads_nothing_heavy(words):
         f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)\n"
     )
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=UNMEASURED)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=UNMEASURED)
     assert done.stderr.splitlines()[-1] == "[]"
 
 
 def test_help_comes_in_a_blink():
-    command = [sys.executable, "-m", "spindle", "--help"]
-    spent = []
-    for _ in range(5):
-        before = os.times()
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=60, env=UNMEASURED)
-        after = os.times()
-        spent.append(
-            after.children_user - before.children_user + after.children_system - before.children_system
-        )
-    assert min(spent) < 0.12
+    """The time goes into importing, so modules are counted: a clock would measure the machine."""
+    script = (
+        "import sys\n"
+        "from spindle.cli.main import execute\n"
+        "execute(['--help'])\n"
+        "print(len(sys.modules), sum(name.startswith('spindle') for name in sys.modules), file=sys.stderr)\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=UNMEASURED)
+    every, our_own = map(int, done.stderr.split())
+    assert every < 150
+    assert our_own < 12
 
 
 def test_help_lists_every_command(spindle):
@@ -128,7 +130,7 @@ def test_tool_names_are_completed(workspace, spindle):
         "COMP_CWORD": "2",
     }
     command = [warm.SPINDLE]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.stdout == "plain,greet\n"
     assert done.stderr == ""
 

@@ -227,7 +227,7 @@ def test_a_person_is_asked_before_it_is_replaced(workspace, answer, code):
             seen += os.read(ours, 4096).decode()
     except OSError:  # the other side is closed
         os.close(ours)
-    assert process.wait(timeout=60) == code
+    assert process.wait(timeout=300) == code
     assert "replace it in Claude Desktop? [y/N]" in seen
     assert "s3cret" not in seen
     assert (file.read_bytes() == before) == (code != 0)

@@ -275,7 +275,7 @@ def test_two_processes_that_add_lose_nothing(workspace):
         subprocess.Popen([*command, f"s{number}", "--", "p"], stdout=subprocess.DEVNULL)
         for number in range(4)
     ]
-    assert [process.wait(timeout=60) for process in started] == [0] * 4
+    assert [process.wait(timeout=300) for process in started] == [0] * 4
     assert sorted(sources(workspace.root)) == ["s0", "s1", "s2", "s3"]
 
 

@@ -135,7 +135,7 @@ def test_an_idle_pipe_does_not_stop_a_flow_that_needs_nothing_from_it(flows: Any
     )  # fmt: skip
     assert idle.stdout is not None
     assert idle.stdout.read() == "X\n"
-    idle.communicate(timeout=60)
+    idle.communicate(timeout=300)
 
 
 def test_one_tool_with_its_flags_is_a_flow(flows: Any, spindle: Any) -> None:

@@ -66,7 +66,7 @@ class Counted:
             yield process
         finally:
             process.kill()
-            process.communicate(timeout=60)
+            process.communicate(timeout=300)
 
 
 def at_sqlite(workspace: Any) -> None:
@@ -102,7 +102,7 @@ def test_a_killed_flow_goes_on_without_calling_finished_nodes_again(counted: Any
     program("sync")
     with ten.held() as process:
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(timeout=60)
+        process.wait(timeout=300)
     assert ten.calls == [1, 2, 3, 4, 5, 6]
     run = run_of(program, "running")
     half_a_minute_passes()
@@ -124,7 +124,7 @@ def test_ctrl_c_stops_a_flow_that_resume_goes_on_with(counted: Any, program: Any
     program("sync")
     with ten.held() as process:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (130, "")
     run = run_of(program, "cancelled")
     assert err.splitlines()[-2:] == ["spindle: cancelled", f"  to continue: spindle resume {run[:12]}"]
@@ -139,7 +139,7 @@ def test_a_terminated_flow_is_told_as_json_too(workspace: Any, program: Any) -> 
     program("sync")
     with ten.held("--json") as process:
         process.terminate()
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=300)
     assert process.returncode == 143
     error = json.loads(out)["error"]
     assert error["category"] == "cancelled"

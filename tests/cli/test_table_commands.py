@@ -186,7 +186,7 @@ def test_help_of_table_does_not_load_pyarrow():
         "for words in (['table', '--help'], ['table', 'from', '--help']):\n    execute(words)\n"
         "print('pyarrow' in sys.modules, file=sys.stderr)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert done.stderr.splitlines()[-1] == "False"
     assert "migrate" in done.stdout
 

@@ -41,7 +41,7 @@ class Terminal:
                 self.seen += os.read(self._master, 4096).decode()
         except OSError:  # how Linux says that the other side is closed
             os.close(self._master)
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=300)
         return self.seen.replace("\r\n", "\n")
 
 

@@ -92,7 +92,7 @@ def test_the_examples_of_a_page_do_what_it_says(
 def run_python(example: Example, workspace: Path, environment: dict[str, str], page: Path) -> str:
     done = subprocess.run(
         [warm.PYTHON, "-W", "error", "-c", RUNNER, example.body],
-        cwd=workspace, env=environment, capture_output=True, text=True, timeout=60,
+        cwd=workspace, env=environment, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, f"{page.name}:{example.line}\n{done.stderr}"
     return done.stdout

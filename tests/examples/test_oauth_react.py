@@ -51,7 +51,7 @@ def address(tmp_path: Path) -> Iterator[str]:
             yield base
         finally:
             server.terminate()
-            server.wait(30)
+            server.wait(300)
             listening.close()
 
 

@@ -248,7 +248,7 @@ async def test_a_sync_exec_delays_nobody() -> None:
 
     class Blocks(Node):
         def exec(self, prep_res: Any) -> Any:
-            assert released.wait(30)
+            assert released.wait(300)
             return "done"
 
         def post(self, shared: Any, prep_res: Any, exec_res: Any) -> None:

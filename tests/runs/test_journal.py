@@ -48,7 +48,7 @@ async def test_a_sibling_in_flight_is_let_finish_and_not_made_again(
     workspace.write(GROUPED, ASKS)
     async with opened() as app:
         running = asyncio.create_task(app.run("grouped"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             while "begun" not in workspace.effects or not any(
                 record.outcome == "paused" for record in await app.history(tool="delete")
             ):
@@ -194,7 +194,7 @@ async def test_an_answer_that_comes_while_the_run_executes_is_found(
         assert isinstance(outcome, Paused)
         by_name = {pause.details["arguments"]["name"]: pause.token for pause in outcome.pauses}
         running = asyncio.create_task(app.resume(by_name["a"], True))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             while "slow a" not in workspace.effects:
                 await asyncio.sleep(0.001)
             noted = await other.resume(by_name["b"], True)

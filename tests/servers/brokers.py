@@ -16,7 +16,7 @@ from pathlib import Path
 
 from servers.running import missing
 
-READY_WITHIN = 60.0
+READY_WITHIN = 180.0
 
 
 class NotStartedError(RuntimeError):

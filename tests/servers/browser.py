@@ -12,7 +12,7 @@ from servers.running import missing
 if TYPE_CHECKING:
     from playwright.async_api import Browser
 
-PATIENCE = 60_000
+PATIENCE = 180_000
 """Milliseconds; only ever waited for in full when something is wrong."""
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -23,7 +23,7 @@ import psycopg
 
 USER = "postgres"
 PASSWORD = "planted/secret@of:the#server"
-START_TIMEOUT = 60.0
+START_TIMEOUT = 180.0
 _PDEATHSIG = 1
 
 
@@ -119,7 +119,7 @@ class PostgresServer:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(how)
-            self._process.wait(30)
+            self._process.wait(300)
             self._process = None
 
     def restart(self) -> None:

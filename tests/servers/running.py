@@ -18,7 +18,7 @@ from spindle.app import Spindle
 
 REPOSITORY = Path(__file__).parent.parent.parent
 STDIO_SERVER = Path(__file__).parent / "stdio_server.py"
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which something that should have happened counts as missing. Never waited out by a
 test that passes."""
 

@@ -223,7 +223,7 @@ def test_junk_on_the_port_is_refused_and_the_server_goes_on(rest: RestWorkspace)
         port = httpx2.URL(served.url).port
         assert port is not None
         for data in junk:
-            with socket.create_connection(("127.0.0.1", port), timeout=30) as raw:
+            with socket.create_connection(("127.0.0.1", port), timeout=300) as raw:
                 raw.sendall(data)
                 raw.shutdown(socket.SHUT_WR)
                 try:

@@ -103,14 +103,14 @@ def test_without_the_extra_the_message_says_what_to_install() -> None:
         "try: asyncio.run(open_store('postgresql://u:pw@h/d'))\n"
         "except ConfigurationError as error: print(error.message, '|', error.hint)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert "needs a package that is not installed here" in done.stdout, done.stderr
     assert done.stdout.strip().endswith("| pip install 'spindle-tools[postgres]'")
 
 
 def test_the_driver_is_imported_only_where_it_is_used() -> None:
     program = "import sys, spindle.app, spindle.cli.main; print('psycopg' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.stdout == "False\n", done.stderr
 
 

@@ -83,7 +83,7 @@ async def test_two_servers_and_two_flows_in_one_column_prompted_by_another_proce
     )  # fmt: skip
     done = await asyncio.to_thread(
         subprocess.run, [warm.PYTHON, "-c", PROMPTER], cwd=elsewhere, capture_output=True, text=True,
-        env=environment(model.environment()), timeout=120,
+        env=environment(model.environment()), timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     said = read_table(elsewhere / "messages.parquet").to_pylist()
@@ -118,7 +118,7 @@ def shell(folder: Path, *words: str, model: ModelServer | None = None, **more: s
         given.pop(name, None)
     return subprocess.run(
         [warm.SPINDLE, "table", *words],
-        cwd=folder, capture_output=True, text=True, env=given, timeout=120,
+        cwd=folder, capture_output=True, text=True, env=given, timeout=300,
     )  # fmt: skip
 
 

@@ -113,7 +113,7 @@ asyncio.run(main())
 """
     done = subprocess.run(
         [warm.PYTHON, "-W", "error", "-c", script, str(file), str(shared / "note.txt")],
-        capture_output=True, text=True, timeout=60, cwd="/",
+        capture_output=True, text=True, timeout=300, cwd="/",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == ["zażółć", "Echo: hi"]

@@ -135,7 +135,7 @@ def test_a_server_that_is_left_with_a_request_waiting_ends_all_the_same(
         thread = threading.Thread(target=asking)
         thread.start()
         gate.wait_reached()
-    thread.join(30)
+    thread.join(300)
     assert ended in ([0], [500])
     gate.open()
     assert caplog.records == []

@@ -70,11 +70,10 @@ def read_jetstream(host: str, address: str) -> list[dict[str, Any]]:
 
     async def read() -> list[dict[str, Any]]:
         client = await nats.connect(f"nats://{host}")
-        subscription = await client.jetstream().subscribe(address, ordered_consumer=True)
-        found = []
-        with contextlib.suppress(TimeoutError):
-            while True:
-                found.append(json.loads((await subscription.next_msg(timeout=2)).data))
+        stream = client.jetstream()
+        kept = (await stream.stream_info(await stream.find_stream_name_by_subject(address))).state.messages
+        subscription = await stream.subscribe(address, ordered_consumer=True)
+        found = [json.loads((await subscription.next_msg(timeout=PATIENCE)).data) for _ in range(kept)]
         await client.close()
         return found
 

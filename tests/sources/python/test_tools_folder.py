@@ -488,7 +488,7 @@ async def test_an_answer_of_a_thread_for_a_loop_that_is_gone_is_dropped() -> Non
     go, done = threading.Event(), threading.Event()
 
     def work() -> None:
-        go.wait(30)
+        go.wait(300)
         done.set()
 
     def elsewhere() -> None:
@@ -501,12 +501,12 @@ async def test_an_answer_of_a_thread_for_a_loop_that_is_gone_is_dropped() -> Non
 
     await in_thread(elsewhere, "outer")
     go.set()
-    assert done.wait(30)
+    assert done.wait(300)
     assert await in_thread(lambda: 5, "after") == 5
 
 
 async def test_threads_are_used_again_and_only_a_few_are_kept() -> None:
-    together = threading.Barrier(threads.MAX_IDLE + 4, timeout=30)
+    together = threading.Barrier(threads.MAX_IDLE + 4, timeout=300)
     met = [in_thread(together.wait, "meet") for _ in range(threads.MAX_IDLE + 4)]
     assert len(await asyncio.gather(*met)) == threads.MAX_IDLE + 4
     for _ in range(50):
@@ -519,7 +519,7 @@ def test_an_idle_thread_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "IDLE_TIMEOUT", 0.01)
     monkeypatch.setattr(threads, "_idle", threads.deque())
     thread = asyncio.run(in_thread(threading.current_thread, "short"))
-    thread.join(30)
+    thread.join(300)
     assert not thread.is_alive()
     # Had it left its queue behind, the next job would go there and wait for ever.
     assert asyncio.run(asyncio.wait_for(in_thread(lambda: 5, "next"), 30)) == 5

@@ -604,6 +604,7 @@ async def test_a_connection_that_is_not_answered_any_more_is_given_up(
         await connection.recv()
         connection.transport.pause_reading()
         await hold.wait()
+        connection.transport.resume_reading()
 
     service.behaves = goes_silent
     # Short, so that the test is; a machine on which it is too short sees the same end, only sooner.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -35,6 +36,10 @@ settings.register_profile(
     "fuzz", settings.get_profile("tests"), max_examples=5000, derandomize=False, print_blob=True
 )
 settings.load_profile("tests")
+
+# A shell starts what runs in its background deaf to Ctrl-C, and so would be all that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # By fixture: the marker of the tests that use it.
 MARKED = {"oauth_provider": "npm"}

@@ -222,7 +222,11 @@ async def test_a_credential_that_cannot_be_used_is_an_error_before_anything_is_s
         ({"command": ["x"]}, "t0ken", "takes its credential in a variable"),
         ({"command": ["x"]}, bearer("t0ken"), "takes its credential in a variable"),
         ({"kind": "python", "path": "."}, "t0ken", "'python' takes no credential"),
-        ({"url": "http://x", "auth": {"type": "bearer", "token": "a"}}, "t0ken", "`auth` and a credential"),
+        (
+            {"url": "http://x", "auth": {"type": "bearer", "token": "a"}},
+            "t0ken",
+            "have `auth`, and a credential is given too",
+        ),
     ],
 )
 def test_a_credential_for_which_there_is_no_place_is_an_error(

@@ -79,7 +79,8 @@ demo: $(VENV_READY) ## set up what is needed and run the demonstration
 .PHONY: test
 test: $(VENV_READY) ## run the tests that need only Python and PyPI
 	@$(PREPARE) $(if $(COVERAGE),coverage) --tests $(ARGS)
-	@$(PYTEST) -m 'not ($(BEYOND))' $(ARGS)
+	@$(PYTEST) -m 'not ($(BEYOND))' $(ARGS) || { code=$$?; \
+	  [ $$code -ne 5 ] || $(call say,these tests need more than Python and PyPI: make test-rest ARGS=\"$(ARGS)\"); exit $$code; }
 
 .PHONY: test-rest
 test-rest: rest-ready ## run the others: npm, a browser, brokers (`make services`), other projects' clients

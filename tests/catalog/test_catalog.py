@@ -279,6 +279,27 @@ async def test_two_plain_names_from_two_sources_are_a_conflict(workspace: Any) -
         assert await names(app) == ["read"]
 
 
+@pytest.mark.parametrize("together", [Spindle.sync, Spindle.tools], ids=["sync", "listing"])
+async def test_a_name_that_another_source_gives_up_meanwhile_is_free(workspace: Any, together: Any) -> None:
+    web = workspace.source("web", "read", prefix=False, description="web")
+    web.signature = "old"
+    async with workspace.open() as app:
+        await app.sync("web")
+    files = workspace.source("files", "read", prefix=False, description="files")
+    files.signature = "first"
+    web.offer("fetch")
+    web.signature, web.gate = "new", asyncio.Event()
+    async with workspace.open() as app:
+        asked = asyncio.create_task(together(app))
+        while "files" not in app.catalog.conflicts:
+            await asyncio.sleep(0)
+        web.gate.set()
+        await asked
+        assert await names(app) == ["fetch", "read"]
+        assert not app.catalog.conflicts
+    assert workspace.notes == []
+
+
 async def test_include_and_exclude_choose_among_the_tools(workspace: Any) -> None:
     workspace.source("web", "read", "read_all", "write", include=["read.*", "write"], exclude=".*_all")
     async with workspace.open() as app:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spindle.catalog.connections import Connections
-from spindle.catalog.diff import SyncReport, merge
+from spindle.catalog.diff import SyncReport, merge, synced_together
 from spindle.catalog.naming import Sees, name_tools, not_found, sees_all
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSpec, ToolSummary
@@ -145,7 +146,7 @@ class Catalog:
 
     def unsynced(self) -> list[str]:
         """Sources whose stored tools are missing, or belong to other settings than those in force."""
-        return [name for name in self.sources.names if not self._is_fresh(name)]
+        return [name for name in self.sources.names if self._marks.get(name) != self.sources.signature(name)]
 
     def untried(self) -> list[str]:
         """The unsynced sources, without those that have just failed with the current settings."""
@@ -247,16 +248,17 @@ class Catalog:
         wanted = self.sources.names if names is None else list(dict.fromkeys(names))
         for name in wanted:
             self.sources.table(name)
-        reports = list(await asyncio.gather(*(self._sync_one(name, principal, accept) for name in wanted)))
+        sync = functools.partial(self._sync_one, principal=principal, accept=accept)
+        reports = await synced_together(wanted, sync, self.conflicts)
         await self._check_accepted(accept)
         return reports
 
     async def _check_accepted(self, accept: Collection[str] | bool) -> None:
-        known = await self._store.names() if not isinstance(accept, bool) and accept else []
-        for name in () if isinstance(accept, bool) else accept:
-            if name not in known:
-                meant = suggest(name, known)
-                self._note(f"no tool {name!r} was accepted" + (f"; did you mean {meant!r}?" if meant else ""))
+        named = () if isinstance(accept, bool) else accept
+        known = await self._store.names() if named else []
+        for name in (name for name in named if name not in known):
+            meant = suggest(name, known)
+            self._note(f"no tool {name!r} was accepted" + (f"; did you mean {meant!r}?" if meant else ""))
 
     async def _sync_one(
         self,
@@ -336,9 +338,6 @@ class Catalog:
                 # A source is somebody else's code: its mistake is its own failure, not that of all.
                 raise ServerError(f"{name!r} could not list its tools: {error!r}") from error
 
-    def _is_fresh(self, name: str) -> bool:
-        return self._marks.get(name) == self.sources.signature(name)
-
     async def _freshen(
         self,
         names: Sequence[str],
@@ -358,8 +357,8 @@ class Catalog:
                 if signature not in (self._marks.get(name), self._failed.get(name)):
                     stale.append(name)
         if stale:
-            syncs = (self._shared_sync(name, principal, may_interrupt=may_interrupt) for name in stale)
-            for report in await asyncio.gather(*syncs):
+            sync = functools.partial(self._shared_sync, principal=principal, may_interrupt=may_interrupt)
+            for report in await synced_together(stale, sync, self.conflicts):
                 if report.error:
                     self._note(f"{report.source}: {report.error['message']}")
         return bool(stale)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,3 +112,19 @@ def _differences(before: Any, after: Any, path: str) -> list[str]:
             found += _differences(before.get(key), after.get(key), f"{path}.{key}" if path else key)
         return found
     return [] if before == after else [path]
+
+
+async def synced_together(
+    names: Sequence[str], sync: Callable[[str], Awaitable[SyncReport]], conflicts: Collection[str]
+) -> list[SyncReport]:
+    """Syncs these sources side by side, and returns their reports in order.
+
+    A name that one of them gave up may have been taken from another that came before it, by chance. So as
+    long as names become free, those with a conflict (`conflicts` holds them at any moment) are asked again.
+    """
+    reports = dict(zip(names, await asyncio.gather(*map(sync, names)), strict=True))
+    latest = [*reports.values()]
+    while any(report.removed for report in latest):
+        latest = [await sync(name) for name in names if name in conflicts]
+        reports.update((report.source, report) for report in latest)
+    return [*reports.values()]

@@ -59,6 +59,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _own_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test leaves a key among the user's own."""

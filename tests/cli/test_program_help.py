@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from servers.running import OpenSources
+from servers.running import OpenSources, missing
 from spindle.cli.program_help import draft as drafting
 from spindle.cli.program_help.draft import draft
 from spindle.cli.program_help.text import clean, described, options, parameters
@@ -222,9 +222,8 @@ def test_a_text_that_says_nothing_gives_nothing() -> None:
 
 
 def installed(name: str) -> str:
-    return (
-        shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name) or pytest.skip(name)
-    )
+    beside = shutil.which(name, path=str(Path(sys.executable).parent))
+    return beside or shutil.which(name) or missing(f"{name} is not installed")
 
 
 @pytest.mark.parametrize(

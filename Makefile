@@ -44,9 +44,8 @@ say = echo "==> $(1)" >&2
 BEYOND := npm or browser or brokers or peers
 # Neighbours share their fixtures as long as they run in one process, and nobody waits for the slowest.
 PYTEST := $(IN_VENV) .venv/bin/pytest -n $(WORKERS) --dist worksteal
-# `make test COVERAGE=1` measures; what was measured before is kept, so that several runs are added up.
 ifdef COVERAGE
-PYTEST += --cov --cov-append --cov-report=
+PYTEST += --cov --cov-report=term
 endif
 
 # $(1): folder of the virtual environment. A usable one is kept, a broken one replaced.
@@ -92,9 +91,7 @@ test-all: rest-ready ## run all tests
 
 .PHONY: coverage
 coverage: $(VENV_READY) ## run the same tests as `make test` and report their coverage
-	@rm -f .coverage .coverage.*
 	@$(MAKE) --no-print-directory test COVERAGE=1
-	@$(MAKE) --no-print-directory coverage-report
 
 .PHONY: fuzz
 fuzz: $(VENV_READY) ## try the properties with many more, random examples
@@ -142,16 +139,12 @@ clean: ## remove everything that was installed or generated here
 
 ##@ Parts of other commands (`make -k check` goes on after the first that fails)
 
-.PHONY: check-ready rest-ready coverage-report
+.PHONY: check-ready rest-ready
 check-ready: $(VENV_READY)
 	@$(PREPARE) check
 
 rest-ready: $(VENV_READY) $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(APIS_READY) $(BENCH_READY)
 	@$(PREPARE) browser $(if $(COVERAGE),coverage) --tests $(ARGS)
-
-coverage-report:
-	@.venv/bin/coverage combine --append --quiet 2>/dev/null || true
-	@.venv/bin/coverage report
 
 .PHONY: check-format check-lint check-types check-layers check-size check-words
 check-format: check-ready

@@ -93,8 +93,17 @@ def install(environment: Path, arguments: list[str]) -> int:
     if with_uv(environment, arguments):
         return 0
     print("==> uv cannot install here, so pip does it (this takes longer)", file=sys.stderr)
-    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-    return subprocess.run([*pip, "--no-input", *arguments], check=False).returncode
+    # Our own pip, as the environment may have none.
+    pip = [
+        str(ROOT / ".venv" / "bin" / "python"),
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--no-input",
+        "-qq",
+    ]
+    into = ["--python", str(environment / "bin" / "python")]
+    return subprocess.run([*pip, *into, "install", *arguments], check=False).returncode
 
 
 if __name__ == "__main__":

@@ -38,6 +38,9 @@ link.connect({address!r})
 words = {words!r} + sys.argv[1:]
 asked = dict(words=words, folder=os.getcwd(), environment=dict(os.environ), front=os.getpid())
 socket.send_fds(link, [json.dumps(asked).encode() + b"\\n"], [0, 1, 2])
+nowhere = os.open(os.devnull, os.O_RDWR)
+os.dup2(nowhere, 0)  # so that the pipes end with the process that uses them
+os.dup2(nowhere, 1)
 answers = link.makefile()
 child = int(answers.readline())
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

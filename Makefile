@@ -242,11 +242,11 @@ $(PAGE_READY): examples/oauth-react/package.json examples/oauth-react/index.html
 	@cd examples/oauth-react && $(IN_VENV) npm run --silent build >/dev/null
 	@touch $@
 
-# The conformance suite and the Inspector need Node.js 22, which npm installs beside them.
-$(CLIENTS_READY): tests/servers/npm22/package.json $(NODE_READY)
-	@$(call say,installing the conformance suite and the Inspector from npm into .node/node22)
-	@mkdir -p .node/node22 && cp tests/servers/npm22/package.json .node/node22/package.json
-	@cd .node/node22 && PATH="$(CURDIR)/.node/bin:$$PATH" NODE_USE_SYSTEM_CA=1 npm install --no-audit --no-fund --no-package-lock --engine-strict=false --no-update-notifier --loglevel=error >&2
+# Other clients need Node.js 22 or 24, which npm installs beside them.
+$(CLIENTS_READY): tests/servers/npm24/package.json $(NODE_READY)
+	@$(call say,installing the conformance suite and other clients from npm into .node/node24)
+	@mkdir -p .node/node24 && cp tests/servers/npm24/package.json .node/node24/package.json
+	@cd .node/node24 && PATH="$(CURDIR)/.node/bin:$$PATH" NODE_USE_SYSTEM_CA=1 npm install --no-audit --no-fund --no-package-lock --engine-strict=false --no-update-notifier --loglevel=error >&2
 	@touch $@
 
 $(EXAMPLES_READY): $(NODE_READY)

@@ -17,7 +17,7 @@ from mcp_server.conftest import FIXTURES, fixture_source
 from servers.running import REPOSITORY, missing
 from servers.serving import serve_command
 
-PACKAGES = REPOSITORY / ".node" / "node22" / "node_modules"
+PACKAGES = REPOSITORY / ".node" / "node24" / "node_modules"
 NODE = PACKAGES / "node" / "bin" / "node"
 
 # What runs: (package, arguments, the scenarios that may fail with the reason why).

@@ -13,7 +13,7 @@ import pytest
 from servers.running import PATIENCE, REPOSITORY, StdioServers, missing
 from servers.serving import SPINDLE, serve_command
 
-NODE22 = REPOSITORY / ".node" / "node22" / "node_modules"
+NODE24 = REPOSITORY / ".node" / "node24" / "node_modules"
 BENCH_PYTHON = REPOSITORY / ".venv-bench" / "bin" / "python"
 PYTHON_CLIENTS = ("fastmcp_client.py", "pydantic_ai_client.py")
 
@@ -41,7 +41,7 @@ async def run(*command: str, folder: Path) -> Any:
 @pytest.mark.npm
 @EACH_WAY
 async def test_the_inspector_lists_and_calls(workspace: Path, over: str) -> None:
-    node, inspector = NODE22 / "node" / "bin" / "node", NODE22 / ".bin" / "mcp-inspector"
+    node, inspector = NODE24 / "node" / "bin" / "node", NODE24 / ".bin" / "mcp-inspector"
     if not inspector.exists():
         missing("the Inspector is not installed: run `make node`")
     tool = ("--method", "tools/call", "--tool-name", "s_echo", "--tool-arg", "text=hello")

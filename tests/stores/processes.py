@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +30,7 @@ def processes(*arguments: tuple[str, ...]) -> Iterator[list[subprocess.Popen[str
             for each in arguments
         ]
         for process in started:
-            stack.callback(process.kill)
+            stack.callback(kill, process)
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
         for process in started:
@@ -36,6 +38,14 @@ def processes(*arguments: tuple[str, ...]) -> Iterator[list[subprocess.Popen[str
             process.stdin.write("go\n")
             process.stdin.flush()
         yield started
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Ends the process itself, not only the program that stands for it, and waits until it is over."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):  # over, and its program will be at once
+            os.kill(warm.pid_of(process.pid), signal.SIGKILL)
+    process.wait()
 
 
 def outputs(running: list[subprocess.Popen[str]]) -> list[list[str]]:

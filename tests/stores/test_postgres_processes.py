@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from processes import outputs, processes
+from processes import kill, outputs, processes
 
 from servers.postgres import PostgresServer
 from spindle.stores.postgres import PostgresStore
@@ -48,7 +48,7 @@ async def test_what_was_saved_survives_the_killing_of_the_process(postgres_url: 
     with processes((postgres_url, "save", "k", "1000000")) as [process]:
         assert process.stdout is not None
         saved = [process.stdout.readline().strip() for _ in range(150)]
-        process.kill()
+        kill(process)
         saved += process.stdout.read().split()
     async with PostgresStore(postgres_url) as store:
         found = {record.key for record in await store.calls(limit=1_000_000)}
@@ -60,7 +60,7 @@ async def test_a_killed_sync_leaves_the_old_tools_or_the_new(postgres_url: str) 
     with processes((postgres_url, "sync", "a", "1000000"), (postgres_url, "save", "k", "40")) as [sync, save]:
         assert save.stdout is not None
         assert save.stdout.read().split()[-1] == "done"
-        sync.kill()
+        kill(sync)
     async with PostgresStore(postgres_url) as store:
         names = await store.names()
         assert len(names) <= 1

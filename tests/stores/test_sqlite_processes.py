@@ -4,7 +4,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-from processes import outputs, processes
+from processes import kill, outputs, processes
 
 from spindle.stores.sqlite import SqliteStore
 
@@ -44,7 +44,7 @@ async def test_what_was_saved_survives_the_killing_of_the_process(file: Path) ->
     with processes((str(file), "save", "k", "1000000")) as [process]:
         assert process.stdout is not None
         saved = [process.stdout.readline().strip() for _ in range(150)]
-        process.kill()
+        kill(process)
         saved += process.stdout.read().split()
     async with SqliteStore(file) as store:
         found = {record.key for record in await store.calls(limit=1_000_000)}
@@ -58,7 +58,7 @@ async def test_a_killed_sync_leaves_the_old_tools_or_the_new(file: Path) -> None
     with processes((str(file), "sync", "a", "1000000"), (str(file), "save", "k", "40")) as [sync, save]:
         assert save.stdout is not None
         assert save.stdout.read().split()[-1] == "done"
-        sync.kill()
+        kill(sync)
     async with SqliteStore(file) as store:
         names = await store.names()
         assert len(names) <= 1

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Collection, Sequence
 
 from spindle.domain.tool import Tool, ToolSummary
-from spindle.errors import NameConflictError
 from spindle.ports.store import SourceState, StoredTool, ToolFilter, ToolStore
+from spindle.stores.rows import name_conflict
 
 
 class LayeredToolStore:
@@ -69,11 +69,7 @@ class LayeredToolStore:
             clash = await other.tool(stored.name)
             mine = stored.current or stored.held
             if clash is not None and mine is not None:
-                raise NameConflictError(
-                    f"two tools are called {stored.name!r}: "
-                    f"one in {clash.spec.place}, one in {mine.spec.place}",
-                    hint="rename one of them, or leave one out with `exclude`",
-                )
+                raise name_conflict(stored.name, clash.spec.place, mine.spec.place)
 
     async def note_failure(self, source: str, kind: str, error: str) -> None:
         await self._store_of(source).note_failure(source, kind, error)

@@ -10,15 +10,28 @@ from spindle.domain.call import CallRecord, Result
 from spindle.domain.definitions import Definitions, references_in
 from spindle.domain.json_schema import canonical, from_json, to_json
 from spindle.domain.tool import Tool, ToolSpec, ToolSummary
+from spindle.errors import NameConflictError
 from spindle.ports.store import SourceState, StoredTool
 
 MAX_CACHED_RESULT = 1024 * 1024
+CALL = (
+    "key", "tool", "source", "principal", "arguments", "outcome", "started_at", "duration", "attempts",
+    "error", "parent",
+)  # fmt: skip
 
 
 def storable(text: str) -> str:
     """The text with escapes for what is not valid Unicode (bytes of a file name, half a surrogate pair),
     which no database accepts."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def name_conflict(name: str, place: str, other: str) -> NameConflictError:
+    """The error for two tools of one name, with their places."""
+    return NameConflictError(
+        f"two tools are called {name!r}: one in {place}, one in {other}",
+        hint="rename one of them, or leave one out with `exclude`",
+    )
 
 
 def row_from_stored(stored: StoredTool, state: SourceState) -> dict[str, Any]:

@@ -9,14 +9,26 @@ from spindle.domain.json_schema import from_json, to_json
 from spindle.domain.run import Pause, Run, RunEvent
 from spindle.stores.rows import storable
 
+RUN = (
+    "id", "kind", "name", "principal", "groups", "status", "created_at", "updated_at", "error", "owner",
+    "lease_until",
+)  # fmt: skip
+EVENT = ("run", "kind", "at", "path", "sealed", "id")
+PAUSE = (
+    "token", "run", "path", "kind", "message", "principal", "groups", "created_at", "source", "tool",
+    "expires_at", "state", "sealed", "answer",
+)  # fmt: skip
+SECRET = ("kind", "key", "sealed", "source", "principal", "expires_at", "used", "updated_at")
 
-def run_row(run: Run) -> tuple[Any, ...]:
+
+def run_row(run: Run) -> dict[str, Any]:
     """The columns of a run."""
-    return (
+    values = (
         run.id, run.kind, storable(run.name), storable(run.principal.id), _groups(run.principal), run.status,
         run.created_at, run.updated_at, to_json(run.error, default=str) if run.error else None,
         run.owner, run.lease_until,
     )  # fmt: skip
+    return dict(zip(RUN, values, strict=True))
 
 
 def run_from_row(row: tuple[Any, ...]) -> Run:
@@ -28,18 +40,20 @@ def run_from_row(row: tuple[Any, ...]) -> Run:
     )  # fmt: skip
 
 
-def event_row(event: RunEvent) -> tuple[Any, ...]:
+def event_row(event: RunEvent) -> dict[str, Any]:
     """The columns of a run's event."""
-    return (event.run, event.kind, event.at, storable(event.path), event.sealed, event.id)
+    values = (event.run, event.kind, event.at, storable(event.path), event.sealed, event.id)
+    return dict(zip(EVENT, values, strict=True))
 
 
-def pause_row(pause: Pause) -> tuple[Any, ...]:
+def pause_row(pause: Pause) -> dict[str, Any]:
     """The columns of a pause."""
-    return (
+    values = (
         pause.token, pause.run, storable(pause.path), pause.kind, storable(pause.message),
         storable(pause.principal.id), _groups(pause.principal), pause.created_at, pause.source,
         pause.tool and storable(pause.tool), pause.expires_at, pause.state, pause.sealed, pause.answer,
     )  # fmt: skip
+    return dict(zip(PAUSE, values, strict=True))
 
 
 def pause_from_row(row: tuple[Any, ...]) -> Pause:
@@ -52,12 +66,13 @@ def _groups(principal: Principal) -> bytes:
     return to_json(sorted(principal.groups))
 
 
-def secret_row(secret: Secret) -> tuple[Any, ...]:
+def secret_row(secret: Secret) -> dict[str, Any]:
     """The columns of a secret."""
-    return (
+    values = (
         secret.kind, storable(secret.key), secret.sealed, secret.source, storable(secret.principal),
         secret.expires_at, secret.used, secret.updated_at,
     )  # fmt: skip
+    return dict(zip(SECRET, values, strict=True))
 
 
 def secret_from_row(row: tuple[Any, ...]) -> Secret:

@@ -10,6 +10,9 @@ from spindle.domain.tool import ToolSummary
 from spindle.stores.ranking import BEGINNINGS, Matches, Posting, Query, first, slips
 from spindle.stores.rows import SharedRows, summary_from_row, tool_from_row
 from spindle.stores.search_index import posting_rows, weighed_words
+from spindle.stores.sql import select
+from spindle.stores.sql_tools import TOOL
+from spindle.stores.sqlite_queries import sql
 
 
 def search(connection: sqlite3.Connection, text: str, limit: int) -> list[ToolSummary]:
@@ -72,7 +75,4 @@ _SUMMARIES = """
     SELECT id, name, source, kind, description, tags, held IS NOT NULL FROM tools
     WHERE id IN (SELECT value FROM json_each(?))
 """
-_TOOLS = """
-    SELECT name, source, kind, place, fingerprint, definition, held, shared, held_shared FROM tools
-    WHERE source = ? AND definition IS NOT NULL
-"""
+_TOOLS = f"{sql(select('tools', TOOL))} WHERE source = ? AND definition IS NOT NULL"

@@ -12,19 +12,19 @@ import dataclasses
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spindle.domain.call import CallRecord, Result
-from spindle.domain.json_schema import from_json
 from spindle.domain.tool import Tool, ToolSummary
-from spindle.errors import NameConflictError, NotFoundError, StoreError
+from spindle.errors import StoreError
 from spindle.ports.store import SourceState, StoredTool, ToolFilter
 from spindle.stores.migrate import migrate, migrations, schema_version, use_write_ahead_log
 from spindle.stores.rows import (
+    CALL,
     SharedRows,
     cache_blob,
     definition_rows,
-    record_from_row,
+    name_conflict,
     row_from_record,
     row_from_stored,
     storable,
@@ -34,19 +34,20 @@ from spindle.stores.rows import (
 )
 from spindle.stores.search import index, search
 from spindle.stores.search_index import weighed_words
+from spindle.stores.sql import insert, select
+from spindle.stores.sql_calls import SqlCalls
+from spindle.stores.sql_tools import BUMP_VERSION, TOOL, UPSERT_SOURCE, SqlTools
+from spindle.stores.sqlite_queries import sql
 from spindle.stores.sqlite_runs import SqliteRuns
 from spindle.stores.sqlite_secrets import SqliteSecrets
 from spindle.stores.worker import Worker, as_store_error
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 BUSY_TIMEOUT = 15.0
 TIDY_EVERY = 256
 """Records between two that go through the thread."""
 
 
-class SqliteStore(SqliteRuns, SqliteSecrets):
+class SqliteStore(SqliteRuns, SqliteSecrets, SqlCalls, SqlTools):
     """Implements the whole store port. `SqliteStore(":memory:")` keeps everything in memory."""
 
     def __init__(self, path: str | Path) -> None:
@@ -88,9 +89,7 @@ class SqliteStore(SqliteRuns, SqliteSecrets):
     async def __aenter__(self) -> SqliteStore:
         return await self.open()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -131,15 +130,6 @@ class SqliteStore(SqliteRuns, SqliteSecrets):
 
         return await self._reader.run(work)
 
-    async def names_ending_in(self, local_name: str) -> list[str]:
-        wanted = storable(local_name)
-        query = "SELECT name FROM tools WHERE local_name = ? AND definition IS NOT NULL ORDER BY name"
-        return await self._reader.run(lambda db: [row[0] for row in db.execute(query, (wanted,))])
-
-    async def names(self) -> list[str]:
-        query = "SELECT name FROM tools WHERE definition IS NOT NULL ORDER BY name"
-        return await self._reader.run(lambda db: [row[0] for row in db.execute(query)])
-
     async def tools(self, where: ToolFilter) -> list[ToolSummary]:
         query = """
             SELECT name, source, kind, description, tags, held IS NOT NULL FROM tools
@@ -150,11 +140,7 @@ class SqliteStore(SqliteRuns, SqliteSecrets):
               AND (:pattern IS NULL OR name GLOB :pattern)
             ORDER BY name
         """
-        values = {
-            key: value if value is None else storable(value)
-            for key, value in dataclasses.asdict(where).items()
-        }
-        return await self._reader.run(lambda db: [summary_from_row(row) for row in db.execute(query, values)])
+        return [summary_from_row(row) for row in await self._rows(query, dataclasses.asdict(where))]
 
     async def search(self, query: str, limit: int) -> list[ToolSummary]:
         return await self._reader.run(lambda db: search(db, query, limit))
@@ -168,59 +154,28 @@ class SqliteStore(SqliteRuns, SqliteSecrets):
 
         return await self._reader.run(work)
 
-    async def sources(self) -> dict[str, SourceState]:
-        query = """
-            SELECT sources.name, sources.kind, signature, synced_at,
-                   count(definition), count(held), error
-            FROM sources LEFT JOIN tools ON tools.source = sources.name
-            GROUP BY sources.name ORDER BY sources.name
-        """
-        return await self._reader.run(lambda db: {row[0]: SourceState(*row) for row in db.execute(query)})
-
     async def replace_tools(self, state: SourceState, tools: Sequence[StoredTool]) -> None:
         rows = [row_from_stored(tool, state) for tool in tools]
         weighed = [(storable(tool.name), weighed_words(tool.current)) for tool in tools if tool.current]
         definitions = definition_rows(state.name, tools)
 
         def work(db: sqlite3.Connection) -> None:
-            db.execute(
-                """
-                INSERT INTO sources (name, kind, signature, synced_at, error) VALUES (?, ?, ?, ?, NULL)
-                ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, signature = excluded.signature,
-                    synced_at = excluded.synced_at, error = NULL
-                """,
-                (state.name, state.kind, state.signature, state.synced_at),
-            )
+            db.execute(sql(UPSERT_SOURCE), dataclasses.asdict(state))
             _delete_tools(db, state.name)
             db.executemany("INSERT INTO definitions VALUES (?, ?, ?, ?)", definitions)
             for row in rows:
                 _refuse_conflict(db, row["name"], row["place"])
-                db.execute(
-                    """
-                    INSERT INTO tools (name, local_name, source, kind, description, tags, place,
-                                       fingerprint, definition, held, shared, held_shared)
-                    VALUES (:name, :local_name, :source, :kind, :description, :tags, :place,
-                            :fingerprint, :definition, :held, :shared, :held_shared)
-                    """,
-                    row,
-                )
+                db.execute(_INSERT_TOOL, row)
             index(db, state.name, weighed)
-            _bump_catalog_version(db)
+            db.execute(sql(BUMP_VERSION))
 
         await self._writer.run(work)
-
-    async def note_failure(self, source: str, kind: str, error: str) -> None:
-        query = """
-            INSERT INTO sources (name, kind, error) VALUES (?, ?, ?)
-            ON CONFLICT (name) DO UPDATE SET error = excluded.error
-        """
-        await self._writer.run(lambda db: db.execute(query, (source, kind, storable(error))) and None)
 
     async def forget_source(self, source: str) -> None:
         def work(db: sqlite3.Connection) -> None:
             _delete_tools(db, source)
             db.execute("DELETE FROM sources WHERE name = ?", (source,))
-            _bump_catalog_version(db)
+            db.execute(sql(BUMP_VERSION))
 
         await self._writer.run(work)
 
@@ -245,34 +200,7 @@ class SqliteStore(SqliteRuns, SqliteSecrets):
             return False
         return True
 
-    async def calls(
-        self, *, limit: int, tool: str | None = None, outcome: str | None = None
-    ) -> list[CallRecord]:
-        query = f"""
-            {_SELECT_CALL}
-            WHERE (:tool IS NULL OR tool = :tool) AND (:outcome IS NULL OR outcome = :outcome
-                   OR (:outcome = 'failed' AND outcome NOT IN ('ok', 'cached')))
-            ORDER BY id DESC LIMIT :limit
-        """
-        values = {"tool": tool and storable(tool), "outcome": outcome, "limit": limit}
-        return await self._reader.run(lambda db: [record_from_row(row) for row in db.execute(query, values)])
-
-    async def call(self, key: str) -> CallRecord | None:
-        # A range over the index of keys, instead of reading every record.
-        query = f"{_SELECT_CALL} WHERE key >= ? AND key < ? ORDER BY key LIMIT 2"
-        beginning = storable(key)
-        values = (beginning, beginning + "\U0010ffff")
-        rows = await self._reader.run(lambda db: db.execute(query, values).fetchall())
-        if len(rows) > 1 and rows[0][0] != key:
-            raise NotFoundError(f"several calls begin with {key!r}", hint="give more characters of the key")
-        return record_from_row(rows[0]) if rows else None
-
     # --- cache
-
-    async def cached(self, key: str, now: float) -> Result | None:
-        query = "SELECT result FROM cache WHERE key = ? AND expires_at > ?"
-        row = await self._reader.run(lambda db: db.execute(query, (key, now)).fetchone())
-        return Result.from_dict(from_json(row[0]), cached=True) if row else None
 
     async def cache(self, key: str, result: Result, expires_at: float, now: float) -> None:
         blob = cache_blob(result)
@@ -285,22 +213,10 @@ class SqliteStore(SqliteRuns, SqliteSecrets):
 
         await self._writer.run(work)
 
-    async def clear_cache(self) -> int:
-        return await self._writer.run(lambda db: db.execute("DELETE FROM cache").rowcount)
 
-
-_SELECT_TOOL = """
-    SELECT name, source, kind, place, fingerprint, definition, held, shared, held_shared FROM tools
-"""
-_SELECT_CALL = """
-    SELECT key, tool, source, principal, arguments, outcome, started_at, duration, attempts, error, parent
-    FROM calls
-"""
-_INSERT_CALL = """
-    INSERT INTO calls (key, tool, source, principal, arguments, outcome, started_at, duration,
-                       attempts, error, parent)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
+_SELECT_TOOL = sql(select("tools", TOOL))
+_INSERT_TOOL = sql(insert("tools", (*TOOL, "local_name", "description", "tags")))
+_INSERT_CALL = f"INSERT INTO calls ({', '.join(CALL)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 
 
 def _never_wait(connection: sqlite3.Connection) -> None:
@@ -313,10 +229,6 @@ def _catalog_version(db: sqlite3.Connection) -> int:
     return db.execute("SELECT value FROM meta WHERE key = 'catalog_version'").fetchone()[0]
 
 
-def _bump_catalog_version(db: sqlite3.Connection) -> None:
-    db.execute("UPDATE meta SET value = value + 1 WHERE key = 'catalog_version'")
-
-
 def _delete_tools(db: sqlite3.Connection, source: str) -> None:
     for table in ("search_words", "tools", "definitions"):
         db.execute(f"DELETE FROM {table} WHERE source = ?", (source,))  # noqa: S608 - constants
@@ -325,7 +237,4 @@ def _delete_tools(db: sqlite3.Connection, source: str) -> None:
 def _refuse_conflict(db: sqlite3.Connection, name: str, place: str) -> None:
     other = db.execute("SELECT place FROM tools WHERE name = ?", (name,)).fetchone()
     if other:
-        raise NameConflictError(
-            f"two tools are called {name!r}: one in {other[0]}, one in {place}",
-            hint="rename one of them, or leave one out with `exclude`",
-        )
+        raise name_conflict(name, other[0], place)

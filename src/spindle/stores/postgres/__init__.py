@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from spindle.stores.postgres.address import parse
 from spindle.stores.postgres.cache import PostgresCache
 from spindle.stores.postgres.calls import PostgresCalls
@@ -12,9 +10,6 @@ from spindle.stores.postgres.migrate import bring_up_to_date
 from spindle.stores.postgres.runs import PostgresRuns
 from spindle.stores.postgres.secrets import PostgresSecrets
 from spindle.stores.postgres.tools import PostgresTools
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 
 class PostgresStore(PostgresCalls, PostgresTools, PostgresCache, PostgresRuns, PostgresSecrets):
@@ -35,9 +30,7 @@ class PostgresStore(PostgresCalls, PostgresTools, PostgresCache, PostgresRuns, P
     async def __aenter__(self) -> PostgresStore:
         return await self.open()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

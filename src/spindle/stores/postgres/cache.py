@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from spindle.domain.call import Result
-from spindle.domain.json_schema import from_json
-from spindle.stores.postgres.connection import Connection, Database
+from spindle.stores.postgres.connection import Connection
+from spindle.stores.postgres.queries import PostgresQueries
 from spindle.stores.rows import cache_blob
 
 
-class PostgresCache:
-    """The part of the store that `CacheStore` describes."""
-
-    _db: Database
-
-    async def cached(self, key: str, now: float) -> Result | None:
-        rows = await self._db.rows(_SELECT, (key, now))
-        return Result.from_dict(from_json(rows[0][0]), cached=True) if rows else None
+class PostgresCache(PostgresQueries):
+    """Writes to the part of the store that `CacheStore` describes."""
 
     async def cache(self, key: str, result: Result, expires_at: float, now: float) -> None:
         blob = cache_blob(result)
@@ -30,11 +24,7 @@ class PostgresCache:
 
         await self._db.run(work)
 
-    async def clear_cache(self) -> int:
-        return await self._db.change("DELETE FROM {schema}.cache")
 
-
-_SELECT = "SELECT result FROM {schema}.cache WHERE key = %s AND expires_at > %s"
 # Rows that another process is deleting or renewing right now are skipped.
 _DELETE_EXPIRED = """
     DELETE FROM {schema}.cache WHERE key IN

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from spindle.domain.call import CallRecord
-from spindle.errors import NotFoundError, SpindleError, StoreError
+from spindle.errors import SpindleError, StoreError
 from spindle.stores.postgres.connection import Connection, Database
-from spindle.stores.postgres.text import storable_row, storable_text
-from spindle.stores.rows import record_from_row, row_from_record
+from spindle.stores.postgres.queries import PostgresQueries
+from spindle.stores.postgres.text import storable_row
+from spindle.stores.rows import CALL, row_from_record
+from spindle.stores.sql_calls import SqlCalls
 
 MAX_BATCH = 256
 
@@ -22,7 +24,7 @@ class _Waiting:
     future: asyncio.Future[None]
 
 
-class PostgresCalls:
+class PostgresCalls(PostgresQueries, SqlCalls):
     """Writes all waiting records with one statement, in a task of its own: a record is kept even when its
     caller is cancelled."""
 
@@ -95,23 +97,6 @@ class PostgresCalls:
 
         await self._db.run(work)
 
-    async def calls(
-        self, *, limit: int, tool: str | None = None, outcome: str | None = None
-    ) -> list[CallRecord]:
-        values = {
-            "tool": storable_text(tool) if tool is not None else None,
-            "outcome": storable_text(outcome) if outcome is not None else None,
-            "limit": limit if limit >= 0 else None,
-        }
-        return [record_from_row(row) for row in await self._db.rows(_SELECT_NEWEST, values)]
-
-    async def call(self, key: str) -> CallRecord | None:
-        beginning = storable_text(key)
-        rows = await self._db.rows(_SELECT_BY_KEY, (beginning, beginning + "\U0010ffff"))
-        if len(rows) > 1 and rows[0][0] != key:
-            raise NotFoundError(f"several calls begin with {key!r}", hint="give more characters of the key")
-        return record_from_row(rows[0]) if rows else None
-
 
 def _columns(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
@@ -123,7 +108,7 @@ def _is_unreachable(error: SpindleError) -> bool:
     return not str(error.details or "").startswith(("22", "23"))
 
 
-_COLUMNS = "key, tool, source, principal, arguments, outcome, started_at, duration, attempts, error, parent"
+_COLUMNS = ", ".join(CALL)
 _ROWS = f"""
     unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::text[], %s::float8[],
            %s::float8[], %s::int[], %s::bytea[], %s::text[]) AS record ({_COLUMNS})
@@ -135,12 +120,3 @@ _INSERT_MISSING = f"""
     WHERE NOT EXISTS (SELECT 1 FROM {{schema}}.calls AS known
                       WHERE known.key = record.key AND known.started_at = record.started_at)
 """  # noqa: S608
-_SELECT = f"SELECT {_COLUMNS} FROM {{schema}}.calls"  # noqa: S608
-_SELECT_NEWEST = f"""
-    {_SELECT}
-    WHERE (%(tool)s::text IS NULL OR tool = %(tool)s)
-      AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s
-           OR (%(outcome)s = 'failed' AND outcome NOT IN ('ok', 'cached')))
-    ORDER BY id DESC LIMIT %(limit)s
-"""
-_SELECT_BY_KEY = f"{_SELECT} WHERE key >= %s AND key < %s ORDER BY key LIMIT 2"

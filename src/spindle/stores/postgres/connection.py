@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import re
 import select
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -27,6 +28,9 @@ from spindle.stores.postgres.faults import (
     no_answer,
     store_error,
 )
+
+_NAMED_VALUE = re.compile(r"(?<![:\w]):(\w+)")
+"""And not the type in `value::text`."""
 
 T = TypeVar("T")
 Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
@@ -58,11 +62,12 @@ class Database:
         self._statements: dict[str, bytes] = {}
 
     def sql(self, text: str) -> bytes:
-        """The statement with the schema's name in place of each `{schema}`. The text must be a constant of
-        ours."""
+        """The statement with the schema's name in place of each `{schema}`, and `:name` as psycopg writes a
+        value. The text must be a constant of ours."""
         found = self._statements.get(text)
         if found is None:
-            found = self._statements[text] = text.replace("{schema}", self._schema).encode()
+            named = _NAMED_VALUE.sub(r"%(\1)s", text)
+            found = self._statements[text] = named.replace("{schema}", self._schema).encode()
         return found
 
     async def run(self, work: Work[T]) -> T:

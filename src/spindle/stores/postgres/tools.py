@@ -12,25 +12,26 @@ import psycopg
 from spindle.domain.definitions import Definitions, references_in
 from spindle.domain.json_schema import from_json
 from spindle.domain.tool import Tool, ToolSummary
-from spindle.errors import NameConflictError
 from spindle.ports.store import SourceState, StoredTool, ToolFilter
-from spindle.stores.postgres.connection import Connection, Database
+from spindle.stores.postgres.connection import Connection
+from spindle.stores.postgres.queries import PostgresQueries
 from spindle.stores.postgres.search import index, search
-from spindle.stores.postgres.text import storable_text
+from spindle.stores.postgres.text import storable_text, storable_values
 from spindle.stores.rows import (
     definition_rows,
+    name_conflict,
     row_from_stored,
     stored_from_row,
     summary_from_row,
     tool_from_row,
 )
 from spindle.stores.search_index import weighed_words
+from spindle.stores.sql import select
+from spindle.stores.sql_tools import BUMP_VERSION, TOOL, UPSERT_SOURCE, SqlTools
 
 
-class PostgresTools:
+class PostgresTools(PostgresQueries, SqlTools):
     """The part of the store that `ToolStore` describes."""
-
-    _db: Database
 
     async def catalog_version(self) -> int:
         [[version]] = await self._db.rows(_VERSION)
@@ -49,17 +50,8 @@ class PostgresTools:
 
         return await self._db.snapshot(work) if rows else None
 
-    async def names_ending_in(self, local_name: str) -> list[str]:
-        return [row[0] for row in await self._db.rows(_NAMES_ENDING_IN, (storable_text(local_name),))]
-
-    async def names(self) -> list[str]:
-        return [row[0] for row in await self._db.rows(_NAMES)]
-
     async def tools(self, where: ToolFilter) -> list[ToolSummary]:
-        values = {
-            key: value if value is None else storable_text(value)
-            for key, value in dataclasses.asdict(where).items()
-        }
+        values = storable_values(dataclasses.asdict(where))
         if values["pattern"] is not None:
             values["pattern"] = regular_expression(values["pattern"])
 
@@ -88,9 +80,6 @@ class PostgresTools:
             shared.add(key, name, schema)
         return [stored_from_row(row, shared) for row in rows]
 
-    async def sources(self) -> dict[str, SourceState]:
-        return {row[0]: SourceState(*row) for row in await self._db.rows(_SOURCES)}
-
     async def replace_tools(self, state: SourceState, tools: Sequence[StoredTool]) -> None:
         rows = [row_from_stored(tool, state) for tool in tools]
         weighed = [(storable_text(tool.name), weighed_words(tool.current)) for tool in tools if tool.current]
@@ -104,9 +93,9 @@ class PostgresTools:
         async def work(connection: Connection) -> None:
             # First, because it is also the lock that serializes the storing of sources:
             # two that claim the same name at the same time would each miss the other's.
-            await connection.execute(self._db.sql(_BUMP_VERSION))
-            values = (source, state.kind, storable_text(state.signature), state.synced_at)
-            await connection.execute(self._db.sql(_UPSERT_SOURCE), values)
+            await connection.execute(self._db.sql(BUMP_VERSION))
+            values = storable_values(dataclasses.asdict(state))
+            await connection.execute(self._db.sql(UPSERT_SOURCE), values)
             await self._delete_tools(connection, source)
             await self._refuse_conflict(connection, columns)
             if definitions:
@@ -118,12 +107,9 @@ class PostgresTools:
 
         await self._db.transaction(work)
 
-    async def note_failure(self, source: str, kind: str, error: str) -> None:
-        await self._db.change(_NOTE_FAILURE, (storable_text(source), kind, storable_text(error)))
-
     async def forget_source(self, source: str) -> None:
         async def work(connection: Connection) -> None:
-            await connection.execute(self._db.sql(_BUMP_VERSION))
+            await connection.execute(self._db.sql(BUMP_VERSION))
             await self._delete_tools(connection, storable_text(source))
             query = "DELETE FROM {schema}.sources WHERE name = %s"
             await connection.execute(self._db.sql(query), (storable_text(source),))
@@ -148,13 +134,13 @@ class PostgresTools:
         places: dict[str, str] = {}
         for name, place in zip(columns["name"], columns["place"], strict=True):
             if name in places:
-                raise _conflict(name, places[name], place)
+                raise name_conflict(name, places[name], place)
             places[name] = place
         query = "SELECT name, place FROM {schema}.tools WHERE name = ANY(%s) ORDER BY name LIMIT 1"
         found = await connection.execute(self._db.sql(query), (columns["name"],))
         row = await found.fetchone()
         if row is not None:
-            raise _conflict(row[0], row[1], places[row[0]])
+            raise name_conflict(row[0], row[1], places[row[0]])
 
     async def _reached(self, connection: Connection, row: tuple[Any, ...]) -> _Read:
         """The definitions that one tool uses, which are few of a large set."""
@@ -196,34 +182,19 @@ class _Read:
         return self.whole(source, key)
 
 
-def _conflict(name: str, place: str, other: str) -> NameConflictError:
-    return NameConflictError(
-        f"two tools are called {name!r}: one in {place}, one in {other}",
-        hint="rename one of them, or leave one out with `exclude`",
-    )
-
-
 _TOOL_COLUMNS = (
     "name", "local_name", "kind", "description", "tags", "place", "fingerprint", "definition", "held",
     "shared", "held_shared",
 )  # fmt: skip
 
 _VERSION = "SELECT value FROM {schema}.meta WHERE key = 'catalog_version'"
-_BUMP_VERSION = "UPDATE {schema}.meta SET value = value + 1 WHERE key = 'catalog_version'"
-_SELECT = """
-    SELECT name, source, kind, place, fingerprint, definition, held, shared, held_shared
-    FROM {schema}.tools
-"""
-_SOURCE, _DEFINITION, _SHARED = 1, 5, 7
+_SELECT = select("tools", TOOL)
+_SOURCE, _DEFINITION, _SHARED = (TOOL.index(name) for name in ("source", "definition", "shared"))
 _SELECT_TOOL = f"{_SELECT} WHERE name = %s AND definition IS NOT NULL"
 _SELECT_STORED = f"{_SELECT} WHERE source = %s ORDER BY name"
 _SELECT_DEFINITIONS = "SELECT shared, name, schema FROM {schema}.definitions WHERE source = %s"
 _SELECT_NAMED = """
     SELECT name, schema FROM {schema}.definitions WHERE source = %s AND shared = %s AND name = ANY(%s)
-"""
-_NAMES = "SELECT name FROM {schema}.tools WHERE definition IS NOT NULL ORDER BY name"
-_NAMES_ENDING_IN = """
-    SELECT name FROM {schema}.tools WHERE local_name = %s AND definition IS NOT NULL ORDER BY name
 """
 _LIST = """
     SELECT name, source, kind, description, tags, held IS NOT NULL FROM {schema}.tools
@@ -233,21 +204,6 @@ _LIST = """
       AND (%(tag)s::text IS NULL OR %(tag)s = ANY(string_to_array(tags, chr(10))))
       AND (%(pattern)s::text IS NULL OR name ~ %(pattern)s)
     ORDER BY name
-"""
-_SOURCES = """
-    SELECT sources.name, sources.kind, signature, synced_at,
-           (SELECT count(definition) FROM {schema}.tools WHERE source = sources.name),
-           (SELECT count(held) FROM {schema}.tools WHERE source = sources.name), error
-    FROM {schema}.sources ORDER BY sources.name
-"""
-_UPSERT_SOURCE = """
-    INSERT INTO {schema}.sources (name, kind, signature, synced_at, error) VALUES (%s, %s, %s, %s, NULL)
-    ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, signature = excluded.signature,
-        synced_at = excluded.synced_at, error = NULL
-"""
-_NOTE_FAILURE = """
-    INSERT INTO {schema}.sources (name, kind, error) VALUES (%s, %s, %s)
-    ON CONFLICT (name) DO UPDATE SET error = excluded.error
 """
 _INSERT_DEFINITIONS = """
     INSERT INTO {schema}.definitions (source, shared, name, schema)

@@ -1,0 +1,96 @@
+"""Runs, their events and their pauses, as every store of ours reads them."""
+
+from __future__ import annotations
+
+from spindle.domain.run import Pause, Run, RunEvent, RunStatus
+from spindle.errors import NotFoundError
+from spindle.stores.run_rows import EVENT, PAUSE, RUN, pause_from_row, run_from_row
+from spindle.stores.sql import NO_LIMIT, SqlQueries, insert, select
+
+
+class SqlRuns(SqlQueries):
+    """The part of `RunStore` that needs no transaction of several statements."""
+
+    async def run(self, id: str) -> Run | None:
+        query = f"{_SELECT_RUN} WHERE id >= :first AND id < :last ORDER BY id LIMIT 2"
+        rows = await self._rows(query, {"first": id, "last": f"{id}\U0010ffff"})
+        if len(rows) > 1 and rows[0][0] != id:
+            raise NotFoundError(f"several runs begin with {id!r}", hint="give more characters of the id")
+        return run_from_row(rows[0]) if rows else None
+
+    async def runs(
+        self,
+        *,
+        limit: int,
+        status: RunStatus | None = None,
+        principal: str | None = None,
+        kind: str | None = None,
+        name: str | None = None,
+    ) -> list[Run]:
+        values = {
+            "status": status,
+            "principal": principal,
+            "kind": kind,
+            "name": name,
+            "limit": limit if limit >= 0 else NO_LIMIT,
+        }
+        return [run_from_row(row) for row in await self._rows(_SELECT_RUNS, values)]
+
+    async def history(self, run: str) -> list[RunEvent]:
+        query = f"{select('run_events', EVENT)} WHERE run = :run ORDER BY number"
+        return [RunEvent(*row) for row in await self._rows(query, {"run": run})]
+
+    async def pause(self, token: str) -> Pause | None:
+        rows = await self._rows(f"{_SELECT_PAUSE} WHERE token = :token", {"token": token})
+        return pause_from_row(rows[0]) if rows else None
+
+    async def pauses(
+        self,
+        *,
+        run: str | None = None,
+        principal: str | None = None,
+        source: str | None = None,
+        waiting: bool = True,
+    ) -> list[Pause]:
+        values = {"run": run, "principal": principal, "source": source, "waiting": waiting}
+        return [pause_from_row(row) for row in await self._rows(_SELECT_PAUSES, values)]
+
+    async def renew_leases(self, owner: str, lease_until: float) -> None:
+        await self._change(_RENEW, {"owner": owner, "lease_until": lease_until})
+
+
+_SELECT_RUN = select("runs", RUN)
+_SELECT_RUNS = f"""
+    {_SELECT_RUN}
+    WHERE (CAST(:status AS TEXT) IS NULL OR status = :status)
+      AND (CAST(:principal AS TEXT) IS NULL OR principal = :principal)
+      AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
+      AND (CAST(:name AS TEXT) IS NULL OR name = :name)
+    ORDER BY number DESC LIMIT :limit
+"""
+UPSERT_RUN = f"""
+    {insert("runs", RUN)}
+    ON CONFLICT (id) DO UPDATE SET status = excluded.status, updated_at = excluded.updated_at,
+        error = excluded.error, owner = excluded.owner, lease_until = excluded.lease_until
+"""
+OWN_RUN = """
+    UPDATE {schema}.runs
+    SET status = 'running', owner = :owner, lease_until = :lease_until, updated_at = :now
+    WHERE id = :id
+"""
+CLAIM_RUN = f"{OWN_RUN} AND (status = 'paused' OR (status = 'running' AND lease_until <= :now))"
+_RENEW = """
+    UPDATE {schema}.runs SET lease_until = :lease_until WHERE status = 'running' AND owner = :owner
+"""
+INSERT_EVENT = insert("run_events", EVENT)
+_SELECT_PAUSE = select("pauses", PAUSE)
+_SELECT_PAUSES = f"""
+    {_SELECT_PAUSE}
+    WHERE (CAST(:run AS TEXT) IS NULL OR run = :run)
+      AND (CAST(:principal AS TEXT) IS NULL OR principal = :principal)
+      AND (CAST(:source AS TEXT) IS NULL OR source = :source)
+      AND (NOT :waiting OR state = 'waiting')
+    ORDER BY number
+"""
+INSERT_PAUSE = f"{insert('pauses', PAUSE)} ON CONFLICT (token) DO NOTHING"
+ANSWER_PAUSE = "UPDATE {schema}.pauses SET state = 'answered', answer = :answer WHERE token = :token"

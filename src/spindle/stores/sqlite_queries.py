@@ -1,0 +1,36 @@
+"""Single statements in SQLite: reading in one thread, changes in another."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from spindle.stores.rows import storable
+from spindle.stores.sql import NO_VALUES, Row, SqlQueries, Values
+from spindle.stores.worker import Worker
+
+
+class SqliteQueries(SqlQueries):
+    """Runs single statements in the threads of a store."""
+
+    _reader: Worker
+    _writer: Worker
+
+    async def _rows(self, query: str, values: Values = NO_VALUES) -> list[Row]:
+        stored = storable_values(values)
+        return await self._reader.run(lambda db: db.execute(sql(query), stored).fetchall())
+
+    async def _change(self, statement: str, values: Values = NO_VALUES, *, again: bool = True) -> int:
+        stored = storable_values(values)
+        return await self._writer.run(lambda db: db.execute(sql(statement), stored).rowcount)
+
+
+@cache
+def sql(text: str) -> str:
+    """The statement for SQLite. The text must be a constant of ours."""
+    return text.replace("{schema}", "main")
+
+
+def storable_values(values: Values) -> dict[str, Any]:
+    """The values with all their texts made storable."""
+    return {name: storable(value) if isinstance(value, str) else value for name, value in values.items()}

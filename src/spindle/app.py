@@ -15,6 +15,7 @@ from spindle.auth.access import SourceAccess
 from spindle.auth.credentials import CredentialProvider, Credentials
 from spindle.auth.encryption import Sealer
 from spindle.auth.keys import Keys
+from spindle.auth.sealed import SealedValues
 from spindle.calls.caller import DEFAULT_OPTIONS, Caller, CallOptions, Clock
 from spindle.calls.permissions import Permission, Visible, allow_all, show_all
 from spindle.catalog.catalog import Catalog
@@ -227,7 +228,8 @@ class Spindle:
         they are wrong or `check` refuses them. New and changed sources are asked for their tools in the
         background, and the catalog's listeners are told."""
         loaded = self.settings.reread(self._environ)
-        sources = self.catalog.sources.replaced(loaded)
+        values = await self.auth.sealed.environment(loaded, self._environ)
+        sources = self.catalog.sources.replaced(loaded, values)
         if check is not None:
             check(loaded)
         # From here on nothing can be refused.
@@ -268,7 +270,10 @@ async def build(
     opened = store or await open_store(loaded.store_address(os.environ if environ is None else environ))
     private = SqliteStore(":memory:")
     try:
-        sources = SourceSet(loaded, note, environ)
+        keys = Keys(loaded.auth, os.environ if environ is None else environ, settings_module.data_folder())
+        sealer = Sealer(keys)
+        values = await SealedValues(opened, sealer).environment(loaded, environ)
+        sources = SourceSet(loaded, note, values)
         known: ToolStore = opened
         if tools:
             from spindle.sources.python import PythonSource
@@ -276,8 +281,6 @@ async def build(
             own = "python" if "python" not in sources.names else "python-functions"
             sources.add(own, *PythonSource.of_functions(own, tools, loaded.root, note))
             known = LayeredToolStore(opened, await private.open(), {own})
-        keys = Keys(loaded.auth, os.environ if environ is None else environ, settings_module.data_folder())
-        sealer = Sealer(keys)
         auth = SourceAccess(opened, sealer, keys, loaded.auth, sources.config, now=clock.now)
         chosen = Credentials(credentials, auth)
         catalog = Catalog(sources, known, chosen, note)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from spindle.auth.sealed import SealedValues
 from spindle.domain.identity import LOCAL, Principal, Secret, SecretKind
 from spindle.errors import AuthorizationRequired, NotFoundError, SpindleError, StoreError
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 DEFAULT_REDIRECT = "http://127.0.0.1:8719/callback"
 """Users come back to this address unless the settings name another: `spindle auth login` listens there."""
-KINDS: tuple[SecretKind, ...] = ("token", "pending", "client")
+KINDS: tuple[SecretKind, ...] = ("token", "pending", "client", "value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ class SourceAccess:
         self.redirect_uri = settings.redirect_uri or DEFAULT_REDIRECT
         self._config = config
         self._now = now
+        self.sealed = SealedValues(store, sealer, now)
+        """The secrets that settings refer to."""
 
     @cached_property
     def _oauth(self) -> _OAuth:

@@ -38,10 +38,10 @@ class SourceSet:
         self.notices: list[Notice] = []
         """The listeners for news from the servers of all sources, other than changed tools."""
 
-    def replaced(self, settings: Settings) -> SourceSet:
+    def replaced(self, settings: Settings, environ: Mapping[str, str] | None = None) -> SourceSet:
         """Returns the same for other settings, all of them valid. Sources whose settings did not change
-        are kept as they are, and so are those made in Python."""
-        other = SourceSet(settings, self._note, self._environ)
+        are kept as they are, and so are those made in Python. `environ` has the values that they use."""
+        other = SourceSet(settings, self._note, self._environ if environ is None else environ)
         other.notices = self.notices
         for name in self._handed_over:
             other.add(name, self._made[name], self._configs[name])

@@ -12,6 +12,7 @@ import click
 from spindle.cli.context import CliContext, command
 from spindle.cli.documents import document_in, document_setting
 from spindle.cli.options import SECONDS
+from spindle.cli.registry import PACKAGES, REGISTRY, is_server
 from spindle.cli.secrets import clear_secret_note
 from spindle.errors import SpindleError
 
@@ -61,9 +62,21 @@ class _AddCommand(click.Command):
 @click.option("--description", help="What the source is for.")
 @click.option("--include", multiple=True, metavar="REGEX", help="Only tools whose names match. Repeatable.")
 @click.option("--exclude", multiple=True, metavar="REGEX", help="No tools whose names match. Repeatable.")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A value that a server of the MCP registry asks for. Repeatable.",
+)
+@click.option(
+    "--as", "package", type=click.Choice(PACKAGES), help="Which package of a server of the MCP registry."
+)
+@REGISTRY
 @click.option("--pin", is_flag=True, help="Hold changed definitions back until they are accepted.")
 @click.option("--replace", is_flag=True, help="Replace a source of that name.")
 @click.option("--user", is_flag=True, help="For all your workspaces, in your own spindle.toml.")
+@click.option("--yes", is_flag=True, help="Ask nothing.")
 @click.option("--no-sync", is_flag=True, help="Do not ask the source for its tools yet.")
 @click.pass_context
 def add(
@@ -79,8 +92,12 @@ def add(
     env: tuple[str, ...],
     header: tuple[str, ...],
     bearer_env: str | None,
+    inputs: tuple[str, ...],
+    package: str | None,
+    named: str | None,
     replace: bool,
     user: bool,
+    yes: bool,
     no_sync: bool,
     **settings: Any,
 ) -> int:
@@ -95,6 +112,7 @@ def add(
     spindle add filesystem -- /data         (a preset and its argument)
     spindle add git --cli git log status    (a draft from the program's --help)
     spindle add --presets                   (lists the presets)
+    spindle add io.github.owner/name@1.2.3  (a server of the MCP registry)
     """
     from spindle.cli.files import check_source, file_to_edit
     from spindle.settings.edit import add_source
@@ -106,7 +124,16 @@ def add(
     _check_flags({"--openapi": openapi, "--utcp": utcp, "--http": as_api, "--cli": as_program}, words)
     looked = None if as_program or as_api else document_in(words, openapi=openapi, utcp=utcp)
     kind, document = looked or ("", None)
-    if document:
+    registered = None
+    if not after and 1 <= len(words) <= 2 and is_server(words[0]):
+        from spindle.cli.registry_add import Wish, choose_server
+
+        wish = Wish(
+            words[0], words[1] if len(words) > 1 else None, package, named, inputs, yes, replace, user
+        )
+        registered = choose_server(cli, wish, file_to_edit(cli, user=user))
+        chosen, document = _Chosen(registered.name, drafted=registered.table), None
+    elif document:
         chosen = _Chosen(words[0], document=document, kind=kind)
     elif as_api:
         chosen = _Chosen(words[0], url=words[1], kind="http")
@@ -124,6 +151,8 @@ def add(
     is_new = not file.exists()
 
     add_source(file, chosen.name, table, replace=replace)
+    if registered is not None:
+        registered.seal(cli)
     if is_new and not user:
         cli.output.note(f"created {file}: this folder is a workspace now")
     for key, value in (*variables.items(), *headers.items()):

@@ -16,9 +16,3 @@ mcp = LazyGroup(
     },
     help="Other names for `spindle add`, `sources`, `sync` and `remove`.",
 )
-
-registry = LazyGroup(
-    "registry",
-    sections={"Commands": {"list": ("tools", "listing", "List the tools.")}},
-    help="Another name for `spindle tools`.",
-)

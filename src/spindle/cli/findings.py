@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from shutil import which
@@ -18,6 +18,7 @@ from spindle.auth.credentials import with_token
 from spindle.calls.validate import schema_problem
 from spindle.cli.output import plural
 from spindle.errors import ConfigurationError, SpindleError, StoreError
+from spindle.settings.expand import unset, uses_secrets
 from spindle.stores.open import shown
 from spindle.stores.sqlite import SqliteStore
 
@@ -64,7 +65,13 @@ async def examine(
 
     async with (
         _logins(settings) as logins,
-        opening.open(settings=settings, store=store, note=note, credentials=logins.credential) as app,
+        opening.open(
+            settings=settings,
+            store=store,
+            note=note,
+            credentials=logins.credential,
+            environ=await logins.values(settings),
+        ) as app,
     ):
         wanted = list(names) or app.catalog.sources.names
         for name in wanted:
@@ -175,8 +182,9 @@ def _examine_needs(app: Spindle, name: str, tell: Tell) -> bool:
     """True if this machine has everything that the source needs."""
     missing = app.catalog.sources.missing_variables(name)
     for variable, key in missing:
-        message = f"the environment variable {variable} is not set, but {key} uses it"
-        tell(DoctorFinding("problem", name, message, f"export {variable}=…"))
+        message, hint = unset(variable, key)
+        fix = hint if variable.startswith("secret:") else f"export {variable}=…"
+        tell(DoctorFinding("problem", name, message, fix))
     program = _program(app.catalog.sources.table(name).get("command"))
     if program and "/" not in program and "$" not in program and which(program) is None:
         fixes = {
@@ -203,13 +211,16 @@ async def _examine_login(app: Spindle, logins: _Logins, name: str, tell: Tell) -
 
 
 class _Logins:
-    """The tokens of the workspace, for sources that are tried with another store."""
+    """The tokens and sealed values of the workspace, for sources that are tried with another store."""
 
     def __init__(self, app: Spindle | None) -> None:
         self._app = app
 
     async def needs_login(self, source: str, config: SourceConfig) -> bool:
         return _is_oauth(config) and (self._app is None or await self._app.auth.needs_login(source))
+
+    async def values(self, settings: Settings) -> Mapping[str, str] | None:
+        return None if self._app is None else await self._app.auth.sealed.environment(settings, None)
 
     async def credential(self, source: str, principal: Principal) -> Credential | None:
         if self._app is None:
@@ -227,9 +238,10 @@ def _is_oauth(config: SourceConfig) -> bool:
 @contextlib.asynccontextmanager
 async def _logins(settings: Settings) -> AsyncGenerator[_Logins]:
     tables = [table.get("auth") for table in settings.sources.values()]
-    if not any(
+    wants_tokens = any(
         isinstance(auth, dict) and cast("dict[str, Any]", auth).get("type") == "oauth" for auth in tables
-    ):
+    )
+    if not wants_tokens and not uses_secrets(settings.sources):
         yield _Logins(None)
         return
     async with contextlib.AsyncExitStack() as stack:

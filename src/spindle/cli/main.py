@@ -21,6 +21,7 @@ SECTIONS: Sections = {
     "Set up": {
         "new": ("new", "new", "Create a workspace."),
         "add": ("add", "add", "Add a source: a program, a URL or a preset."),
+        "registry": ("registry", "registry", "Find MCP servers in the MCP registry."),
         "import": ("import_", "import_", "Import servers from Claude, Cursor or VS Code."),
         "remove": ("remove", "remove", "Remove a source."),
         "sources": ("sources", "sources", "List the sources and their state."),
@@ -58,7 +59,6 @@ SECTIONS: Sections = {
     },
     "Other names": {
         "mcp": ("aliases", "mcp", "add, list, sync, remove"),
-        "registry": ("aliases", "registry", "list"),
     },
 }
 

@@ -55,5 +55,8 @@ async def _forget(cli: CliContext, name: str) -> str | None:
     from spindle import opening, settings
 
     after = settings.load(cli.workspace)
-    async with opening.open(settings=after, note=cli.output.note):
-        return after.origins.get(name)
+    async with opening.open(settings=after, note=cli.output.note) as app:
+        again = after.origins.get(name)
+        if again is None:
+            await app.auth.sealed.forget(name)
+        return again

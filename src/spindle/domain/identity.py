@@ -53,13 +53,14 @@ class Credential:
 NO_CREDENTIAL = Credential()
 
 
-SecretKind = Literal["token", "pending", "client", "state"]
+SecretKind = Literal["token", "pending", "client", "state", "value"]
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
     """Something encrypted that outlives a process: a user's tokens for a source (`token`), consent that
-    was asked for (`pending`), what a provider knows us as (`client`), what others keep with us (`state`)."""
+    was asked for (`pending`), what a provider knows us as (`client`), what others keep with us (`state`),
+    what settings refer to (`value`)."""
 
     kind: SecretKind
     key: str

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from spindle.domain.agent import AgentConfig
+    from spindle.domain.registry import RegistryConfig
     from spindle.domain.serve import ServeConfig
     from spindle.domain.source import SourceConfig
     from spindle.settings.auth import AuthSettings
@@ -32,7 +33,7 @@ STATE_FOLDER = ".spindle"
 TOOLS_FOLDER = "tools"
 # The workspace's own folders, and the kinds of source that they are.
 FOLDERS = {TOOLS_FOLDER: "python", "mods": "mods", "events": "events", "flows": "flows"}
-TOP_LEVEL = ("agent", "auth", "mods", "serve", "sources", "store")
+TOP_LEVEL = ("agent", "auth", "mods", "registries", "serve", "sources", "store")
 
 RawTable = dict[str, Any]
 M = TypeVar("M", bound="BaseModel")
@@ -142,6 +143,22 @@ class Settings:
         from spindle.domain.agent import AgentConfig
 
         return self._table(AgentConfig, "agent", environ)
+
+    def registries(self, environ: Mapping[str, str] | None = None) -> dict[str, RegistryConfig]:
+        """The `[registries]` table by name, or the official registry where nothing is written."""
+        from spindle.domain.registry import OFFICIAL, RegistryConfig
+        from spindle.settings.validate import validate_table
+
+        environ = os.environ if environ is None else environ
+        file, written = str(self.root / FILE_NAME), cast(RawTable, self.raw.get("registries", {}))
+        for name, table in written.items():
+            if not isinstance(table, dict):
+                raise ConfigurationError(f"{file}: registries.{name} must be a table: [registries.{name}]")
+        found = {
+            name: validate_table(RegistryConfig, f"registries.{name}", table, file, environ)
+            for name, table in written.items()
+        }
+        return found or {"official": RegistryConfig(url=OFFICIAL)}
 
     def _table(self, model: type[M], name: str, environ: Mapping[str, str] | None) -> M:
         from spindle.settings.validate import validate_table
@@ -313,7 +330,7 @@ def _check_top_level(raw: RawTable, file: Path) -> None:
     for key in raw:
         if key not in TOP_LEVEL:
             raise ConfigurationError(f"{file}: `{key}` is not a setting", hint=_did_you_mean(key))
-    for key in ("agent", "serve"):
+    for key in ("agent", "registries", "serve"):
         if not isinstance(raw.get(key, {}), dict):
             raise ConfigurationError(f"{file}: `{key}` must be a table: [{key}]")
     mods: Any = raw.get("mods", {})

@@ -1,4 +1,4 @@
-"""Replaces `${VAR}` and `${VAR:-default}` in settings when a source is about to be used."""
+"""Replaces `${VAR}`, `${VAR:-default}` and `${secret:NAME}` in settings when a source is about to be used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _SECRET_KEY = re.compile(
     r"^(?:env|headers)\..*(?:key|token|secret|passw|auth|credential|cookie)", re.IGNORECASE
 )
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z][A-Za-z0-9_.-]*)(?::-([^}]*))?\}")
+_SECRET = "secret:"  # noqa: S105 - the beginning of a reference
 
 
 def expand(source: str, config: ConfigT, environ: Mapping[str, str]) -> ConfigT:
@@ -51,6 +52,11 @@ def secret_values(table: Any, environ: Mapping[str, str]) -> set[str]:
         if not references and _SECRET_KEY.search(key):
             found.add(text)
     return {value for value in found if len(value) >= 4}
+
+
+def uses_secrets(table: Any) -> bool:
+    """True if settings refer to sealed values."""
+    return any(f"${{{_SECRET}" in text for _, text in _texts(table, ""))
 
 
 def has_reference(text: str) -> bool:
@@ -96,10 +102,21 @@ def _value(match: re.Match[str], environ: Mapping[str, str], key: str, source: s
         return default
     if found is not None:
         return found
-    raise ConfigurationError(
+    message, hint = unset(variable, key)
+    raise ConfigurationError(message, hint=hint, source=source)
+
+
+def unset(variable: str, key: str) -> tuple[str, str]:
+    """The sentence about a reference that leads to nothing, and the way out."""
+    if variable.startswith(_SECRET):
+        name = variable.removeprefix(_SECRET)
+        return (
+            f"the secret {name} is not in the store of this workspace, but {key} uses it",
+            "add the source again with --replace, or name an environment variable there: ${VAR}",
+        )
+    return (
         f"the environment variable {variable} is not set, but {key} uses it",
-        hint=f"set it (export {variable}=…) or give a default: ${{{variable}:-value}}",
-        source=source,
+        f"set it (export {variable}=…) or give a default: ${{{variable}:-value}}",
     )
 
 

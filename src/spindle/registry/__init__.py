@@ -1,0 +1,1 @@
+"""Registries of MCP servers: finding a server, and turning its entry into a source."""

@@ -132,6 +132,10 @@ class ServeConfig(Exposure):
         default=10.0, ge=0, description="seconds that running calls may take to end when the server stops"
     )
 
+    registry: bool | Literal["open"] = Field(
+        default=False,
+        description='publish the sources at /v0.1/servers; "open": to everybody who reaches the server',
+    )
     instruction: str | None = Field(
         default=None,
         description="what the tools are for, as MCP clients read it: the text, or a file that holds it",

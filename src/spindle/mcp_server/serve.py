@@ -28,8 +28,9 @@ async def run_stdio(app: Spindle, stdout: int, access: ServingAccess) -> None:
 
 async def run_http(app: Spindle, access: ServingAccess, listening: socket.socket) -> None:
     """Serve every client that `access` lets in, each with the tools that exist for it."""
-    from spindle.mcp_server.http import McpApp
+    from spindle.mcp_server.http import PATH, McpApp
     from spindle.serving.access import Guard
+    from spindle.serving.published import PublishedRegistry, open_list
     from spindle.serving.server import serve
 
     catalog = CatalogServer(app, access)
@@ -43,7 +44,11 @@ async def run_http(app: Spindle, access: ServingAccess, listening: socket.socket
 
     await catalog.start()
     try:
-        await serve(Guard(served, access), listening, lambda: access.config.shutdown_timeout, stopping)
+        # The one server of a registry that every client of ours can use is this one.
+        published = PublishedRegistry(served, app, access, mcp_path=PATH)
+        await serve(
+            Guard(published, access, open_list), listening, lambda: access.config.shutdown_timeout, stopping
+        )
     finally:
         sweeping.cancel()
         await served.sessions.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,18 +17,20 @@ from spindle.calls.caller import CallOptions
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
 from spindle.errors import Interruption, InvalidArgumentsError, NotFoundError, suggest
 from spindle.ports.store import ToolFilter
-from spindle.rest import openapi, utcp
+from spindle.rest import openapi, pages, utcp
 from spindle.rest.events import ResultStream, Steps
 from spindle.rest.forms import answer, wanted
 from spindle.serving.access import Guard, ServingAccess
 from spindle.serving.problems import of_error, of_result, problem, respond
+from spindle.serving.published import PublishedRegistry, open_list
 from spindle.serving.resource import base_url
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive
+    from starlette.types import ASGIApp, Receive, Scope
 
     from spindle.app import Spindle
     from spindle.domain.call import Result
+    from spindle.domain.serve import ServeConfig
     from spindle.domain.tool import Tool
 
 logger = logging.getLogger("spindle")
@@ -51,12 +53,19 @@ def make_app(spindle: Spindle, access: ServingAccess) -> ASGIApp:
     `visible=access.shows`, so that calls keep to the same rules as lists."""
     api = _Api(spindle, access)
     routes = [
+        Route("/", api.front, methods=["GET"]),
+        *(Route(path, pages.page, methods=["GET"]) for path in sorted(pages.PATHS - {"/"})),
         Route("/openapi.json", api.guarded(api.openapi), methods=["GET"]),
         Route("/utcp", api.guarded(api.utcp), methods=["GET"]),
         Route("/tools/{name}", api.guarded(api.call), methods=["POST"]),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
-    return Guard(app, access)
+    return Guard(PublishedRegistry(app, spindle, access), access, _public)
+
+
+def _public(scope: Scope, config: ServeConfig) -> Literal["page", "list"] | None:
+    is_page = scope["method"] in ("GET", "HEAD") and (scope["path"].rstrip("/") or "/") in pages.PATHS
+    return "page" if is_page else open_list(scope, config)
 
 
 class _Api:
@@ -86,6 +95,9 @@ class _Api:
         return handled
 
     # --- documents
+
+    async def front(self, request: Request) -> Response:
+        return pages.front(request, wants_token=self._access.wants_token)
 
     async def openapi(self, request: Request) -> Response:
         tools = await self._tools(request, ())
@@ -231,7 +243,9 @@ def _failed(error: BaseException) -> Response:
 def _http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        body = problem(404, "not_found", "there is nothing here", "see /openapi.json, /utcp and /tools/NAME")
+        body = problem(
+            404, "not_found", "there is nothing here", "see /docs, /openapi.json, /utcp and /tools/NAME"
+        )
     else:
         body = problem(error.status_code, "client", error.detail.lower())
     return respond(body, error.headers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -28,6 +28,17 @@ if TYPE_CHECKING:
 
 PRINCIPAL = "spindle.principal"
 """The key under which a request's scope says on whose behalf it acts."""
+
+ANYBODY = Principal("anybody")
+"""The principal of requests for what everybody may see, who showed no token."""
+
+Public = Callable[["Scope", "ServeConfig"], Literal["page", "list"] | None]
+"""Says what needs no token: a page, which holds nothing of the catalog, or a list that the settings open to
+pages of any origin too."""
+
+
+def nothing_public(_scope: Scope, _config: ServeConfig) -> None:
+    """The rule of a server that has nothing to show without a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +121,11 @@ class ServingAccess:
 
     # --- who may come in
 
-    async def admit(self, scope: Scope) -> Principal | Response:
+    async def admit(self, scope: Scope, public: Public = nothing_public) -> Principal | Response:
         """The principal of a request, or the response that refuses it."""
         rules, headers = self._rules, Headers(scope=scope)
-        refused = _misled(rules, headers) or _too_large(rules, headers)
+        way = public(scope, rules.config)
+        refused = _misled(rules, headers, any_origin=way == "list") or _too_large(rules, headers)
         if refused is not None:
             return refused
         client = scope.get("client")
@@ -123,6 +135,8 @@ class ServingAccess:
         try:
             principal = await rules.clients.identify(_shown(headers))
         except SpindleError as error:
+            if way is not None:
+                return _too_often(rules, address) or ANYBODY
             # Guessing is limited too.
             return _too_often(rules, address) or _not_identified(rules, scope, headers, error)
         key = f"user {principal.id}" if rules.clients.wants_token else address
@@ -132,15 +146,16 @@ class ServingAccess:
 class Guard:
     """Lets requests through to an app by the rules of `ServingAccess`, on every path and method."""
 
-    def __init__(self, app: ASGIApp, access: ServingAccess) -> None:
+    def __init__(self, app: ASGIApp, access: ServingAccess, public: Public = nothing_public) -> None:
         self._app = app
         self._access = access
+        self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             if self._access.on_request is not None:
                 await self._access.on_request()
-            admitted = await self._access.admit(scope)
+            admitted = await self._access.admit(scope, self._public)
             if isinstance(admitted, Response):
                 await admitted(scope, receive, send)
                 return
@@ -159,13 +174,13 @@ def _refuse_open(clients: KnownClients, host: str) -> None:
         )
 
 
-def _misled(rules: _Rules, headers: Headers) -> Response | None:
+def _misled(rules: _Rules, headers: Headers, *, any_origin: bool = False) -> Response | None:
     host = headers.get("host", "")
     # Two names in one request: we and a proxy before us might each believe another.
     if len(headers.getlist("host")) != 1 or not rules.addressing.knows(host):
         hint = "add the name to serve.allowed_hosts"
         return respond(problem(421, "permission", f"this server is not called {host[:200]!r}", hint))
-    for origin in headers.getlist("origin"):
+    for origin in () if any_origin else headers.getlist("origin"):
         if not rules.addressing.trusts(origin, host):
             message = f"pages of {origin[:200]!r} may not call this server"
             return respond(problem(403, "permission", message, "add it to serve.allowed_origins"))

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from spindle.registry.bundle import Bundle
     from spindle.registry.client import Registries, RegistryClient
     from spindle.registry.entry import Package, ServerEntry
-    from spindle.registry.inputs import Answers, Question
-    from spindle.registry.plan import Offer, Plan
+    from spindle.registry.inputs import Answers, InputQuestion
+    from spindle.registry.plan import Offer, SourcePlan
 
 MAX_OPTIONAL = 6
 """Optional values that a user is asked for; where there are more, none of them."""
@@ -131,7 +131,7 @@ async def _plan(
     source: str,
     file: Path,
     undo: ExitStack,
-) -> Plan:
+) -> SourcePlan:
     from spindle.registry.entry import Remote
     from spindle.registry.hashes import check_hash
     from spindle.registry.inputs import questions
@@ -199,7 +199,7 @@ def _relative(folder: Path, file: Path, *, user: bool) -> Path:
 # --- asking the user
 
 
-async def _answers(cli: CliContext, wish: Wish, asked: Sequence[Question]) -> Answers:
+async def _answers(cli: CliContext, wish: Wish, asked: Sequence[InputQuestion]) -> Answers:
     from spindle.registry.inputs import Answers, check_answers, refuse_missing
 
     given = _given(cli, wish, asked)
@@ -214,7 +214,7 @@ async def _answers(cli: CliContext, wish: Wish, asked: Sequence[Question]) -> An
     return answers
 
 
-def _to_ask(cli: CliContext, asked: Sequence[Question], answers: Answers) -> list[Question]:
+def _to_ask(cli: CliContext, asked: Sequence[InputQuestion], answers: Answers) -> list[InputQuestion]:
     """The values that are missing, and the optional ones too unless they are many."""
     open_ = [question for question in asked if not answers.of(question.key, question.about)]
     optional = [question for question in open_ if not question.required]
@@ -225,7 +225,7 @@ def _to_ask(cli: CliContext, asked: Sequence[Question], answers: Answers) -> lis
     return open_
 
 
-def _given(cli: CliContext, wish: Wish, asked: Sequence[Question]) -> dict[str, list[str]]:
+def _given(cli: CliContext, wish: Wish, asked: Sequence[InputQuestion]) -> dict[str, list[str]]:
     from spindle.cli.errors import UsageMistakeError
     from spindle.registry.inputs import is_reference, variable_name
 
@@ -244,7 +244,7 @@ def _given(cli: CliContext, wish: Wish, asked: Sequence[Question]) -> dict[str, 
     return given
 
 
-async def _ask(cli: CliContext, question: Question) -> str:
+async def _ask(cli: CliContext, question: InputQuestion) -> str:
     from spindle.registry.inputs import value_problem
 
     about = question.about
@@ -284,7 +284,7 @@ async def _ask_hidden(cli: CliContext, prompt: str) -> str | None:
         cli.output.aside("")
 
 
-async def _confirm(cli: CliContext, wish: Wish, plan: Plan) -> None:
+async def _confirm(cli: CliContext, wish: Wish, plan: SourcePlan) -> None:
     if wish.yes:
         return
     if not cli.can_ask:

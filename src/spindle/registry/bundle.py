@@ -25,7 +25,7 @@ from spindle.http.failures import HttpFailure, InsideError, TooLargeError
 from spindle.http.request import Prepared
 from spindle.registry import names
 from spindle.registry.entry import EntryInput
-from spindle.registry.inputs import Filler, Question, key_of, refuse_reference
+from spindle.registry.inputs import Filler, InputQuestion, key_of, refuse_reference
 
 MAX_BUNDLE: Final = 512 * 1024 * 1024
 MAX_UNPACKED: Final = 2 * 1024 * 1024 * 1024
@@ -140,9 +140,9 @@ class Bundle:
     settings: tuple[EntryInput, ...]
     """The `user_config` of the manifest."""
 
-    def questions(self) -> list[Question]:
+    def questions(self) -> list[InputQuestion]:
         """Returns the values that its manifest asks for."""
-        return [Question(key_of(about), about, about.required, about.secret) for about in self.settings]
+        return [InputQuestion(key_of(about), about, about.required, about.secret) for about in self.settings]
 
     def command(self, filler: Filler) -> list[str]:
         """Returns the command line."""

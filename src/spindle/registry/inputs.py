@@ -16,7 +16,7 @@ _KEY = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class InputQuestion:
     """One value to ask a user for."""
 
     key: str
@@ -44,12 +44,12 @@ class Answers:
         return [about.default] if about.default else []
 
 
-def questions(offer: Package | Remote) -> list[Question]:
+def questions(offer: Package | Remote) -> list[InputQuestion]:
     """Returns all values that a package or a remote server can be given, each once."""
-    found: dict[str, Question] = {}
+    found: dict[str, InputQuestion] = {}
     for key, about, required in _asked(offer):
         known = found.get(key)
-        found[key] = Question(
+        found[key] = InputQuestion(
             key,
             known.about if known else about,
             required or bool(known and known.required),
@@ -88,7 +88,7 @@ def key_of(about: EntryInput) -> str:
     return _KEY.sub("_", about.name.lstrip("-")).strip("_") or "argument"
 
 
-def check_answers(asked: Sequence[Question], answers: Answers) -> None:
+def check_answers(asked: Sequence[InputQuestion], answers: Answers) -> None:
     """Refuses values that nobody asked for, and those that are not among the choices or of the format."""
     keys = [question.key for question in asked]
     for key in answers.values:
@@ -108,7 +108,7 @@ def check_answers(asked: Sequence[Question], answers: Answers) -> None:
                 raise InvalidArgumentsError(f"the input {question.key} {problem}")
 
 
-def value_problem(question: Question, value: str) -> str | None:
+def value_problem(question: InputQuestion, value: str) -> str | None:
     """Returns what is wrong with a value, as the end of a sentence; None if nothing is."""
     about = question.about
     if is_reference(value):
@@ -124,14 +124,14 @@ def value_problem(question: Question, value: str) -> str | None:
     return None
 
 
-def missing(asked: Sequence[Question], answers: Answers) -> list[Question]:
+def missing(asked: Sequence[InputQuestion], answers: Answers) -> list[InputQuestion]:
     """Returns the required values that have neither been given nor have a default."""
     return [
         question for question in asked if question.required and not answers.of(question.key, question.about)
     ]
 
 
-def refuse_missing(asked: Sequence[Question], answers: Answers) -> None:
+def refuse_missing(asked: Sequence[InputQuestion], answers: Answers) -> None:
     """Raises an error that names every required value that is not there."""
     absent = missing(asked, answers)
     if not absent:

@@ -23,13 +23,13 @@ Offer = Package | Remote
 
 
 @dataclass(slots=True)
-class Plan:
+class SourcePlan:
     """A source that is about to be written: its table, and the secrets that are sealed instead."""
 
     table: dict[str, Any]
     sealed: dict[str, str] = field(default_factory=dict[str, str], repr=False)
     opening: list[str] = field(default_factory=list[str])
-    """What it opens of this machine, so that the user must say yes."""
+    """The folders and ports of this machine that it opens, to which the user must say yes."""
 
     def lines(self) -> list[str]:
         """Says what will run or be reached, in a few lines."""
@@ -93,17 +93,19 @@ def why_not(offer: Offer) -> str | None:
     return None if program_for(offer.type) else how_to_get(offer.type)
 
 
-def plan_package(package: Package, source: str, answers: Answers, entry: ServerEntry) -> Plan:
+def plan_package(package: Package, source: str, answers: Answers, entry: ServerEntry) -> SourcePlan:
     """Returns the source that starts a package with its runner."""
     filler = Filler(source, answers)
     started = start(package, filler)
     table: dict[str, Any] = {"command": started.command}
     if started.environment:
         table["env"] = started.environment
-    return Plan(_described(table, entry), filler.sealed, started.opening)
+    return SourcePlan(_described(table, entry), filler.sealed, started.opening)
 
 
-def plan_bundle(bundle: Bundle, package: Package, source: str, answers: Answers, entry: ServerEntry) -> Plan:
+def plan_bundle(
+    bundle: Bundle, package: Package, source: str, answers: Answers, entry: ServerEntry
+) -> SourcePlan:
     """Returns the source that starts an unpacked bundle."""
     filler = Filler(source, answers)
     environment = dict(bundle.environment(filler))
@@ -113,12 +115,12 @@ def plan_bundle(bundle: Bundle, package: Package, source: str, answers: Answers,
     table: dict[str, Any] = {"command": bundle.command(filler)}
     if environment:
         table["env"] = environment
-    return Plan(_described(table, entry), filler.sealed)
+    return SourcePlan(_described(table, entry), filler.sealed)
 
 
 async def plan_remote(
     remote: Remote, source: str, answers: Answers, entry: ServerEntry, *, may_be_inside: bool
-) -> Plan:
+) -> SourcePlan:
     """Returns the source that reaches a remote server. `may_be_inside`: the registry is inside too."""
     filler = Filler(source, answers)
     url = filler.template(remote.url, remote.variables)
@@ -129,7 +131,7 @@ async def plan_remote(
     headers = {about.name: text for about in remote.headers for text in filler.texts(about)[:1]}
     if headers:
         table["headers"] = headers
-    return Plan(_described(table, entry), filler.sealed)
+    return SourcePlan(_described(table, entry), filler.sealed)
 
 
 async def check_url(url: str, *, may_be_inside: bool) -> None:

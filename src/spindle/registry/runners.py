@@ -16,7 +16,7 @@ from spindle.registry.inputs import Filler, is_switch
 
 
 @dataclass(frozen=True, slots=True)
-class Runner:
+class PackageRunner:
     """A way to start packages of one type."""
 
     programs: tuple[str, ...]
@@ -28,23 +28,23 @@ class Runner:
     """Its options that an entry may name, and that are given anyway or change nothing."""
 
 
-RUNNERS: Final[Mapping[str, Runner]] = {
-    "npm": Runner(
+RUNNERS: Final[Mapping[str, PackageRunner]] = {
+    "npm": PackageRunner(
         ("npx",),
         "install Node.js (https://nodejs.org)",
         ("registry.npmjs.org", "www.npmjs.com"),
         frozenset({"-y", "--yes", "-q", "--quiet"}),
     ),
-    "pypi": Runner(
+    "pypi": PackageRunner(
         ("uvx", "pipx"), "install uv (https://docs.astral.sh/uv) or pipx", ("pypi.org",), frozenset({"-q"})
     ),
-    "oci": Runner(
+    "oci": PackageRunner(
         ("docker", "podman"),
         "install Docker or Podman",
         (),
         frozenset({"run", "-i", "--interactive", "--rm", "--init"}),
     ),
-    "nuget": Runner(
+    "nuget": PackageRunner(
         ("dnx",),
         "install the .NET SDK 10 or newer (https://dot.net)",
         ("api.nuget.org", "www.nuget.org", "nuget.org"),

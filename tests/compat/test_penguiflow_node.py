@@ -77,7 +77,9 @@ async def test_a_program_connects_lists_calls_and_closes(tmp_path: Path, stdio_s
     assert registry.models("fault.echo") == (echo.args_model, echo.out_model)
     observed = await echo.node.func(echo.args_model(text="by the planner"), NOBODY)
     assert echo.out_model.model_validate(observed).model_dump() == {"result": "by the planner"}
-    assert echo.to_tool_record()["args_schema"]["properties"] == {"text": {"type": "string"}}
+    record = echo.to_tool_record()
+    assert record["args_schema"]["properties"] == {"text": {"type": "string"}}
+    assert (record["loading_mode"], record["examples"]) == ("always", [])
 
     await fault.close()
     [pid] = stdio_server.starts()
@@ -265,6 +267,11 @@ async def test_failures_have_their_classes_and_categories(tmp_path: Path) -> Non
     with pytest.raises(ToolClientError, match="do not fit"):
         await fault.call("echo", {"text": 7}, NOBODY)
     await fault.close()
+    wrong = ExternalToolConfig(name="t", transport=TransportType.HTTP, connection="ftp://x/y")
+    with pytest.raises(
+        ToolNodeError, match=r"ExternalToolConfig: sources\.t\.document: must begin with http"
+    ):
+        await node(wrong).connect()
     with pytest.raises(ToolConnectionError, match="no-such-program"):
         await node(mcp("no-such-program-anywhere --flag")).connect()
 

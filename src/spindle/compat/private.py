@@ -31,12 +31,15 @@ def opened(
     tools: Sequence[Callable[..., Any]] = (),
     credentials: CredentialProvider | None = None,
     note: Note | None = None,
+    origin: str = "this program",
 ) -> Opening:
     """Opens these sources, and no settings of a user or a folder. Nothing outlives the process: the store is
-    in memory, and the key that seals its secrets is made for it."""
+    in memory, and the key that seals its secrets is made for it. `origin` says where the sources come from
+    in messages about mistakes."""
     environ = {VARIABLE: new_key(), **os.environ}
     raw = {"sources": dict(sources), "store": ":memory:"}
-    settings = Settings(root, raw, is_workspace=False, environ=environ)
+    origins = dict.fromkeys(sources, origin)
+    settings = Settings(root, raw, origins, is_workspace=False, environ=environ)
     noted: dict[str, Any] = {} if note is None else {"note": note}
     return open_workspace(settings=settings, tools=tools, credentials=credentials, environ=environ, **noted)
 

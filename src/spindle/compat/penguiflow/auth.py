@@ -167,7 +167,7 @@ class OAuthManager:
         with self._making:
             if self._made is None:
                 sources = {name: _table(config) for name, config in self.providers.items()}
-                self._made = Background(opened(Path.cwd(), sources))
+                self._made = Background(opened(Path.cwd(), sources, origin="OAuthProviderConfig"))
             return self._made
 
 

@@ -56,8 +56,9 @@ class ToolNode:
             if self._app is not None:
                 return
             try:
+                sources = {self.config.name: source_table(self.config)}
                 opening = opened(
-                    Path.cwd(), {self.config.name: source_table(self.config)}, credentials=self._credential
+                    Path.cwd(), sources, credentials=self._credential, origin="ExternalToolConfig"
                 )
                 app = await opening.__aenter__()
             except SpindleError as error:

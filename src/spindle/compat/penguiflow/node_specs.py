@@ -71,6 +71,12 @@ class NodeSpec:
     latency_hint_ms: int | None = None
     safety_notes: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    loading_mode: str = "always"
+    examples: Sequence[Any] = ()
+
+    def examples_payload(self) -> list[dict[str, Any]]:
+        """Returns examples of arguments: none, as sources give none."""
+        return []
 
     def to_tool_record(self) -> dict[str, Any]:
         """Describes the tool as JSON, for a prompt."""
@@ -86,6 +92,8 @@ class NodeSpec:
             "args_schema": self.args_model.model_json_schema(),
             "out_schema": self.out_model.model_json_schema(),
             "extra": dict(self.extra),
+            "loading_mode": self.loading_mode,
+            "examples": self.examples_payload(),
         }
 
 

@@ -82,6 +82,19 @@ async def test_a_source_that_is_changed_is_started_anew_with_its_new_settings(
         assert stdio_server.starts("fault")[-1] != first
 
 
+async def test_a_changed_file_of_a_source_s_own_is_taken_over(tmp_path: Path) -> None:
+    own = tmp_path / "say.toml"
+    own.write_text('kind = "cli"\nprogram = "echo"\n[commands.one]\nargs = ["1"]\n')
+    write(tmp_path, sources={"say": {"file": "say.toml"}})
+    async with spindle.open(tmp_path) as app:
+        assert (await app.call("say.one")).text == "1"
+        own.write_text('kind = "cli"\nprogram = "echo"\n[commands.two]\nargs = ["2"]\n')
+        await app.reload()
+        assert (await app.call("say.two")).text == "2"
+        with pytest.raises(NotFoundError):
+            await app.call("say.one")
+
+
 async def test_settings_with_a_mistake_change_nothing(tmp_path: Path, stdio_server: StdioServers) -> None:
     write(tmp_path, sources={"fault": stdio_server("fault")})
     async with spindle.open(tmp_path) as app:

@@ -178,7 +178,7 @@ def test_no_workspace_is_a_problem_only_without_sources_of_the_users_own(folder,
     if has_sources:
         from spindle.cli.main import execute
 
-        execute(["add", "--user", "--no-sync", "gone", "--", "no-such-program"])
+        execute(["add", "--user", "--no-sync", "--yes", "gone", "--", "no-such-program"])
     done = spindle("doctor")
     assert ("✗ workspace: no spindle.toml at or above" in done.out) is not has_sources
     assert ("! workspace: none here" in done.out) is has_sources

@@ -82,7 +82,7 @@ def test_a_program_is_added_and_synced(workspace, spindle):
 
 
 def test_without_a_workspace_one_is_made(folder, spindle):
-    done = spindle("add", "--no-sync", "x", "--", "some-program", "--its-own-flag")
+    done = spindle("add", "--no-sync", "--yes", "x", "--", "some-program", "--its-own-flag")
     assert done.code == 0
     assert done.err == f"note: created {folder / 'spindle.toml'}: this folder is a workspace now\n"
     assert sources(folder) == {"x": {"command": ["some-program", "--its-own-flag"]}}
@@ -108,7 +108,7 @@ def test_a_url_is_added_with_its_settings(workspace, spindle):
 
 
 def test_a_source_can_be_for_all_workspaces(folder, spindle, tmp_path):
-    done = spindle("add", "--user", "--no-sync", "x", "--", "some-program")
+    done = spindle("add", "--user", "--no-sync", "--yes", "x", "--", "some-program")
     assert done.code == 0
     assert sources(tmp_path / "home/spindle") == {"x": {"command": ["some-program"]}}
     assert not (folder / "spindle.toml").exists()
@@ -117,7 +117,7 @@ def test_a_source_can_be_for_all_workspaces(folder, spindle, tmp_path):
 
 def test_secrets_in_clear_are_noted(workspace, spindle):
     done = spindle(
-        "add", "x", "--no-sync", "--env", "API_KEY=abc", "--env", "OTHER_TOKEN=${OTHER}",
+        "add", "x", "--no-sync", "--yes", "--env", "API_KEY=abc", "--env", "OTHER_TOKEN=${OTHER}",
         "--env", "MODE=fast", "--", "some-program",
     )  # fmt: skip
     file = workspace.root / "spindle.toml"
@@ -156,7 +156,7 @@ def test_a_source_that_cannot_be_reached_is_kept(workspace, spindle):
             "'npx' is not a URL, and 'fs' is not a preset\n  hint: to start a program, put `--`",
         ),
         (["fs", "npx", "-y"], 2, "there is no option '-y'\n  hint: put `--` before a server's command"),
-        (["filesystem"], 2, "the preset 'filesystem' needs FOLDER: one or more folders"),
+        (["filesystem"], 2, "the preset 'filesystem' needs FOLDER: a folder that it may"),
         (["x", "ftp://example.com"], 2, "{file}: sources.x.url: must begin with http:// or https://"),
         (["9x", "https://example.com"], 2, "{file}: sources.9x: a source's name begins with a letter"),
         (["tools", "https://example.com"], 2, "'tools' is the name of the workspace's own tools"),
@@ -169,6 +169,24 @@ def test_a_source_that_cannot_be_reached_is_kept(workspace, spindle):
         (["x", "--bearer-env", "A", "--", "p"], 2, "--bearer-env goes with a URL, not with a program"),
         (["x", "y", "--", "p"], 2, "'y' is one word too many before `--`"),
         (["x", "https://example.com", "--", "p"], 2, "give a name and a URL, and nothing else"),
+        (
+            ["x", "https://example.com", "--http", "--", "p"],
+            2,
+            "give a name and a URL or a file, and nothing",
+        ),
+        (["x", "--"], 2, "there is no command after `--`"),
+        (
+            ["x", "--arg", "a", "--", "p"],
+            2,
+            "--arg is for the arguments of a preset\n  hint: write them after",
+        ),
+        (["x", "https://example.com", "--arg", "a"], 2, "--arg is for the arguments of a preset"),
+        (["github", "--arg", "a"], 2, "the preset 'github' takes no arguments: it is https://"),
+        (
+            ["filesystem", "a", "b"],
+            2,
+            "'b' is one word too many\n  hint: give a preset's arguments with --arg",
+        ),
     ],
 )
 def test_what_cannot_be_added_is_said_in_one_line_and_nothing_is_written(
@@ -181,42 +199,61 @@ def test_what_cannot_be_added_is_said_in_one_line_and_nothing_is_written(
 
 
 def test_a_name_that_is_taken_needs_replace(workspace, spindle):
-    spindle("add", "--no-sync", "x", "--", "one")
-    done = spindle("add", "--no-sync", "x", "--", "two")
+    spindle("add", "--no-sync", "--yes", "x", "--", "one")
+    done = spindle("add", "--no-sync", "--yes", "x", "--", "two")
     assert done.code == 2
     assert done.err.startswith(
         f"spindle: {workspace.root / 'spindle.toml'} already has a source 'x'\n  hint: "
     )
-    assert spindle("add", "--no-sync", "--replace", "x", "--", "two").code == 0
+    assert spindle("add", "--no-sync", "--yes", "--replace", "x", "--", "two").code == 0
     assert sources(workspace.root) == {"x": {"command": ["two"]}}
 
 
 def test_a_preset_is_added_under_its_name_or_another(workspace, spindle):
     assert spindle("add", "github", "--no-sync").code == 0
-    assert spindle("add", "filesystem", "data", "--no-sync", "--", "/data", "/more").code == 0
-    assert spindle("tools", "connect", "memory", "--no-sync").code == 0
-    assert spindle("mcp", "add", "filesystem", "--arg", "/a", "--no-sync").code == 0
+    words = ["filesystem", "data", "--arg", "/data", "--arg", "/more"]
+    assert spindle("add", *words, "--no-sync", "--yes").code == 0
+    assert spindle("tools", "connect", "memory", "--no-sync", "--yes").code == 0
+    assert spindle("mcp", "add", "filesystem", "--arg", "/a", "--no-sync", "--yes").code == 0
     found = sources(workspace.root)
-    assert found["github"]["env"] == {"GITHUB_PERSONAL_ACCESS_TOKEN": "${GITHUB_PERSONAL_ACCESS_TOKEN}"}
+    assert found["github"]["auth"] == {"type": "bearer", "token": "${GITHUB_PERSONAL_ACCESS_TOKEN}"}
     assert found["github"]["description"]
-    assert found["data"]["command"] == [
-        "npx",
-        "-y",
-        "@modelcontextprotocol/server-filesystem",
-        "/data",
-        "/more",
-    ]
-    assert found["memory"]["command"][-1] == "@modelcontextprotocol/server-memory"
+    assert found["data"]["command"][:2] == ["npx", "-y"]
+    assert found["data"]["command"][2].startswith("@modelcontextprotocol/server-filesystem@")
+    assert found["data"]["command"][3:] == ["/data", "/more"]
+    assert found["memory"]["command"][-1].startswith("@modelcontextprotocol/server-memory@")
     assert found["filesystem"]["command"][-1] == "/a"
 
 
-def test_a_command_may_have_the_name_of_a_preset(workspace, spindle):
-    spindle("add", "git", "--no-sync", "--", sys.executable, "-m", "other")
-    assert sources(workspace.root)["git"]["command"] == [sys.executable, "-m", "other"]
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("time", ["no-such-time-server", "--local-timezone", "UTC"]),
+        ("memory", ["docker-not-here", "run", "memory"]),
+        ("filesystem", ["/no/such/folder"]),
+        ("git", [sys.executable, "-m", "other"]),
+        ("filesystem", ["test"]),
+    ],
+)
+def test_what_follows_the_dashes_is_the_command_as_typed_whatever_the_name_is(
+    workspace, spindle, name, command
+):
+    assert spindle("add", name, "--no-sync", "--yes", "--", *command).code == 0
+    assert sources(workspace.root) == {name: {"command": command}}
+
+
+def test_a_program_for_which_there_is_a_preset_tells_of_its_argument(workspace, spindle):
+    done = spindle("add", "filesystem", "--no-sync", "--", "test")
+    assert done.err == (
+        "note: 'test' is started as a program; the preset 'filesystem' gets its FOLDER with --arg: "
+        "spindle add filesystem --arg test\n"
+    )
+    assert spindle("add", "time", "--no-sync", "--yes", "--", "mcp-server-time").err == ""
 
 
 def test_a_missing_variable_of_a_preset_is_said_at_once(workspace, spindle, monkeypatch):
     monkeypatch.delenv("BRAVE_API_KEY", raising=False)
+    monkeypatch.setattr("shutil.which", lambda name, **_more: f"/bin/{name}")
     done = spindle("add", "brave-search")
     assert done.code == 2
     assert "spindle: the environment variable BRAVE_API_KEY is not set" in done.err
@@ -258,8 +295,8 @@ def test_installed_mods_are_not_removed_by_name(workspace, spindle):
 
 
 def test_a_source_of_the_user_is_removed_from_the_users_file(workspace, spindle, tmp_path):
-    spindle("add", "--user", "--no-sync", "x", "--", "one")
-    spindle("add", "--no-sync", "x", "--", "two")
+    spindle("add", "--user", "--no-sync", "--yes", "x", "--", "one")
+    spindle("add", "--no-sync", "--yes", "x", "--", "two")
     done = spindle("remove", "x")
     assert f"note: x is still there: {tmp_path / 'home/spindle/spindle.toml'} has one" in done.err
     assert spindle("remove", "x").code == 0
@@ -270,7 +307,7 @@ def test_a_source_of_the_user_is_removed_from_the_users_file(workspace, spindle,
 
 
 def test_two_processes_that_add_lose_nothing(workspace):
-    command = [warm.SPINDLE, "add", "--no-sync"]
+    command = [warm.SPINDLE, "add", "--no-sync", "--yes"]
     started = [
         subprocess.Popen([*command, f"s{number}", "--", "p"], stdout=subprocess.DEVNULL)
         for number in range(4)

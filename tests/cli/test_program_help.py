@@ -106,6 +106,17 @@ def test_subcommands_of_argparse_programs_are_read() -> None:
         ("cargo add [OPTIONS] <DEP>[@<VERSION>] ...", {"dep": "array!"}),
         ("npm access list packages [<user>|<scope>] [<package>]", {"user": "", "package": ""}),
         ("jq <jq filter> [file...]\n\tjq --args <jq filter> [x...]", {"jq_filter": "!", "file": "array"}),
+        ("cp [OPTION]... [-T] SOURCE DEST\n  or:  cp [OPTION]... SOURCE... DIRECTORY\n"
+         "  or:  cp -t DIRECTORY SOURCE...",
+         {"source": "array!", "dest": "", "directory": ""}),
+        ("git checkout [<options>] <branch>\n   or: git checkout [<options>] [<branch>] -- <file>...",
+         {"branch": "", "file": "array"}),
+        ("git log [<options>] [<range>] [[--] <path>...]\n   or: git show <object>...",
+         {"range": "", "path": "array"}),
+        ("git diff [<commit>] [--] [<path>...]\n"
+         "   or: git diff <commit> [<commit>...] <commit> [--] [<path>...]\n"
+         "   or: git diff <commit>...<commit> [--] [<path>...]\n   or: git diff <blob> <blob>\n"
+         "   or: git diff --no-index [--] <path> <path>", {"commit": "array", "path": "array"}),
         ("x y --key KEY [--mode MODE] NAME", {"name": "!"}),
     ],
 )  # fmt: skip
@@ -114,6 +125,78 @@ def test_the_words_of_a_usage_line_are_told_apart(line: str, words: dict[str, st
     shown = {name: made.get("type", "") + "!" * made.get("required", False) for name, made in found.items()}
     assert shown == words
     assert [made["position"] for made in found.values()] == list(range(1, len(found) + 1))
+
+
+NEXT_WORD = """Usage: mill [options] FILTER [FILE...]
+
+Options:
+  -c                     compact output
+      --arg name value   set a name to a text
+      --slurpfile a file set a name to what a file holds
+  -L, --library <folder> where modules are
+      --indent n         how many spaces
+  -a  --all              take all of it
+"""
+
+
+def test_values_in_the_next_word_are_read_as_the_help_writes_them() -> None:
+    found = options(NEXT_WORD)
+    assert found["arg"] == {
+        "flag": "--arg",
+        "words": 2,
+        "repeat": True,
+        "description": "set a name to a text",
+    }
+    assert found["slurpfile"]["words"] == 2
+    assert found["slurpfile"]["description"] == "set a name to what a file holds"
+    assert found["library"] == {"flag": "--library", "separate": True, "description": "where modules are"}
+    assert (found["indent"]["type"], found["indent"]["separate"]) == ("integer", True)
+    assert found["all"] == {"type": "boolean", "flag": "--all", "description": "take all of it"}
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        "  -h, --help  show this help message and exit",
+        "  --help  Show this message and exit.",
+        "  -h, --help   help for deploy",
+        "  -h, --help  Print help",
+        "  --other=WHEN   colour",
+    ],
+)
+def test_programs_of_known_libraries_and_those_that_write_an_equals_sign_know_it(sign: str) -> None:
+    found = options(f"Usage: x [options]\n\nOptions:\n  --size TEXT  how large\n{sign}\n")
+    assert found["size"] == {"flag": "--size", "description": "how large"}
+
+
+@pytest.mark.parametrize(
+    ("text", "separator"),
+    [
+        ("Usage: x [options] FILE\n\n  -q   quiet\n  --   ends the options\n", False),
+        ("usage: x [-h] FILE\n\noptions:\n  -h, --help  show this help message and exit\n", None),
+        ("Usage: x [OPTION]... FILE\n\n      --version  output version information and exit\n", None),
+        ("Usage: x [options] [--] FILE\n", None),
+        ("Usage: x [options]\n", None),
+    ],
+)
+async def test_only_programs_that_surely_know_two_dashes_get_them(
+    tmp_path: Path, text: str, separator: bool | None
+) -> None:
+    script = tmp_path / "x"
+    script.write_text(f"#!/bin/sh\ncat <<'END'\n{text}END\n")
+    script.chmod(0o755)
+    made, _ = await draft("x", [str(script)], (), tmp_path)
+    assert made["commands"]["x"].get("separator") == separator
+
+
+async def test_words_that_follow_two_dashes_of_their_own_get_their_places(tmp_path: Path) -> None:
+    made, _ = await draft("git", ["git"], ["log", "checkout", "add"], tmp_path)
+    log, checkout, add = (made["commands"][name] for name in ("log", "checkout", "add"))
+    assert log["args"] == ["log", "{revision_range}", "--", "{path}"]
+    assert checkout["args"] == ["checkout", "{branch}", "--", "{file}"]
+    assert add["args"] == ["add"]
+    assert not {"separator"} & (log.keys() | checkout.keys() | add.keys())
+    CliConfig.model_validate(made)
 
 
 KUBECTL = """kubectl controls the cluster.
@@ -194,7 +277,7 @@ async def test_groups_are_named_and_the_list_is_used_where_a_command_has_no_help
     made, notes = await draft("t", [sys.executable, "tool.py"], (), tmp_path)
     assert made["commands"] == {
         "flat": {
-            "description": "Has none", "args": ["flat"],
+            "description": "Has none", "args": ["flat"], "separator": False,
             "parameters": {"file": {"required": True, "position": 1}},
         },
         "same": {
@@ -271,6 +354,16 @@ async def test_a_subcommand_that_there_is_not_is_corrected(tmp_path: Path) -> No
     with pytest.raises(NotFoundError, match="'chek' is not a subcommand") as caught:
         await draft("x", [installed("ruff")], ["chek"], tmp_path)
     assert "'check'" in (caught.value.hint or "")
+
+
+async def test_a_draft_has_no_more_lines_than_somebody_can_review(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drafting, "MAX_PARAMETERS", 6)
+    made, notes = await draft("json", [sys.executable, "-m", "json.tool"], (), tmp_path)
+    assert list(made["commands"]["json.tool"]["parameters"])[:2] == ["infile", "outfile"]
+    assert len(made["commands"]["json.tool"]["parameters"]) == 6
+    assert notes[0].startswith("json.tool: only the first 6 of ")
 
 
 async def test_what_cannot_be_taken_into_a_draft_is_told(

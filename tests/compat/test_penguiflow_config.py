@@ -83,8 +83,15 @@ def test_what_cannot_be_honoured_is_refused(wrong: dict[str, Any], complaint: st
 def test_presets_are_those_of_spindle() -> None:
     files = get_preset("filesystem")
     assert files.transport is TransportType.MCP
-    assert files.connection.endswith("server-filesystem /data")
-    assert get_preset("postgres").connection.endswith("'${DATABASE_URL}'")
+    assert "server-filesystem@" in files.connection
+    assert files.connection.endswith(" /data")
+    assert get_preset("postgres").env == {"DSN": "${DATABASE_URL}"}
+    github = get_preset("github")
+    assert (github.auth_type, github.auth_config) == (
+        AuthType.BEARER,
+        {"token": "${GITHUB_PERSONAL_ACCESS_TOKEN}"},
+    )
+    assert get_preset("linear").auth_type is AuthType.OAUTH2_USER
     assert {"filesystem", "github", "postgres", "slack"} <= set(POPULAR_MCP_SERVERS)
     assert all(config.name == name for name, config in POPULAR_MCP_SERVERS.items())
     with pytest.raises(ValueError, match=r"no preset 'nonsense'; there are: .*filesystem"):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from spindle import settings
+from spindle.catalog.sources import SourceSet
 from spindle.errors import ConfigurationError
 from spindle.settings import Settings
 
@@ -32,6 +33,78 @@ def test_the_workspace_s_sources_are_merged_over_the_user_s_by_name(workspace: P
     }
     assert found.origin("a") == str(workspace / "spindle.toml")
     assert found.origin("b") == str(home / "spindle.toml")
+
+
+# --- a source with a file of its own
+
+
+def test_the_rest_of_a_source_may_be_in_a_file_of_its_own(workspace: Path, home: Path) -> None:
+    (workspace / "sources").mkdir()
+    own = workspace / "sources" / "git.toml"
+    own.write_text('kind = "cli"\nprogram = "git"\ntimeout = 5\n[commands.log]\nargs = ["log"]\n')
+    write(
+        workspace,
+        '[sources.git]\nfile = "sources/git.toml"\ntimeout = 7\n'
+        "[sources.git.commands.log]\nread_only = true\n",
+    )
+    found = load(workspace)
+    assert found.sources["git"] == {
+        "kind": "cli", "program": "git", "timeout": 7,
+        "commands": {"log": {"args": ["log"], "read_only": True}},
+    }  # fmt: skip
+    assert found.origin("git") == str(workspace / "spindle.toml")
+    assert found.own_files == {"git": own}
+
+
+def test_a_change_of_a_source_s_own_file_is_noticed(workspace: Path) -> None:
+    own = workspace / "git.toml"
+    own.write_text('kind = "cli"\n')
+    write(workspace, '[sources.git]\nfile = "git.toml"\n')
+    before = load(workspace)
+    assert before.current_mark() == before.mark
+    own.write_text('kind = "cli"\nprogram = "git"\n')
+    assert before.current_mark() != before.mark
+    assert before.reread({}).sources["git"]["program"] == "git"
+    own.unlink()
+    assert before.current_mark() != before.mark
+
+
+def test_a_user_s_source_that_is_replaced_does_not_lend_its_file(workspace: Path, home: Path) -> None:
+    (home / "git.toml").write_text('kind = "cli"\n')
+    write(home, '[sources.git]\nfile = "git.toml"\n')
+    assert load(workspace).own_files == {"git": home / "git.toml"}
+    write(workspace, '[sources.git]\ncommand = "git"\n')
+    assert load(workspace).sources["git"] == {"kind": "mcp", "command": "git"}
+    assert load(workspace).own_files == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "message"),
+    [
+        ('"gone.toml"', None, "sources.git.file: there is no file {workspace}/gone.toml"),
+        ("5", None, "sources.git.file: must be the path of a file"),
+        ('"."', None, "sources.git.file: there is no file {workspace}"),
+        ('"own.toml"', "kind = oops", "{workspace}/own.toml is not valid TOML"),
+    ],
+)
+def test_a_file_of_its_own_that_cannot_be_read_is_named(
+    workspace: Path, value: str, text: str | None, message: str
+) -> None:
+    if text is not None:
+        (workspace / "own.toml").write_text(text)
+    write(workspace, f"[sources.git]\nfile = {value}\n")
+    with pytest.raises(ConfigurationError) as caught:
+        load(workspace)
+    assert message.format(workspace=workspace) in caught.value.message
+
+
+def test_a_mistake_in_a_file_of_its_own_is_named_with_both_files(workspace: Path) -> None:
+    (workspace / "own.toml").write_text('kind = "cli"\nfile = "more.toml"\nprogram = "git"\n')
+    write(workspace, '[sources.git]\nfile = "own.toml"\n')
+    with pytest.raises(ConfigurationError) as caught:
+        SourceSet(load(workspace), lambda _sentence: None).validate()
+    both = f"{workspace}/spindle.toml with {workspace}/own.toml"
+    assert f"{both}: sources.git.file: not a setting of this source" in str(caught.value.details)
 
 
 def test_a_setting_of_the_workspace_wins_over_the_user_s(workspace: Path, home: Path) -> None:

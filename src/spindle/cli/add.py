@@ -1,10 +1,8 @@
-"""`spindle add`: adds a source from a program, a URL or a preset to spindle.toml, and syncs it."""
+"""`spindle add`: adds a program, a URL, a document or a preset to spindle.toml as a source, and syncs it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -14,14 +12,12 @@ from spindle.cli.documents import document_in, document_setting
 from spindle.cli.options import SECONDS
 from spindle.cli.registry import PACKAGES, REGISTRY, is_server
 from spindle.cli.secrets import clear_secret_note
-from spindle.errors import SpindleError
 
 if TYPE_CHECKING:
-    from spindle.app import Spindle
-    from spindle.catalog.diff import SyncReport
-    from spindle.cli.presets import Preset
+    from spindle.cli.add_words import Addition
 
 AFTER_DASHES = "spindle.after_dashes"
+WORDS = "spindle.words"
 
 
 class _AddCommand(click.Command):
@@ -33,6 +29,7 @@ class _AddCommand(click.Command):
         if "--" in args:
             at = args.index("--")
             args, ctx.meta[AFTER_DASHES] = args[:at], args[at + 1 :]
+        ctx.meta[WORDS] = [word for word in args if not word.startswith("-")]
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -41,24 +38,37 @@ class _AddCommand(click.Command):
                 "put `--` before a server's command: spindle add NAME -- COMMAND…",
             ) from None
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the help of the preset that the line names, or that of the command."""
+        from spindle.presets import presets
+
+        preset = next((presets()[word] for word in ctx.meta.get(WORDS, ()) if word in presets()), None)
+        if preset is None:
+            super().format_help_text(ctx, formatter)
+            return
+        formatter.write("\n" + "".join(f"  {line}\n" if line else "\n" for line in preset.help()))
+
 
 @command("add", cls=_AddCommand)
-@click.argument("words", nargs=-1, metavar="NAME [URL|FILE] | PRESET [NAME] | NAME -- COMMAND…")
-@click.option("--openapi", is_flag=True, help="The URL or file is an OpenAPI document.")
-@click.option("--http", "as_api", is_flag=True, help="The URL is the base of an HTTP API.")
-@click.option("--utcp", is_flag=True, help="The URL or file is a UTCP manual.")
+@click.argument("words", nargs=-1, metavar="NAME -- COMMAND… | NAME URL|FILE | PRESET [NAME]")
 @click.option("--presets", "list_presets", is_flag=True, help="List the presets.")
-@click.option("--cli", "as_program", is_flag=True, help="Draft tools from a program's --help.")
-@click.option("--arg", "arguments", multiple=True, help="An argument for a preset. Repeatable.")
+@click.option(
+    "--arg", "arguments", multiple=True, metavar="VALUE", help="An argument for a preset. Repeatable."
+)
 @click.option(
     "--env", multiple=True, metavar="KEY=VALUE", help="An environment variable of the program. Repeatable."
 )
 @click.option("--header", multiple=True, metavar="KEY=VALUE", help="A header of every request. Repeatable.")
-@click.option("--bearer-env", metavar="VAR", help="The environment variable that holds the token.")
+@click.option("--bearer-env", metavar="VAR", help="The environment variable that holds the token of a URL.")
+@click.option("--openapi", is_flag=True, help="The URL or file is an OpenAPI document.")
+@click.option("--utcp", is_flag=True, help="The URL or file is a UTCP manual.")
+@click.option("--http", "as_api", is_flag=True, help="The URL is where an HTTP API begins.")
+@click.option("--cli", "as_program", is_flag=True, help="Draft tools from the --help of a program.")
+@click.option("--all", "take_all", is_flag=True, help="With --cli: draft every subcommand.")
 @click.option(
-    "--transport", type=click.Choice(["auto", "stdio", "http", "sse"]), help="Detected if left out."
+    "--transport", type=click.Choice(["auto", "stdio", "http", "sse"]), help="Found out if left out."
 )
-@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="Time limit of one attempt.")
+@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="The time that one call may take.")
 @click.option("--description", help="What the source is for.")
 @click.option("--include", multiple=True, metavar="REGEX", help="Only tools whose names match. Repeatable.")
 @click.option("--exclude", multiple=True, metavar="REGEX", help="No tools whose names match. Repeatable.")
@@ -73,10 +83,10 @@ class _AddCommand(click.Command):
     "--as", "package", type=click.Choice(PACKAGES), help="Which package of a server of the MCP registry."
 )
 @REGISTRY
-@click.option("--pin", is_flag=True, help="Hold changed definitions back until they are accepted.")
-@click.option("--replace", is_flag=True, help="Replace a source of that name.")
-@click.option("--user", is_flag=True, help="For all your workspaces, in your own spindle.toml.")
-@click.option("--yes", is_flag=True, help="Ask nothing.")
+@click.option("--pin", is_flag=True, help="Hold changed definitions back until you accept them.")
+@click.option("--replace", is_flag=True, help="Replace the source that has this name.")
+@click.option("--user", is_flag=True, help="Add it for all your workspaces, in your own spindle.toml.")
+@click.option("--yes", is_flag=True, help="Ask nothing, and add it even if its program is not here.")
 @click.option("--no-sync", is_flag=True, help="Do not ask the source for its tools yet.")
 @click.pass_context
 def add(
@@ -88,6 +98,7 @@ def add(
     utcp: bool,
     list_presets: bool,
     as_program: bool,
+    take_all: bool,
     arguments: tuple[str, ...],
     env: tuple[str, ...],
     header: tuple[str, ...],
@@ -107,14 +118,27 @@ def add(
     spindle add files -- npx -y @modelcontextprotocol/server-filesystem .
     spindle add work https://example.com/mcp --bearer-env WORK_TOKEN
     spindle add shop https://example.com/openapi.json
-    spindle add shop https://example.com/v1 --http   (finds its document, or makes one tool)
+    spindle add shop https://example.com/v1 --http
     spindle add weather https://example.com/utcp
-    spindle add filesystem -- /data         (a preset and its argument)
-    spindle add git --cli git log status    (a draft from the program's --help)
-    spindle add --presets                   (lists the presets)
-    spindle add io.github.owner/name@1.2.3  (a server of the MCP registry)
+    spindle add prices wss://example.com/feed
+    spindle add filesystem --arg ~/documents
+    spindle add git --cli git log status
+    spindle add io.github.owner/name@1.2.3
+
+    \b
+    What follows `--` is always the command of an MCP server, as you type it.
+    A URL is an MCP server, an OpenAPI document, a UTCP manual or, with ws:// or
+    wss://, a WebSocket service. With --http it is where an HTTP API begins.
+    A preset is a server that Spindle knows by name: `spindle add --presets` lists
+    them, `spindle add PRESET --help` says what one needs.
+    With --cli the tools are drafted from the program's own help.
+    A name with a slash is a server of the MCP registry: see `spindle registry`.
     """
+    from spindle.cli.add_words import Addition, addition, not_for_a_preset
+    from spindle.cli.drafts import drafted, in_its_own_file
+    from spindle.cli.errors import UsageMistakeError
     from spindle.cli.files import check_source, file_to_edit
+    from spindle.cli.first_sync import finish
     from spindle.settings.edit import add_source
 
     if list_presets:
@@ -124,6 +148,10 @@ def add(
     _check_flags({"--openapi": openapi, "--utcp": utcp, "--http": as_api, "--cli": as_program}, words)
     looked = None if as_program or as_api else document_in(words, openapi=openapi, utcp=utcp)
     kind, document = looked or ("", None)
+    if after and (document or as_api):
+        raise UsageMistakeError(
+            "give a name and a URL or a file, and nothing else", "see `spindle add --help`"
+        )
     registered = None
     if not after and 1 <= len(words) <= 2 and is_server(words[0]):
         from spindle.cli.registry_add import Wish, choose_server
@@ -132,15 +160,17 @@ def add(
             words[0], words[1] if len(words) > 1 else None, package, named, inputs, yes, replace, user
         )
         registered = choose_server(cli, wish, file_to_edit(cli, user=user))
-        chosen, document = _Chosen(registered.name, drafted=registered.table), None
+        chosen, document = Addition(registered.name, given=registered.table), None
     elif document:
-        chosen = _Chosen(words[0], document=document, kind=kind)
+        chosen = Addition(words[0], document=document, kind=kind)
     elif as_api:
-        chosen = _Chosen(words[0], url=words[1], kind="http")
+        chosen = Addition(words[0], url=words[1], kind="http")
     elif as_program:
-        chosen = _draft(cli, words, after)
+        chosen = drafted(cli, words, after, take_all=take_all)
     else:
-        chosen = _choose(words, after, arguments)
+        chosen = addition(words, after, arguments)
+    if arguments and chosen.preset is None:
+        raise not_for_a_preset(chosen)
     variables, headers = _pairs("--env", env), _pairs("--header", header)
     table = _table(chosen, variables, headers, bearer_env, settings)
     _check_name(chosen.name)
@@ -148,9 +178,17 @@ def add(
     if document is not None:
         table["document"] = document_setting(document, file.parent, user=user)
     check_source(chosen.name, table, file)
+    if "command" in table and not yes and registered is None:
+        from spindle.cli.missing_program import runnable
+
+        advice = chosen.preset.advice() if chosen.preset else None
+        table["command"] = runnable(cli, table["command"], table.get("env", {}), file.parent, advice)
     is_new = not file.exists()
 
-    add_source(file, chosen.name, table, replace=replace)
+    own_text = None
+    if as_program:
+        table, own_text = in_its_own_file(chosen.name, chosen.table(), table)
+    add_source(file, chosen.name, table, replace=replace, own_text=own_text)
     if registered is not None:
         registered.seal(cli)
     if is_new and not user:
@@ -159,24 +197,9 @@ def add(
         note = clear_secret_note(key, value, file)
         if note:
             cli.output.note(note)
-    if chosen.preset is not None and (advice := chosen.preset.advice()):
-        cli.output.note(advice)
-    return _finish(cli, chosen, file, sync=not no_sync)
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """The meaning of the words on the command line: a preset, a command, a URL or a document."""
-
-    name: str
-    preset: Preset | None = None
-    arguments: Sequence[str] = ()
-    program: Sequence[str] = ()
-    url: str | None = None
-    kind: str | None = None
-    """The kind of the document, or of the URL if that is not an MCP server."""
-    drafted: dict[str, Any] | None = None
-    document: str | None = None
+    if chosen.note:
+        cli.output.note(chosen.note)
+    return finish(cli, chosen.name, file, sync=not no_sync, url=None if chosen.kind else chosen.url)
 
 
 def _check_flags(flags: dict[str, bool], words: Sequence[str]) -> None:
@@ -191,78 +214,8 @@ def _check_flags(flags: dict[str, bool], words: Sequence[str]) -> None:
         )
 
 
-def _choose(words: Sequence[str], after: Sequence[str] | None, arguments: Sequence[str]) -> _Chosen:
-    from shutil import which
-
-    from spindle.cli.errors import UsageMistakeError
-    from spindle.cli.presets import presets
-
-    if not words:
-        raise UsageMistakeError("say what to add", "see `spindle add --help`, or `spindle add --presets`")
-    first, *rest = words
-    url = next((word for word in rest if "://" in word), None)
-    preset = presets().get(first)
-    if url is not None:
-        if len(rest) > 1 or after:
-            raise UsageMistakeError("give a name and a URL, and nothing else", f"spindle add {first} {url}")
-        return _Chosen(first, url=url)
-    # A preset's arguments and a command both follow `--`: if it can be run, it is a command.
-    if after and (preset is None or (not rest and not arguments and which(after[0]))):
-        if rest:
-            raise UsageMistakeError(
-                f"{rest[0]!r} is one word too many before `--`", "spindle add NAME -- COMMAND…"
-            )
-        return _Chosen(first, program=after)
-    if preset is None:
-        raise _not_a_preset(first, rest)
-    if len(rest) > 1:
-        raise UsageMistakeError(
-            f"{rest[1]!r} is one word too many", f"a preset's arguments follow `--`: spindle add {first} -- …"
-        )
-    return _Chosen(rest[0] if rest else first, preset=preset, arguments=[*arguments, *(after or ())])
-
-
-def _draft(cli: CliContext, words: Sequence[str], after: Sequence[str] | None) -> _Chosen:
-    import shlex
-
-    from spindle.cli.errors import UsageMistakeError
-    from spindle.cli.program_help.draft import draft
-
-    if len(words) < 2 and not (words and after):
-        raise UsageMistakeError("name the program", "spindle add NAME --cli PROGRAM [SUBCOMMAND…]")
-    name, *rest = words
-    # A program of several words must be quoted, or follow `--`.
-    program, wanted = (after, rest) if after else (shlex.split(rest[0]), rest[1:])
-    cli.output.status(f"reading the help of {' '.join(program)} …")
-    table, notes = cli.run(draft(name, program, wanted, Path.cwd()))
-    for note in notes:
-        cli.output.note(note)
-    cli.output.note(
-        "this is a draft made from a help text: review its commands, and say which are `read_only`"
-    )
-    return _Chosen(name, drafted=table)
-
-
-def _not_a_preset(first: str, rest: Sequence[str]) -> SpindleError:
-    from spindle.cli.errors import UsageMistakeError
-    from spindle.cli.presets import presets
-    from spindle.errors import NotFoundError, suggest
-
-    if "://" in first:
-        return UsageMistakeError("a source needs a name", f"spindle add NAME {first}")
-    meant = suggest(first, presets())
-    if rest and not meant:
-        command = " ".join(rest)
-        return UsageMistakeError(
-            f"{rest[0]!r} is not a URL, and {first!r} is not a preset",
-            f"to start a program, put `--` before it: spindle add {first} -- {command}",
-        )
-    hint = f"did you mean {meant!r}?" if meant else "`spindle add --presets` lists them"
-    return NotFoundError(f"there is no preset {first!r}", hint=hint)
-
-
 def _table(
-    chosen: _Chosen,
+    chosen: Addition,
     variables: dict[str, str],
     headers: dict[str, str],
     bearer_env: str | None,
@@ -270,25 +223,15 @@ def _table(
 ) -> dict[str, Any]:
     from spindle.cli.errors import UsageMistakeError
 
-    if chosen.url is None and chosen.document is None and (headers or bearer_env):
+    table = chosen.table()
+    if (headers or bearer_env) and not table.keys() & {"url", "document"}:
         raise UsageMistakeError(
             f"{'--header' if headers else '--bearer-env'} goes with a URL, not with a program"
         )
-    table: dict[str, Any]
-    if chosen.drafted is not None:
-        table = chosen.drafted
-    elif chosen.preset is not None:
-        table = chosen.preset.table(chosen.arguments)
-    elif chosen.document is not None:
-        table = {"kind": chosen.kind, "document": chosen.document}
-    elif chosen.url is not None:
-        table = {"kind": chosen.kind, "url": chosen.url} if chosen.kind else {"url": chosen.url}
-    else:
-        table = {"command": list(chosen.program)}
     if variables:
         table["env"] = {**table.get("env", {}), **variables}
     if headers:
-        table["headers"] = headers
+        table["headers"] = {**table.get("headers", {}), **headers}
     if bearer_env:
         table["auth"] = {"type": "bearer", "token": f"${{{bearer_env}}}"}
     if settings.pop("pin"):
@@ -322,68 +265,12 @@ def _check_name(name: str) -> None:
         raise ConfigurationError(f"{name!r} is the name of the workspace's own {name}", hint="choose another")
 
 
-def _finish(cli: CliContext, chosen: _Chosen, file: Path, *, sync: bool) -> int:
-    name = chosen.name
-    if not sync:
-        if cli.output.as_json:
-            cli.output.json({"source": name, "file": str(file), "sync": None})
-        else:
-            cli.output.line(f"added {name} to {file}")
-        return 0
-    if not cli.output.as_json:
-        cli.output.line(f"added {name} to {file}")
-    return cli.run(_first_sync(cli, chosen, file))
-
-
-async def _first_sync(cli: CliContext, chosen: _Chosen, file: Path) -> int:
-    from spindle.cli.errors import exit_code
-    from spindle.cli.sync import print_report
-
-    name = chosen.name
-    cli.output.status(f"asking {name} for its tools …")
-    try:
-        async with cli.open() as app:
-            report = (await app.sync(name))[0]
-            wants_oauth = await _wants_oauth(app, name, report)
-    except SpindleError:
-        cli.output.note(f"{name} was added to {file} anyway")
-        raise
-    if cli.output.as_json:
-        cli.output.json({"source": name, "file": str(file), "sync": report.to_dict()})
-    else:
-        print_report(cli, report)
-    if report.error is None:
-        return 0
-    if wants_oauth:
-        from spindle.cli.auth.login import write_oauth
-
-        write_oauth(cli, name, file)
-        cli.output.note(f"now run `spindle auth login {name}`, which also fetches its tools")
-        return exit_code("consent")
-    cli.output.note(f"{name} stays in {file}; after fixing it run `spindle sync {name}`")
-    if chosen.url and not chosen.kind and report.error["category"] in ("server", "client", "not_found"):
-        again = f"spindle add {name} {chosen.url} --http --replace"
-        cli.output.note(f"it was taken for an MCP server; if it is another HTTP API: {again}")
-    return exit_code(report.error["category"])
-
-
-async def _wants_oauth(app: Spindle, name: str, report: SyncReport) -> bool:
-    if report.error is None or report.error.get("status") != 401:
-        return False
-    if app.catalog.sources.config(name).auth is not None:
-        return False
-    try:
-        return await app.auth.wants_oauth(name)
-    except SpindleError:
-        return False  # the sync's own message is enough
-
-
 def _print_presets(cli: CliContext) -> None:
-    from spindle.cli.presets import presets
+    from spindle.presets import presets
 
     found = presets().values()
     if cli.output.as_json:
-        keys = ("name", "description", "registry", "package")
+        keys = ("name", "description", "registry", "package", "version", "url")
         cli.output.json(
             [{key: getattr(item, key) for key in keys} | {"needs": item.needs()} for item in found]
         )

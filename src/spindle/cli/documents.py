@@ -39,6 +39,8 @@ def document_in(
 
 
 def _recognised(place: str) -> DocumentKind | None:
+    if place.lower().startswith(("ws://", "wss://")):
+        return None
     if "://" in place:
         path = urlsplit(place).path.rstrip("/").lower()
         if path.endswith(_MANUAL_PLACES):

@@ -17,16 +17,23 @@ if TYPE_CHECKING:
 @command("remove")
 @click.argument("name", shell_complete=complete_source)
 def remove(cli: CliContext, name: str) -> None:
-    """Remove a source from its spindle.toml, and its tools from the catalog."""
+    """Remove a source from its spindle.toml, and its tools from the catalog.
+
+    \b
+    spindle remove time
+    """
     from spindle.settings.edit import remove_source
 
-    file = _file_of(cli.settings(), name)
+    before = cli.settings()
+    file, own = _file_of(before, name), before.own_files.get(name)
     remove_source(file, name)
     again = cli.run(_forget(cli, name))
     if cli.output.as_json:
         cli.output.json({"removed": name, "file": str(file)})
         return
     cli.output.line(f"removed {name} from {file}")
+    if own is not None and own.exists():
+        cli.output.note(f"{own}, which described it, is still there")
     if again:
         cli.output.note(f"{name} is still there: {again} has one of that name too")
 

@@ -10,7 +10,7 @@ import os
 import re
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +49,7 @@ class Settings:
     root: Path
     raw: RawTable
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By source, the settings file that names it."""
     is_workspace: bool = True
     files: tuple[Path, ...] = ()
     """The files that were read, and those that would be read if they existed."""
@@ -56,6 +57,8 @@ class Settings:
     """The value of `current_mark` when the files were read."""
     read_at: float = field(default_factory=time.time)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    own_files: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """By source, the file with the rest of its settings, where its table names one (`file`)."""
 
     @cached_property
     def sources(self) -> dict[str, RawTable]:
@@ -112,7 +115,9 @@ class Settings:
 
     def current_mark(self) -> str:
         """Returns a text that changes whenever a settings file does. Cheap: the files are not read."""
-        return _mark_of(self.files, self.root) if self.files else self.mark
+        if not self.files:
+            return self.mark
+        return " ".join([*(_mark_of(file) for file in self.files), *_folder_marks(self.root)])
 
     def reread(self, environ: Mapping[str, str] | None = None) -> Settings:
         """Reads the same files again and returns the new settings."""
@@ -124,13 +129,18 @@ class Settings:
         """The file that configures a source."""
         return self.origins.get(source, FILE_NAME)
 
+    def _place(self, source: str) -> str:
+        """The files in which a mistake in a source's settings may be."""
+        own = self.own_files.get(source)
+        return f"{self.origin(source)} with {own}" if own else self.origin(source)
+
     def validate(
         self, models: Mapping[str, type[SourceConfig]], environ: Mapping[str, str] | None = None
     ) -> dict[str, SourceConfig]:
         """Returns all sources as typed settings, or raises one error that names every mistake."""
         from spindle.settings.validate import validate_sources
 
-        return validate_sources(self.sources, self.origin, models, os.environ if environ is None else environ)
+        return validate_sources(self.sources, self._place, models, os.environ if environ is None else environ)
 
     def serve(self, environ: Mapping[str, str] | None = None) -> ServeConfig:
         """The `[serve]` table, with every `${VAR}` replaced."""
@@ -178,11 +188,12 @@ def _load(root: Path | None, environ: Mapping[str, str] | None) -> Settings:
     files = [user_folder() / FILE_NAME] + ([root / FILE_NAME] if root else [])
     folder = root or Path.cwd()
     # Taken before reading, so that a change made meanwhile is noticed.
-    mark = _mark_of(files, folder)
+    marks, folder_marks = [_mark_of(file) for file in files], _folder_marks(folder)
     raw: RawTable = {}
     sources: dict[str, RawTable] = {}
     origins: dict[str, str] = {}
-    for file in files:
+    own_files: dict[str, Path] = {}
+    for file in tuple(files):
         table = _read(file)
         own_sources = table.pop("sources", {})
         _merge(raw, table)
@@ -193,26 +204,48 @@ def _load(root: Path | None, environ: Mapping[str, str] | None) -> Settings:
                 raise ConfigurationError(f"{file}: sources.{name} must be a table: [sources.{name}]")
             sources[name] = cast(RawTable, settings)
             origins[name] = str(file)
-    _check_top_level(raw, files[-1])
+            own_files.pop(name, None)
+            if "file" in settings:
+                own_files[name] = own = _own_file(sources[name].pop("file"), file, name)
+                files.append(own)
+                marks.append(_mark_of(own))
+                below = _read(own)
+                _merge(below, sources[name])
+                sources[name] = below
+    _check_top_level(raw, root / FILE_NAME if root else files[0])
     raw["sources"] = sources
     _apply_environment(raw, environ)
-    settings = Settings(folder, raw, origins, root is not None, tuple(files), mark, environ=environ)
+    mark = " ".join([*marks, *folder_marks])
+    settings = Settings(
+        folder, raw, origins, root is not None, tuple(files), mark, environ=environ, own_files=own_files
+    )
     if "auth" in raw:
         _ = settings.auth  # reports a mistake in the table at once
     return settings
 
 
-def _mark_of(files: Sequence[Path], root: Path) -> str:
-    marks: list[str] = []
-    for file in files:
-        try:
-            stat = file.stat()
-        except OSError:
-            marks.append("-")
-        else:
-            marks.append(f"{stat.st_mtime_ns}.{stat.st_size}.{stat.st_ino}")
-    # A folder that appears is a new source.
-    return " ".join([*marks, *(str((root / folder).is_dir()) for folder in FOLDERS)])
+def _own_file(written: Any, file: Path, name: str) -> Path:
+    """The file that `file` in a source's table names."""
+    own = file.parent / written if isinstance(written, str) else None
+    if own is None or not own.is_file():
+        problem = f"there is no file {own}" if own else "must be the path of a file"
+        raise ConfigurationError(
+            f"{file}: sources.{name}.file: {problem}", hint=f"correct it, or take [sources.{name}] out"
+        )
+    return own
+
+
+def _mark_of(file: Path) -> str:
+    try:
+        stat = file.stat()
+    except OSError:
+        return "-"
+    return f"{stat.st_mtime_ns}.{stat.st_size}.{stat.st_ino}"
+
+
+def _folder_marks(root: Path) -> list[str]:
+    """A folder that appears is a new source."""
+    return [str((root / folder).is_dir()) for folder in FOLDERS]
 
 
 def workspace_root(path: Path | str | None) -> Path | None:

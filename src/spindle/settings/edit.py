@@ -14,21 +14,34 @@ from typing import Any, cast
 from spindle.errors import ConfigurationError
 
 LOCK_TIMEOUT = 15.0
+OWN_FOLDER = "sources"
+"""The folder beside spindle.toml for sources whose settings are too long for it."""
 
 
-def add_source(file: Path, name: str, table: Mapping[str, Any], *, replace: bool = False) -> None:
-    """Adds `[sources.NAME]` at the end of the file, or in place of the table that it replaces."""
+def add_source(
+    file: Path, name: str, table: Mapping[str, Any], *, replace: bool = False, own_text: str | None = None
+) -> None:
+    """Adds `[sources.NAME]` at the end of the file, or in place of the table that it replaces. `own_text` is
+    the text of the file that the table names as `file`; both are written, or none."""
     with _locked(file):
         before, data = _read(file)
         known = _sources_in(data, file)
-        if name in known and not replace:
-            raise ConfigurationError(
-                f"{file} already has a source {name!r}",
-                hint="choose another name, or give --replace",
+        own = file.parent / table["file"] if own_text is not None else None
+        if not replace and (name in known or (own is not None and own.exists())):
+            what = (
+                f"{file} already has a source {name!r}" if name in known else f"there is already a file {own}"
             )
+            raise ConfigurationError(what, hint="choose another name, or give --replace")
         wanted = {**data, "sources": {**known, name: _plain(table)}}
         edits = (_swapped, _set_in_place, _moved) if name in known else (_appended, _set_in_place)
-        replace_file(file, _first_that_means(wanted, file, edits, before, name, table))
+        text = _first_that_means(wanted, file, edits, before, name, table)
+        if own is not None and own_text is not None:
+            # First, so that the table never names a file that is not there.
+            own.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(own, own_text)
+        replace_file(file, text)
+        if known.get(name, {}).get("file") != table.get("file"):
+            _drop_own_file(file, known.get(name, {}))
 
 
 def set_in_source(file: Path, name: str, key: str, value: Mapping[str, Any]) -> None:
@@ -51,7 +64,18 @@ def remove_source(file: Path, name: str) -> bool:
         rest = {key: value for key, value in data["sources"].items() if key != name}
         wanted = {**data, "sources": rest}
         replace_file(file, _first_that_means(wanted, file, (_cut, _deleted_in_place), before, name))
+        _drop_own_file(file, data["sources"][name])
         return True
+
+
+def _drop_own_file(file: Path, table: Mapping[str, Any]) -> None:
+    """Deletes the file that the table of a source named, if it is one that we write."""
+    folder = file.parent / OWN_FOLDER
+    written = table.get("file")
+    if isinstance(written, str) and (file.parent / written).parent == folder:
+        with contextlib.suppress(OSError):  # gone already, or others are in the folder
+            (file.parent / written).unlink(missing_ok=True)
+            folder.rmdir()
 
 
 Edit = Callable[..., str]

@@ -42,6 +42,9 @@ def built(arguments: dict[str, Any], **settings: Any) -> list[str]:
         ({"type": "number"}, 1.5, ["--", "1.5"]),
         ({"type": "boolean"}, True, ["--", "true"]),
         ({"type": "array"}, ["a", "-b"], ["--", "a", "-b"]),
+        ({"flag": "--arg", "words": 2}, ["a", "b c"], ["--arg", "a", "b c"]),
+        ({"flag": "-a", "words": 2, "repeat": True}, [["b", "c"], ["d", 1]],
+         ["-a", "b", "c", "-a", "d", "1"]),
         ({"flag": "--path"}, None, []),
         ("string", "x", ["--", "x"]),
     ],
@@ -153,6 +156,8 @@ def test_braces_that_are_not_places_are_text() -> None:
         ({"parameters": {"x": {"flag": "-x", "position": 1}}}, "either `flag` or `position`"),
         ({"parameters": {"x": {"off": "--no-x"}}}, "goes with type = 'boolean'"),
         ({"parameters": {"x": {"repeat": True, "join": ","}}}, "either `repeat`"),
+        ({"parameters": {"x": {"words": 2}}}, "`words` goes with a `flag`"),
+        ({"parameters": {"x": {"flag": "-x", "words": 2, "join": ","}}}, "`words` goes with a `flag`"),
         ({"parameters": {"x": {"pattrn": "a"}}}, "did you mean `pattern`"),
         ({"parameters": {"x": "text"}}, "type"),
     ],
@@ -172,6 +177,25 @@ def test_a_source_without_a_program_is_refused(program: Any) -> None:
 def test_a_program_may_be_one_string() -> None:
     config = CliConfig.model_validate({"program": "python -m 'json.tool'", "commands": {"x": {}}})
     assert config.program == ("python", "-m", "json.tool")
+
+
+def test_several_words_of_a_flag_are_an_array_of_so_many() -> None:
+    parameter = CliParameter.model_validate({"flag": "--arg", "words": 2, "description": "Sets a name"})
+    pair = {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}
+    assert parameter.as_schema() == {**pair, "description": "Sets a name"}
+    repeated = CliParameter.model_validate({"flag": "--arg", "words": 2, "repeat": True})
+    assert repeated.as_schema() == {"type": "array", "items": pair}
+
+
+@pytest.mark.parametrize("value", [["a", "--force"], ["-x", "b"]])
+def test_none_of_the_words_of_a_flag_may_begin_with_a_dash(value: list[str]) -> None:
+    with pytest.raises(InvalidArgumentsError, match="begins with a dash"):
+        built({"it": value}, parameters={"it": {"flag": "--arg", "words": 2}})
+
+
+def test_a_zero_byte_is_found_however_deep_it_is() -> None:
+    with pytest.raises(InvalidArgumentsError, match="zero byte"):
+        built({"it": [["a", "b\0"]]}, parameters={"it": {"flag": "--arg", "words": 2, "repeat": True}})
 
 
 def test_repeat_makes_an_array_of_what_is_described() -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spindle.cli.program_help.text import clean, described, parameters
+from spindle.cli.program_help.text import behind_dashes, clean, described, knows_dashes, parameters
 from spindle.cli.program_help.usage import Subcommand, literals, subcommands, words_of
 from spindle.errors import ConnectionFailedError, NotFoundError, suggest
 from spindle.sources.programs.environment import environment
 from spindle.sources.programs.process import run
 
-MAX_COMMANDS = 80
+MAX_COMMANDS = 40
+MAX_PARAMETERS = 1000
+"""The parameters of all commands together, each of which is a line of the draft."""
 SECONDS = 20.0
 HELP_SIZE = 1024 * 1024
 # For git: the word that ends options (`--` means paths to it), and the help that is no manual page.
@@ -22,18 +24,22 @@ _SEPARATORS = {"git": "--end-of-options"}
 _REFUSED = re.compile(r"(?i)unrecognized|unknown|invalid choice|no such|is not a")
 _SHORT_HELP = frozenset({"git"})
 
+Choose = Callable[[Mapping[str, Subcommand]], Awaitable[Sequence[str]]]
+
 
 async def draft(
-    name: str, program: Sequence[str], wanted: Sequence[str], cwd: Path
+    name: str, program: Sequence[str], wanted: Sequence[str], cwd: Path, choose: Choose | None = None
 ) -> tuple[dict[str, Any], list[str]]:
-    """The settings of a source for the program, or for some of its subcommands; and notes for the user."""
+    """The settings of a source for the program, or for some of its subcommands; and notes for the user.
+    `choose` is asked for the subcommands where none are named; without it all are taken."""
     notes: list[str] = []
     text = await _help(name, program, (), cwd)
     known = subcommands(text)
     if not wanted and not known:
-        commands = {_tool_name(program): _command(text, program, (), described(text))}
+        tool = _tool_name(program)
+        commands = {tool: _command(text, program, (), described(text))}
     else:
-        chosen = list(wanted or known)
+        chosen = list(wanted or (await choose(known) if choose else known))
         if len(chosen) > MAX_COMMANDS:
             notes.append(f"only the first {MAX_COMMANDS} of {len(chosen)} subcommands were taken")
             chosen = chosen[:MAX_COMMANDS]
@@ -71,8 +77,22 @@ async def draft(
                 f"left out, as they have subcommands of their own: {', '.join(groups)}; "
                 f"add one as a source of its own with `--cli -- {example}`"
             )
+    _shorten(commands, notes)
     about = f"{' '.join(program)}, drafted from its help text: to be reviewed"
     return {"kind": "cli", "program": list(program), "description": about, "commands": commands}, notes
+
+
+def _shorten(commands: dict[str, dict[str, Any]], notes: list[str]) -> None:
+    """Leaves out parameters that are too many for anybody to review, from the end of each command."""
+    room = MAX_PARAMETERS
+    for tool, command in commands.items():
+        found: dict[str, Any] = command.get("parameters", {})
+        if len(found) > room:
+            # Positional ones come first, and have places in the command's words.
+            kept = max(room, sum("flag" not in made and "off" not in made for made in found.values()))
+            notes.append(f"{tool}: only the first {kept} of {len(found)} parameters were taken")
+            command["parameters"] = dict(list(found.items())[:kept])
+        room = max(0, room - len(found))
 
 
 def _listed(program: Sequence[str], word: str, row: Subcommand) -> dict[str, Any]:
@@ -85,12 +105,20 @@ def _listed(program: Sequence[str], word: str, row: Subcommand) -> dict[str, Any
 def _command(text: str, program: Sequence[str], words: Sequence[str], description: str) -> dict[str, Any]:
     command: dict[str, Any] = {"description": description} if description else {}
     args = [*words, *literals(text, [*program, *words])]
+    found = parameters(text, [*program, *args])
+    alone = [name for name, made in found.items() if "position" in made]
+    behind = [name for name in alone if name in behind_dashes(text, [*program, *args])]
+    before = [name for name in alone if name not in behind]
+    if behind and before:
+        args += [*(f"{{{name}}}" for name in before), "--", *(f"{{{name}}}" for name in behind)]
+        for name in alone:
+            del found[name]["position"]
     if args:
         command["args"] = args
-    separator = _SEPARATORS.get(Path(program[0]).name)
-    if separator is not None:
-        command["separator"] = separator
-    found = parameters(text, [*program, *args])
+    if alone and not behind:
+        separator = _SEPARATORS.get(Path(program[0]).name) or knows_dashes(text)
+        if separator is not True:
+            command["separator"] = separator
     return command | ({"parameters": found} if found else {})
 
 

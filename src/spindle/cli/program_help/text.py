@@ -7,10 +7,11 @@ leaves out what it does not understand. The result is a draft.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from spindle.cli.program_help.usage import is_usage, standing
+from spindle.cli.program_help.usage import after_dashes, is_usage, standing
 from spindle.domain.json_schema import JsonObject
 
 DESCRIPTION_LENGTH = 200
@@ -22,6 +23,17 @@ _INTEGERS = frozenset(
     {"n", "int", "integer", "num", "number", "count", "uint", "lines", "depth", "port", "cols"}
 )
 _MANY = re.compile(r"(?i)multiple times|repeatable|repeated|more than once|several times")
+MAX_WORDS = 3
+# A word to fill in: `name`, `NAME`, `<name>`.
+_PLACEHOLDER = re.compile(r"<[^<>]+>|[A-Za-z][A-Za-z0-9_-]*")
+# Sentences of argparse, click, cobra and clap, whose programs know `--flag=value` and `--`.
+_LIBRARIES = re.compile(
+    r"show this help message and exit|Show this message and exit|Print help\b|\bhelp for \w"
+    r"|for more information (?:about|on) a command"
+)
+_GNU = re.compile(
+    r"--version +output version information and exit|long options (?:are|apply)|\bGNU\b", re.IGNORECASE
+)
 _NO_OPTIONS = frozenset({"help", "version", "h"})
 
 
@@ -70,6 +82,7 @@ def options(text: str) -> JsonObject:
 
 def _listed(text: str) -> Iterator[tuple[str, str]]:
     """Each option's own words, and its description joined from its lines."""
+    usual = _usual_column(text)
     head, lines, indent, column = "", [""], 0, None
     for line in text.split("\n"):
         here = len(line) - len(line.lstrip())
@@ -86,12 +99,37 @@ def _listed(text: str) -> Iterator[tuple[str, str]]:
             continue
         if head:
             yield head, " ".join(lines)
-        parts = _HEAD.match(match["text"])
-        assert parts is not None
-        head, lines, indent = parts["head"], [parts["rest"] or ""], here
-        column = here + parts.start("rest") if parts["rest"] else None
+        head, rest, column = _split(line, usual)
+        lines, indent = [rest], here
     if head:
         yield head, " ".join(lines)
+
+
+def _split(line: str, usual: int | None) -> tuple[str, str, int | None]:
+    """The option's own words, its description, and the column where that begins."""
+    start = len(line) - len(line.lstrip())
+    # git: `-a  --text    treat all files as text`
+    both = re.match(r"\s*-\w {2,}(?=--\w)", line)
+    parts = _HEAD.match(line, both.end() if both else start)
+    assert parts is not None
+    if parts["rest"]:
+        head = line[start : both.end()].rstrip() + ", " + parts["head"] if both else parts["head"]
+        return head, parts["rest"], parts.start("rest")
+    # A long option with one space only before its description, where those of the others begin.
+    if usual and len(line) > usual and line[usual - 1] == " " and line[usual] != " ":
+        return line[start:usual].rstrip(), line[usual:], usual
+    return line[start:], "", None
+
+
+def _usual_column(text: str) -> int | None:
+    """The column in which most descriptions of options begin."""
+    columns = Counter[int]()
+    for line in text.split("\n"):
+        match = _OPTION.match(line)
+        parts = _HEAD.match(match["text"]) if match else None
+        if match and parts and parts["rest"]:
+            columns[match.start("text") + parts.start("rest")] += 1
+    return columns.most_common(1)[0][0] if columns else None
 
 
 def _parameter(head: str, description: str, text: str) -> tuple[str, JsonObject] | None:
@@ -100,7 +138,8 @@ def _parameter(head: str, description: str, text: str) -> tuple[str, JsonObject]
         return None
     longs = [name for name in names if name.startswith("--")]
     flag = (longs or names)[0]
-    value = _NAME.sub("", head).strip(" ,|/")
+    # argparse: `-f FILE, --file FILE`
+    value = re.split(r",\s+", _NAME.sub("", head).strip(" ,|/"))[-1]
     if value == "..." or re.fullmatch(r"=(true|false):?", value):
         value = ""  # clap: may be repeated, without a value; kubectl: the default
     if not value:
@@ -119,6 +158,11 @@ def _parameter(head: str, description: str, text: str) -> tuple[str, JsonObject]
     if value:
         parameter.pop("off", None)
         parameter |= _value(value, description)
+        words = re.findall(r"<[^<>]+>|[^\s<>]+", value)
+        if 1 < len(words) <= MAX_WORDS and all(_PLACEHOLDER.fullmatch(word) for word in words):
+            parameter = {**parameter, "words": len(words), "repeat": True}
+        elif flag.startswith("--") and value[0] not in "=[" and not knows_equals(text):
+            parameter["separate"] = True
     else:
         parameter["type"] = "boolean"
     short = " ".join(description.split())[:DESCRIPTION_LENGTH]
@@ -148,10 +192,31 @@ def _value(value: str, description: str) -> JsonObject:
     return made
 
 
+def knows_equals(text: str) -> bool:
+    """True if the program surely understands `--flag=value`: its help writes so, or the library that wrote
+    the help does."""
+    return bool(re.search(r"--[\w-]+\[?=|--\[no-\]", text) or _LIBRARIES.search(text))
+
+
+def knows_dashes(text: str) -> bool:
+    """True if the program surely understands that `--` ends its options. Its own word for it is not enough:
+    some allow it only after other words."""
+    return bool(_LIBRARIES.search(text) or _GNU.search(text))
+
+
 def parameters(text: str, program: list[str]) -> dict[str, Any]:
     """All parameters of a command, positional ones first."""
     flagged = options(text)
-    alone: JsonObject = {}
-    for name, made in standing(text, program).items():
-        alone[f"{name}_words" if name in flagged else name] = made
+    alone: JsonObject = {_apart(name, flagged): made for name, made in standing(text, program).items()}
     return alone | flagged
+
+
+def behind_dashes(text: str, program: list[str]) -> set[str]:
+    """The positional parameters that must follow a `--` of their own, after others that do not."""
+    flagged = options(text)
+    return {_apart(name, flagged) for name in after_dashes(text, program)}
+
+
+def _apart(name: str, flagged: JsonObject) -> str:
+    """The name of a positional parameter, another than that of an option."""
+    return f"{name}_words" if name in flagged else name

@@ -20,6 +20,8 @@ _HEADING = re.compile(r"(?im)^[\w ,&-]*\b(sub)?commands?\b[^:.\n]*:\s*$")
 _GLUED = re.compile(r"(?<=[>\w])\[[^\w\s\[\]-][^\[\]]*\]")
 # The name of a word to fill in, and its suffixes.
 _WORD = re.compile(r"<?([A-Za-z][\w-]*(?:(?: |/|:)[A-Za-z][\w-]*)*)>?(\]?\.\.\.|…)?")
+# The word that ends options: `--`, `[--]`.
+_DASHES = re.compile(r"\[--\]|(?<![^\s\[(])--(?![^\s\])])")
 _COMMAND_WORDS = frozenset({"command", "subcommand", "commands", "cmd"})
 _OPTION_WORDS = frozenset({"option", "options", "flag", "flags"})
 _ARGUMENT_WORDS = frozenset({"arg", "args", "argument", "arguments"})
@@ -40,31 +42,85 @@ def is_usage(line: str) -> bool:
 
 def usage(text: str) -> str:
     """The first form of the usage, in one line."""
+    return next(iter(usages(text)), "")
+
+
+def usages(text: str) -> list[str]:
+    """The forms of the usage, each in one line."""
     lines = text.split("\n")
     for number, line in enumerate(lines):
         match = _USAGE.match(line)
         if match is None:
             continue
-        found = [match[1]] if match[1].strip() else []
+        forms = [match[1].strip()] if match[1].strip() else []
         indent = len(line) - len(line.lstrip())
         for further in lines[number + 1 :]:
             here = len(further) - len(further.lstrip())
-            if not further.strip() and found:
+            if not further.strip():
+                if forms:
+                    break
+                continue
+            other = re.match(r"\s*or:\s*(.*)", further)
+            if other is not None:
+                forms.append(other[1].strip())
+            elif not forms or further.split()[0] == forms[0].split()[0]:
+                forms.append(further.strip())  # the program's name again: another form
+            elif here > indent + 3 and match[1].strip():
+                forms[-1] += f" {further.strip()}"
+            else:
                 break
-            if found and further.split()[0] == found[0].split()[0]:
-                break  # the program's name again: another form
-            if not found or (match[1].strip() and here > indent + 3 and not re.match(r"\s*or:", further)):
-                found += [further.strip()] if further.strip() else []
-            elif found:
-                break
-        return " ".join(found)
+        return forms
     first = next((line for line in lines if line.strip()), "")
-    return first if is_usage(first) else ""
+    return [first] if is_usage(first) else []
+
+
+class _Form(NamedTuple):
+    """The positional parameters of one form of a usage."""
+
+    parameters: JsonObject
+    after_dashes: set[str]
+    """Those that follow a `--`."""
+    has_flag: bool = False
+    """True if an option must be given for this form."""
 
 
 def standing(text: str, program: list[str]) -> JsonObject:
-    """The positional parameters in the usage line, in order."""
-    return words_of(_after_name(usage(text)), program, has_commands=bool(subcommands(text)))
+    """The positional parameters of the usage, in order. One is required if every form requires it."""
+    forms = _forms(text, program)
+    found: JsonObject = {}
+    for form in forms:
+        for name, made in form.parameters.items():
+            if name not in found:
+                found[name] = {**made, "position": len(found) + 1}
+            elif made.get("type") == "array":
+                found[name]["type"] = "array"
+    for name, made in found.items():
+        if not all(form.parameters.get(name, {}).get("required") for form in forms):
+            made.pop("required", None)
+    return found
+
+
+def after_dashes(text: str, program: list[str]) -> set[str]:
+    """The positional parameters that the usage writes after a `--`."""
+    return {name for form in _forms(text, program) for name in form.after_dashes}
+
+
+def _forms(text: str, program: list[str]) -> list[_Form]:
+    """The forms of the usage that describe this command. Left out are those of another command, those that
+    an option turns on, and those that share no name with the first: they mean the same words."""
+    forms = usages(text)
+    about = [form for form in forms if _names_command(form, program[1:])] or forms[:1]
+    has_commands = bool(subcommands(text))
+    read = [_form(_after_name(form), program, has_commands=has_commands) for form in about]
+    others = [
+        form for form in read[1:] if not form.has_flag and form.parameters.keys() & read[0].parameters.keys()
+    ]
+    return [*read[:1], *others]
+
+
+def _names_command(form: str, subcommand: list[str]) -> bool:
+    words = form.split()
+    return all(word in words for word in subcommand if not word.startswith("-"))
 
 
 def literals(text: str, program: list[str]) -> list[str]:
@@ -81,17 +137,25 @@ def literals(text: str, program: list[str]) -> list[str]:
 
 def words_of(line: str, program: list[str], *, has_commands: bool = False) -> JsonObject:
     """The positional parameters in a line of usage, by name."""
-    tokens = _own_tokens(line, program)
+    return _form(line, program, has_commands=has_commands).parameters
+
+
+def _form(line: str, program: list[str], *, has_commands: bool) -> _Form:
     # If words to fill in are marked, other words are literal.
     marks = "<" in line
     left_out = _OPTION_WORDS | (_COMMAND_WORDS | _ARGUMENT_WORDS if has_commands else set[str]())
     found: JsonObject = {}
-    of_option = False
-    for token in tokens:
+    behind: set[str] = set()
+    of_option = has_dashes = has_flag = False
+    for token in _own_tokens(line, program):
         was_option, of_option = of_option, False
-        inside = token.lstrip("[(")
+        if _DASHES.search(token):
+            has_dashes = True
+            token = _DASHES.sub("", token)  # the rest of [[--] <path>...]
+        inside = token.lstrip("[( ")
         if inside.startswith("-"):
             of_option = not token.startswith("[") and "=" not in token
+            has_flag = has_flag or not token.startswith("[")
             continue
         if was_option and not token.startswith("["):
             continue  # the value of the option before it
@@ -100,7 +164,8 @@ def words_of(line: str, program: list[str], *, has_commands: bool = False) -> Js
                 literal = marks and not optional and "<" not in place and place.islower()
                 if not literal and name.replace("_", " ").split()[-1].rstrip(".") not in left_out:
                     _add(found, name, many=many, required=not optional)
-    return found
+                    behind |= {name} if has_dashes else set()
+    return _Form(found, behind, has_flag)
 
 
 def _after_name(line: str) -> str:
@@ -110,7 +175,7 @@ def _after_name(line: str) -> str:
 
 def _own_tokens(line: str, program: list[str]) -> list[str]:
     """The tokens after the program and its subcommand."""
-    tokens = list(_tokens(re.sub(r"\[--\]\s*|(?<=\s)--(?=\s)", "", _GLUED.sub("", line))))
+    tokens = list(_tokens(_GLUED.sub("", line)))
     own = {word.rsplit("/", 1)[-1] for word in program} | {"python", "python3", "-m"}
     while tokens and tokens[0] in own:
         tokens.pop(0)
@@ -147,6 +212,8 @@ def _named(place: str) -> Iterator[tuple[str, bool]]:
 
 def _add(found: JsonObject, name: str, *, many: bool, required: bool) -> None:
     known = found.get(name)
+    if known is not None and known.get("type") == "array":
+        return  # <commit> [<commit>...] <commit>
     if known is not None and many:
         known["type"] = "array"  # FILE [FILE...]
         return

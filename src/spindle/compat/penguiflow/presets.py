@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from spindle.compat.penguiflow.config import AuthType, ExternalToolConfig, TransportType
+from spindle.presets import Preset, presets
 
-# Presets whose servers need an argument get the one that Penguiflow gives them.
-_ARGUMENTS = {"filesystem": "/data"}
+# A preset whose server needs an argument gets the one that Penguiflow gives it.
+_ARGUMENT = "/data"
 
 
 class _Presets(Mapping[str, ExternalToolConfig]):
     """Configurations of popular MCP servers by name."""
 
     def __getitem__(self, name: str) -> ExternalToolConfig:
-        return _config(name, _tables()[name])
+        return _config(presets()[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_tables())
+        return iter(presets())
 
     def __len__(self) -> int:
-        return len(_tables())
+        return len(presets())
 
 
 POPULAR_MCP_SERVERS: Mapping[str, ExternalToolConfig] = _Presets()
@@ -40,23 +38,17 @@ def get_preset(name: str) -> ExternalToolConfig:
         raise ValueError(f"there is no preset {name!r}; there are: {known}") from None
 
 
-@cache
-def _tables() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(files("spindle").joinpath("presets.toml").read_text("utf-8"))
-
-
-def _config(name: str, table: dict[str, Any]) -> ExternalToolConfig:
-    url = table.get("url")
-    words: list[str] = [] if url else list(table["command"])
-    argument = table.get("argument", {})
-    if given := argument.get("default") or _ARGUMENTS.get(name):
-        words.append(given)
-    wants_login = table.get("auth", {}).get("type") == "oauth"
+def _config(preset: Preset) -> ExternalToolConfig:
+    needs_argument = preset.argument is not None and preset.argument.required
+    table = preset.table([_ARGUMENT] if needs_argument else [])
+    auth: dict[str, Any] = table.get("auth", {})
+    auth_type = {"oauth": AuthType.OAUTH2_USER, "bearer": AuthType.BEARER}.get(auth.get("type", ""))
     return ExternalToolConfig(
-        name=name,
-        description=table["description"],
+        name=preset.name,
+        description=preset.description,
         transport=TransportType.MCP,
-        connection=url or shlex.join(words),
+        connection=preset.url or shlex.join(table["command"]),
         env=table.get("env", {}),
-        auth_type=AuthType.OAUTH2_USER if wants_login else AuthType.NONE,
+        auth_type=auth_type or AuthType.NONE,
+        auth_config={"token": auth["token"]} if auth_type is AuthType.BEARER else {},
     )

@@ -33,6 +33,8 @@ class CliParameter(ParameterConfig):
     """Joins several values into one word with this text between them."""
     separate: bool = False
     """Passes flag and value as two words, for a program that does not know `--flag=value`."""
+    words: int = Field(default=1, ge=1, le=10)
+    """The number of words that the flag takes: with 2 or more, a value is an array of so many."""
 
     @field_validator("flag", "off")
     @classmethod
@@ -49,6 +51,10 @@ class CliParameter(ParameterConfig):
             raise ValueError("give either `flag` or `position`")
         if self.repeat and self.join is not None:
             raise ValueError("give either `repeat` (a flag for each value) or `join` (one word for all)")
+        if self.words > 1 and (
+            self.flag is None or self.join is not None or self.type in ("array", "boolean")
+        ):
+            raise ValueError("`words` goes with a `flag` and the type of one word, without `join`")
         return self
 
     @property
@@ -61,11 +67,13 @@ class CliParameter(ParameterConfig):
 
     def as_schema(self) -> JsonObject:
         schema = super().as_schema()
-        if not self.is_many or self.type == "array":
+        if (not self.is_many and self.words == 1) or self.type == "array":
             return schema
-        # With `repeat`, `type` and the keys beside it describe one of the values.
+        # With `repeat` and `words`, `type` and the keys beside it describe one of the values.
         outer = {key: schema.pop(key) for key in ("description", "title", "default") if key in schema}
-        return {"type": "array", "items": schema, **outer}
+        if self.words > 1:
+            schema = {"type": "array", "items": schema, "minItems": self.words, "maxItems": self.words}
+        return ({"type": "array", "items": schema} if self.is_many else schema) | outer
 
 
 class Command(Described):

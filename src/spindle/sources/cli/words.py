@@ -101,6 +101,13 @@ def _option(name: str, parameter: CliParameter, value: Any) -> Iterator[str]:
         return
     flag = parameter.flag
     assert flag is not None, "only a switch may do without"
+    if parameter.words > 1:
+        for group in value if parameter.repeat else (value,):
+            texts = [as_text(item) for item in group]
+            for text in texts:
+                _refuse_dash(text, f"the program takes the values of {flag} as words of their own")
+            yield from (flag, *texts)
+        return
     for text in _values(name, parameter, value):
         if flag.startswith("--") and not parameter.separate:
             yield f"{flag}={text}"
@@ -142,7 +149,7 @@ def _refuse_dash(word: str, reason: str) -> None:
 
 def _refuse_nul(given: JsonObject) -> None:
     for name, value in given.items():
-        if "\0" in as_text(value) or any("\0" in text for text in _inner_texts(value)):
+        if any("\0" in text for text in _inner_texts(value)):
             raise InvalidArgumentsError(
                 f"{name}: a zero byte cannot be passed to a program",
                 details=[{"path": name, "problem": "holds a zero byte"}],
@@ -151,7 +158,8 @@ def _refuse_nul(given: JsonObject) -> None:
 
 
 def _inner_texts(value: Any) -> Iterator[str]:
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, tuple)):
         for item in cast("Sequence[Any]", value):
-            if isinstance(item, str):
-                yield item
+            yield from _inner_texts(item)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object
 from spindle.domain.source import SourceConfig
-from spindle.sources.parameters import Described, ParameterConfig, check_places, texts
+from spindle.sources.parameters import Described, ParameterConfig, check_places, texts, whole_place
 
 SUBSCRIPTION = "subscription"
 Condition = str | dict[str, Any]
@@ -131,10 +131,12 @@ class WebSocketConfig(SourceConfig):
 
 
 def _with_read_message(name: str, request: Any) -> Any:
-    if not is_object(request) or not isinstance(request.get("message"), str):
+    message = request.get("message") if is_object(request) else None
+    # A place alone, such as "{message}", is filled with whatever the argument is.
+    if not is_object(request) or not isinstance(message, str) or whole_place(message) is not None:
         return cast(Any, request)
     try:
-        return {**request, "message": from_json(request["message"].encode())}
+        return {**request, "message": from_json(message.encode())}
     except ValueError as error:
         raise ValueError(
             f"{name}.message is not JSON: {error}; write it as a table, or set format = 'text'"

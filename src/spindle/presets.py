@@ -1,0 +1,142 @@
+"""Presets: popular servers by name, from `presets.toml`."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from spindle.errors import ConfigurationError
+
+FILE = Path(__file__).parent / "presets.toml"
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class PresetArgument:
+    """The argument that a preset's program takes."""
+
+    name: str
+    help: str
+    flag: str | None = None
+    """The option that takes it; without one it is a word of its own."""
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A popular server: a package with the version that is started, or a URL."""
+
+    name: str
+    description: str
+    registry: str | None = None
+    package: str | None = None
+    version: str | None = None
+    args: tuple[str, ...] = ()
+    module: str | None = None
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    argument: PresetArgument | None = None
+    url: str | None = None
+    auth: dict[str, Any] | None = None
+
+    @property
+    def launched(self) -> tuple[str, ...]:
+        """The command that fetches and starts the package."""
+        package = f"{self.package}@{self.version}"
+        return ("npx", "-y", package) if self.registry == "npm" else ("uvx", package)
+
+    def table(self, arguments: Sequence[str] = ()) -> dict[str, Any]:
+        """The source's settings as written to spindle.toml."""
+        table: dict[str, Any] = {"description": self.description}
+        if self.url is not None:
+            if arguments:
+                raise ConfigurationError(f"the preset {self.name!r} takes no arguments: it is {self.url}")
+            return table | {"url": self.url} | ({"auth": dict(self.auth)} if self.auth else {})
+        table["command"] = [*self._program(), *self.args, *self._arguments(arguments)]
+        return table | ({"env": dict(self.env)} if self.env else {})
+
+    def variables(self) -> list[str]:
+        """The environment variables that it takes its secrets from."""
+        texts = [*self.env.values(), *(self.auth or {}).values()]
+        return [name for text in texts if isinstance(text, str) for name in _VARIABLE.findall(text)]
+
+    def needs(self) -> str:
+        """The variables and arguments that the user must supply, as text."""
+        needed = self.variables()
+        if self.argument is not None and self.argument.required:
+            needed.append(f"--arg {self.argument.name}")
+        if (self.auth or {}).get("type") == "oauth":
+            needed.append("a login")
+        return ", ".join(needed)
+
+    def help(self) -> list[str]:
+        """The lines that say what it is and what it needs."""
+        lines = [f"{self.description}.", ""]
+        if self.argument is not None:
+            word = "needs" if self.argument.required else "takes"
+            lines.append(f"It {word} --arg {self.argument.name}: {self.argument.help}.")
+        lines += [f"It reads the environment variable {name}." for name in self.variables()]
+        if (self.auth or {}).get("type") == "oauth":
+            lines.append(f"You log in with `spindle auth login {self.name}`.")
+        example = f"spindle add {self.name}"
+        if self.argument is not None:
+            example += f" --arg {self.argument.name}"
+        return [*lines, f"It is {self.url or ' '.join([*self.launched, *self.args])}", "", example]
+
+    def is_started_by(self, command: Sequence[str]) -> bool:
+        """True if a command names the preset's package."""
+        return any(self.package and self.package in word for word in command)
+
+    def advice(self) -> str | None:
+        """The advice on what to install if the preset's program is missing."""
+        from shutil import which
+
+        if self.url is not None or which(self._program()[0]):
+            return None
+        if self.registry == "npm":
+            return "it comes with Node.js (https://nodejs.org)"
+        return (
+            f"it comes with uv (https://docs.astral.sh/uv); or install the server: pip install {self.package}"
+        )
+
+    def _program(self) -> tuple[str, ...]:
+        from importlib.util import find_spec
+        from shutil import which
+
+        # Without uv, a server that is installed beside us can still be run by this Python.
+        if self.module and which(self.launched[0]) is None and find_spec(self.module):
+            return (sys.executable, "-m", self.module)
+        return self.launched
+
+    def _arguments(self, given: Sequence[str]) -> list[str]:
+        argument = self.argument
+        if argument is None:
+            return list(given)
+        if argument.required and not given:
+            raise ConfigurationError(
+                f"the preset {self.name!r} needs {argument.name}: {argument.help}",
+                hint=f"spindle add {self.name} --arg {argument.name}",
+            )
+        # A word with a dash is an option of the server's own.
+        return [
+            word if argument.flag is None or word.startswith("-") else f"{argument.flag}={word}"
+            for word in given
+        ]
+
+
+@cache
+def presets() -> dict[str, Preset]:
+    """All presets by name."""
+    tables = tomllib.loads(FILE.read_text("utf-8"))
+    return {name: _preset(name, table) for name, table in tables.items()}
+
+
+def _preset(name: str, table: dict[str, Any]) -> Preset:
+    argument = table.pop("argument", None)
+    args = tuple(table.pop("args", ()))
+    return Preset(name=name, args=args, argument=PresetArgument(**argument) if argument else None, **table)

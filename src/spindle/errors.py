@@ -2,7 +2,8 @@
 
     SpindleError
     ├── ConfigurationError      a setting is wrong or missing                  configuration
-    │   └── NameConflictError   two tools claim one name
+    │   ├── NameConflictError   two tools claim one name
+    │   └── LoopError           a workspace would be its own source
     ├── NotFoundError           no tool, source or record of that name         not_found
     ├── InvalidArgumentsError   the arguments do not fit the tool's schema     invalid_arguments
     ├── PermissionDeniedError   this principal may not do that                 permission
@@ -32,7 +33,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, cast
 
 
@@ -99,6 +100,27 @@ class ConfigurationError(SpindleError):
 
 class NameConflictError(ConfigurationError):
     """Two tools claim one name; the message names both places."""
+
+
+class LoopError(ConfigurationError):
+    """A workspace would be its own source, directly or through others. `path` names the sources on the way,
+    as far as it is known."""
+
+    def __init__(self, message: str, *, path: Sequence[str] = (), **fields: Any) -> None:
+        super().__init__(message, **fields)
+        self.path = tuple(path)
+
+    @classmethod
+    def along(cls, path: Sequence[str]) -> Self:
+        """The error for a circle that these sources make; without any, it closes here."""
+        way = " → ".join(path)
+        message = (
+            f"{way} leads in a circle, back to a workspace that the request came through"
+            if path
+            else "the request came through this workspace before, which cannot be its own source"
+        )
+        hint = "remove one of the sources that make the circle, or set `enabled = false` in it"
+        return cls(message, path=path, hint=hint, details={"loop": [*path]})
 
 
 class NotFoundError(SpindleError):

@@ -65,7 +65,7 @@ class PaperSource:
 
 @contextlib.asynccontextmanager
 async def connecting(**settings: Any) -> AsyncIterator[tuple[Callable[..., Any], PaperSource, Connections]]:
-    source, connections = PaperSource(), Connections(lambda _name: None)
+    source, connections = PaperSource(), Connections(lambda _name: None, "0" * 16)
     config = SourceConfig(kind="paper", **settings)
 
     def session(credential: Credential = NOBODY) -> Any:

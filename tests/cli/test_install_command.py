@@ -16,17 +16,29 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from spindle.cli import install as installing
-from spindle.cli.clients import place_of, read_servers
+from spindle.cli.client_entries import CLIENTS as PROGRAMS
+from spindle.cli.client_json import set_in_json
+from spindle.cli.client_secrets import SecretVariables
+from spindle.cli.client_text import FORMS, read_object
+from spindle.cli.clients import read_settings
 
 PROGRAM = str(Path(sys.executable).with_name("spindle"))
-CLIENTS = ("claude", "cursor", "vscode")
-KEYS = {"claude": "mcpServers", "cursor": "mcpServers", "vscode": "servers"}
+CLIENTS = tuple(PROGRAMS)
+SAMPLES = Path(__file__).parent / "client_samples"
+
+
+def place_of(client: str, root: Path) -> Path:
+    return PROGRAMS[client].file(root)
 
 
 def file_of(client: str, root: Path) -> Path:
     file = place_of(client, root)
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
+
+
+def servers_in(client: str, text: str) -> dict[str, Any]:
+    return read_object(FORMS[PROGRAMS[client].form], text)[PROGRAMS[client].key]
 
 
 def stdio_words(root: Path) -> list[str]:
@@ -40,15 +52,58 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 # --- what is printed
 
 
+GOOSE = {"enabled": True, "name": "spindle", "description": "Tools of a Spindle workspace", "timeout": 300}
+
+
 def test_each_client_gets_its_own_form(workspace, spindle, monkeypatch):
     monkeypatch.delenv("SPINDLE_HOME")
-    program: dict[str, Any] = {"command": PROGRAM, "args": stdio_words(workspace.root)}
-    for client in ("claude", "cursor"):
-        assert spindle("serve", "--print-config", client).json == {"mcpServers": {"spindle": program}}
-    done = spindle("serve", "--stdio", "--print-config", "vscode")
-    assert done.json == {"servers": {"spindle": {"type": "stdio", **program}}}
-    assert f"paste this into {workspace.root / '.vscode/mcp.json'}" in done.err
-    assert not (workspace.root / ".vscode").exists()
+    words = stdio_words(workspace.root)
+    program: dict[str, Any] = {"command": PROGRAM, "args": words}
+    wanted = {
+        "claude-desktop": program,
+        "claude-code": {"type": "stdio", **program},
+        "cursor": program,
+        "vscode": {"type": "stdio", **program},
+        "windsurf": program,
+        "gemini": program,
+        "codex": program,
+        "goose": {**GOOSE, "type": "stdio", "cmd": PROGRAM, "args": words, "envs": {}},
+        "zed": program,
+    }
+    assert set(wanted) == set(CLIENTS)
+    for client, entry in wanted.items():
+        done = spindle("install", client, "--print")
+        assert servers_in(client, done.out) == {"spindle": entry}
+        assert f"paste this into {place_of(client, workspace.root)}" in done.err
+        assert not place_of(client, workspace.root).exists()
+        whole = spindle("install", client, "--print", "--json").json
+        assert whole == {PROGRAMS[client].key: {"spindle": entry}}
+        assert spindle("serve", "--print-config", client).out == done.out
+    # The name that it had before.
+    assert spindle("install", "claude", "--print").json == {"mcpServers": {"spindle": program}}
+
+
+def test_each_client_reads_the_token_in_its_own_way(workspace, spindle):
+    workspace.write("spindle.toml", '[serve]\nauth_token_env = "MY_TOKEN"\n')
+    url = "http://127.0.0.1:8321/mcp"
+    referred = {"headers": {"Authorization": "Bearer ${env:MY_TOKEN}"}}
+    plain = {"headers": {"Authorization": "Bearer ${MY_TOKEN}"}}
+    wanted = {
+        "claude-code": {"type": "http", "url": url, **plain},
+        "cursor": {"url": url, **referred},
+        "vscode": {"type": "http", "url": url, **referred},
+        "windsurf": {"serverUrl": url, **referred},
+        "gemini": {"httpUrl": url, **plain},
+        "codex": {"url": url, "bearer_token_env_var": "MY_TOKEN"},
+        "goose": {**GOOSE, "type": "streamable_http", "uri": url, **plain, "env_keys": ["MY_TOKEN"]},
+    }
+    for client, entry in wanted.items():
+        assert servers_in(client, spindle("install", client, "--http", "--print").out) == {"spindle": entry}
+    refused = spindle("install", "zed", "--http")
+    assert refused.code == 2
+    assert "Zed cannot read the token from its environment" in refused.err
+    workspace.write("spindle.toml", "")
+    assert servers_in("zed", spindle("install", "zed", "--http", "--print").out) == {"spindle": {"url": url}}
 
 
 def test_the_workspace_is_named_absolutely_from_wherever_it_was_meant(workspace, spindle, monkeypatch):
@@ -103,7 +158,7 @@ def test_a_token_is_referred_to_and_never_written(workspace, spindle, monkeypatc
     for client in ("cursor", "vscode"):
         done = spindle("install", client, "--http")
         file = place_of(client, workspace.root)
-        entry = json.loads(file.read_text())[KEYS[client]]["spindle"]
+        entry = servers_in(client, file.read_text())["spindle"]
         assert entry["headers"] == {"Authorization": f"Bearer ${{env:{variable}}}"}
         assert f"set {variable} to the token" in done.err
         assert "keep `spindle serve --http` running" in done.err
@@ -120,9 +175,49 @@ def test_a_file_that_is_not_there_is_made(workspace, spindle, client):
     assert done.code == 0
     assert done.out == f"added spindle in {file}\n"
     assert "next: " in done.err
-    assert ("is Cursor installed?" in done.err) == (client == "cursor")
-    assert json.loads(file.read_text()) == spindle("serve", "--print-config", client).json
-    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    in_project = workspace.root in file.parents
+    assert f"is {PROGRAMS[client].title} installed?" not in done.err or not in_project
+    assert file.read_text() == spindle("install", client, "--print").out
+    assert not file.with_name(f"{file.name}.bak").exists()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_file_of_its_own_keeps_all_that_others_wrote(workspace, spindle, client):
+    """One real file for each program, and both directions."""
+    program = PROGRAMS[client]
+    sample = (SAMPLES / f"{client}.{program.form}").read_text()
+    file = file_of(client, workspace.root)
+    file.write_text(sample)
+    form = FORMS[program.form]
+    assert spindle("install", client, "--name", "mine").code == 0
+    after = file.read_text()
+    before, now = read_object(form, sample), read_object(form, after)
+    entry = now[program.key].pop("mine")
+    assert now == before
+    # No line was lost or changed, but for a comma.
+    left = [line.strip().rstrip(",") for line in after.splitlines()]
+    for line in sample.splitlines():
+        assert line.strip().rstrip(",") in left
+    assert file.with_name(f"{file.name}.bak").read_text() == sample
+    assert spindle("install", client, "--name", "mine").out == f"mine is in {file} already\n"
+    assert file.read_text() == after
+
+    if program.url_key is not None:
+        # Replaced in its place, and back.
+        assert spindle("install", client, "--name", "mine", "--yes", "--http").out.startswith("replaced mine")
+        assert spindle("install", client, "--name", "mine", "--yes").out.startswith("replaced mine")
+        assert file.read_text() == after
+    assert read_object(form, file.read_text())[program.key]["mine"] == entry
+
+    other = workspace.root / "other"
+    other.mkdir()
+    (other / "spindle.toml").touch()
+    assert spindle("-w", str(other), "import", str(file)).code == 0
+    source = tomllib.loads((other / "spindle.toml").read_text())["sources"]["mine"]
+    assert source == {
+        "command": [PROGRAM, *stdio_words(workspace.root)],
+        "env": {"SPINDLE_HOME": os.environ["SPINDLE_HOME"]},
+    }
 
 
 def test_everything_else_in_the_file_stays(workspace, spindle):
@@ -156,7 +251,7 @@ def test_everything_else_in_the_file_stays(workspace, spindle):
 
 
 def test_marks_and_line_ends_of_other_systems_stay(workspace, spindle):
-    file = file_of("claude", workspace.root)
+    file = file_of("claude-desktop", workspace.root)
     file.write_bytes(b'\xef\xbb\xbf{\r\n    "a": "\xc3\xa5"\r\n}\r\n')
     assert spindle("install", "claude").code == 0
     written = file.read_bytes()
@@ -212,7 +307,7 @@ def test_another_entry_of_that_name_is_replaced_only_when_told(workspace, spindl
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 130), ("\n", 130)])
 def test_a_person_is_asked_before_it_is_replaced(workspace, answer, code):
-    file = file_of("claude", workspace.root)
+    file = file_of("claude-desktop", workspace.root)
     file.write_text('{"mcpServers": {"spindle": {"command": "another", "env": {"KEY": "s3cret"}}}}')
     before = file.read_bytes()
     ours, theirs = pty.openpty()
@@ -244,13 +339,12 @@ def test_a_person_is_asked_before_it_is_replaced(workspace, answer, code):
         ('{"a": NaN}', "is not valid JSON: NaN is not a number that JSON knows"),
         ('{"a": 1e999}', "is not valid JSON: the number 1e999 is too large"),
         ("[" * 100_000, "is not valid JSON"),
-        ("[]", "must hold a JSON object"),
+        ("[]", "it must hold an object"),
         ('{"mcpServers": []}', "`mcpServers` must be an object"),
-        ('{"a": 1, // b\n}', "has comments or trailing commas, which would be lost"),
     ],
 )
 def test_a_file_that_cannot_be_edited_is_left_alone(workspace, spindle, text, message):
-    file = file_of("claude", workspace.root)
+    file = file_of("claude-desktop", workspace.root)
     file.write_text(text)
     before = snapshot(file.parent)
     done = spindle("install", "claude", "--yes")
@@ -264,18 +358,67 @@ def test_a_file_that_cannot_be_edited_is_left_alone(workspace, spindle, text, me
     assert snapshot(file.parent) == before
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("{}", '{\n  "servers": {\n    "x": {}\n  }\n}'),
+        ('{"servers": {}}', '{"servers": {\n    "x": {}\n  }}'),
+        ('{\n  "servers": {\n  }\n}\n', '{\n  "servers": {\n    "x": {}\n  }\n}\n'),
+        (
+            '{\n\t// mine\n\t"servers": {\n\t\t"a": {} // a\n\t}\n}',
+            '{\n\t// mine\n\t"servers": {\n\t\t"a": {}, // a\n\t\t"x": {}\n\t}\n}',
+        ),
+        (
+            '{"servers": {"a": {"command": "x",},},}',
+            '{"servers": {"a": {"command": "x",},\n    "x": {},\n  },}',
+        ),
+        ('{"a": "}{", "servers": {/* no */}}', '{"a": "}{", "servers": {/* no */\n    "x": {}\n  }}'),
+        ('{"servers": {"x": 5, "y": 6}}', '{"servers": {"x": {}, "y": 6}}'),
+    ],
+)
+def test_an_entry_is_put_into_the_text_and_nothing_else_moves(before, after):
+    assert set_in_json(before, "servers", "x", {}) == after
+
+
 def test_comments_of_vs_code_are_not_lost(workspace, spindle):
-    text = '{\n  // mine\n  "servers": {"a": {"command": "x",},},\n}\n'
+    text = '{\n  // mine\n  "servers": {"a": {"command": "x",},}, // theirs\n}\n'
     file = workspace.write(".vscode/mcp.json", text)
-    done = spindle("install", "vscode", "--json")
-    assert done.code == 2
-    assert "comments" in done.json["error"]["message"]
-    assert '"servers"' in done.json["error"]["hint"]
-    assert file.read_text() == text
+    assert spindle("install", "vscode").code == 0
+    after = file.read_text()
+    assert after.startswith('{\n  // mine\n  "servers": {"a": {"command": "x",},\n    "spindle": {')
+    assert after.endswith("}, // theirs\n}\n")
+    assert set(servers_in("vscode", after)) == {"a", "spindle"}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_edited"),
+    [
+        ("extensions: {a: {type: builtin, name: a}}\n", False),
+        ("extensions:\n", False),
+        ("# nothing\n", True),
+        ("a: 1", True),
+        ("extensions: {}\nb: 2\n", True),
+        ("extensions:\n- 1\n", False),
+        ("extensions: &x\n  a: {type: builtin}\nother: *x\n", False),
+    ],
+)
+def test_yaml_is_changed_without_loss_or_not_at_all(workspace, spindle, text, is_edited):
+    file = file_of("goose", workspace.root)
+    file.write_text(text)
+    done = spindle("install", "goose")
+    if not is_edited:
+        assert done.code == 2
+        assert file.read_text() == text
+        assert "add this by hand:\nextensions:\n  spindle:\n" in done.err
+        return
+    assert done.code == 0
+    found = read_object(FORMS["yaml"], file.read_text())
+    assert found["extensions"].pop("spindle")["cmd"] == PROGRAM
+    assert {**read_object(FORMS["yaml"], text), "extensions": {}} == found
 
 
 def test_bytes_that_are_no_text_are_refused(workspace, spindle):
-    file = file_of("claude", workspace.root)
+    file = file_of("claude-desktop", workspace.root)
     file.write_bytes(b'{"a": "\xff"}')
     done = spindle("install", "claude")
     assert done.code == 2
@@ -294,7 +437,7 @@ def test_a_place_that_cannot_be_written_is_named(workspace, spindle):
     ("words", "message"),
     [
         (("install",), "missing argument"),
-        (("install", "cursr"), "'cursr' is not one of 'claude', 'cursor', 'vscode'"),
+        (("install", "cursr"), "'cursr' is not one of 'claude-desktop', 'claude-code', 'cursor', 'vscode'"),
         (("install", "cursor", "--name", "a b"), "'a b' cannot be the name of a server"),
         (("install", "cursor", "--name", ""), "'' cannot be the name of a server"),
         (("install", "claude", "--http"), "Claude Desktop takes no addresses"),
@@ -324,26 +467,11 @@ def test_without_a_workspace_there_is_nothing_to_install(folder, spindle):
 # --- that it works
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_what_was_installed_is_what_import_reads(workspace, spindle, client):
-    spindle("install", client, "--name", "mine")
-    file = place_of(client, workspace.root)
-    (server,) = read_servers(file, workspace.root)
-    assert server.name == "mine"
-    assert server.notes == []
-    other = workspace.root / "other"
-    other.mkdir()
-    (other / "spindle.toml").touch()
-    assert spindle("-w", str(other), "import", str(file)).code == 0
-    source = tomllib.loads((other / "spindle.toml").read_text())["sources"]["mine"]
-    assert source["command"] == [PROGRAM, *stdio_words(workspace.root)]
-    assert source["env"] == {"SPINDLE_HOME": os.environ["SPINDLE_HOME"]}
-
-
 def test_an_address_that_was_installed_is_what_import_reads(workspace, spindle):
     workspace.write("spindle.toml", '[serve]\nauth_token_env = "MY_TOKEN"\n')
     spindle("install", "vscode", "--http")
-    (server,) = read_servers(place_of("vscode", workspace.root), workspace.root)
+    file = place_of("vscode", workspace.root)
+    (server,) = read_settings(file, workspace.root, SecretVariables()).servers
     assert server.table == {
         "url": "http://127.0.0.1:8321/mcp",
         "transport": "http",
@@ -352,17 +480,20 @@ def test_an_address_that_was_installed_is_what_import_reads(workspace, spindle):
     assert server.notes == []
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", ["cursor", "goose"])
 async def test_the_printed_command_starts_a_server(workspace, program, client):
     workspace.write(
         "tools/greet.py",
         'from spindle import tool\n\n\n@tool\ndef greet(name: str) -> str:\n    """Greet."""\n'
         '    return f"Hello, {name}!"\n',
     )
-    entry = program("serve", "--print-config", client).json[KEYS[client]]["spindle"]
+    entry = servers_in(client, program("serve", "--print-config", client).out)["spindle"]
     # As a client that is no child of our shell: elsewhere, and with little in its environment.
     parameters = StdioServerParameters(
-        command=entry["command"], args=entry["args"], env=entry.get("env"), cwd="/"
+        command=entry.get("command") or entry["cmd"],
+        args=entry["args"],
+        env=entry.get("env") or entry.get("envs"),
+        cwd="/",
     )
     async with Client(parameters) as session:
         assert [tool.name for tool in (await session.list_tools()).tools] == ["greet"]

@@ -25,6 +25,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {
         **{key: value for key, value in os.environ.items() if not key.startswith("SPINDLE_")},
         "PATH": os.pathsep.join([str(warm.FOLDER), str(scripts), os.environ["PATH"]]),
+        "HOME": str(tmp_path / "home"),
         "SPINDLE_HOME": str(tmp_path / "home"),
         "NO_COLOR": "1",
         "COLUMNS": "120",

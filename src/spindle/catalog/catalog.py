@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.catalog.connections import Connections
 from spindle.catalog.diff import SyncReport, merge, synced_together
+from spindle.catalog.loops import without_own
 from spindle.catalog.naming import Sees, name_tools, not_found, sees_all
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSpec, ToolSummary
@@ -46,7 +47,7 @@ class Catalog:
         self._store = store
         self._credentials = credentials
         self._note = note
-        self.connections = Connections(self._source_changed)
+        self.connections = Connections(self._source_changed, sources.workspace)
         self._known: dict[str, Tool] = {}
         self._version = -1
         self._marks: dict[str, str] = {}
@@ -326,7 +327,8 @@ class Catalog:
         async with self.connections.session(name, source, config, credential, own=True) as session:
             try:
                 async with asyncio.timeout(config.timeout):
-                    return await session.discover()
+                    specs = await session.discover()
+                return without_own(name, specs, self.sources.workspace, self._note)
             except TimeoutError:
                 raise CallTimeoutError(
                     f"{name!r} did not list its tools within {config.timeout:g} s",
@@ -350,9 +352,7 @@ class Catalog:
         that failed is not tried again until it changes."""
         stale: list[str] = []
         for name in names:
-            if name in self.sources.names:
-                if local_only and self.sources.local_signature(name) is None:
-                    continue
+            if name in self.sources.names and not (local_only and self.sources.local_signature(name) is None):
                 signature = self.sources.signature(name)
                 if signature not in (self._marks.get(name), self._failed.get(name)):
                     stale.append(name)

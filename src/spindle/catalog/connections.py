@@ -16,8 +16,9 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
+from spindle.domain import trail
 from spindle.domain.identity import Credential
-from spindle.errors import ConnectionFailedError, SpindleError, innermost
+from spindle.errors import ConnectionFailedError, LoopError, SpindleError, innermost
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -39,6 +40,7 @@ class Connection:
         credential: Credential,
         on_change: Callable[[], None],
         on_ready: Callable[[Connection, Session], None],
+        workspace: str,
     ) -> None:
         self.name = name
         self._source = source
@@ -55,7 +57,9 @@ class Connection:
         self.users = 0
         self.last_used = time.monotonic()
         self.lost_because: str | None = None
-        self.task = asyncio.create_task(self._own(), name=f"session of {name}")
+        # It may serve others than whoever made it open, so it is opened for the workspace itself.
+        context = trail.own_context(workspace)
+        self.task = asyncio.create_task(self._own(), name=f"session of {name}", context=context)
 
     @property
     def usable(self) -> bool:
@@ -178,8 +182,10 @@ class Connection:
 class _Use:
     """One caller's use of a connection. A class, because a generator costs every call more."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, way: trail.Trail) -> None:
         self._connection = connection
+        self._way = way
+        self._way_before: trail.Trail | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._interrupted = False
@@ -196,6 +202,7 @@ class _Use:
         self._task = asyncio.current_task()
         self._cancelling = self._task.cancelling() if self._task is not None else 0
         self._connection.begin(self)
+        self._way_before = trail.follow(self._way)
         return session
 
     def interrupt(self) -> None:
@@ -207,6 +214,7 @@ class _Use:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        trail.follow(self._way_before)
         self._connection.end(self)
         if isinstance(error, ConnectionFailedError) and self._tells_of_its_end(error):
             # It no longer takes requests; whoever tries again needs another one at once.
@@ -226,8 +234,9 @@ class _Use:
 class Connections:
     """All sessions of an app."""
 
-    def __init__(self, on_change: Callable[[str], None]) -> None:
+    def __init__(self, on_change: Callable[[str], None], workspace: str) -> None:
         self._on_change = on_change
+        self._workspace = workspace
         self._open: dict[tuple[str, str], Connection] = {}
         self._shared: dict[str, Connection] = {}
         """By source, the session that shows every caller's own credential."""
@@ -238,9 +247,16 @@ class Connections:
     def session(
         self, name: str, source: Source, config: SourceConfig, credential: Credential, *, own: bool = False
     ) -> AbstractAsyncContextManager[Session]:
-        """Returns the session of this source for this credential, opened if need be. `own`: never one that
-        was opened with another credential, even where it could serve calls."""
-        return _Use(self._connection(name, source, config, credential, own=own))
+        """Returns the session of this source for this credential, opened if need be. `own`: for the workspace
+        itself, and never one that was opened with another credential, even where it could serve calls."""
+        way = (*trail.inherited(), self._workspace) if own else trail.onward(self._workspace)
+        if len(way) > trail.MAX_HOPS:
+            raise LoopError(
+                f"{name!r} is more than {trail.MAX_HOPS} workspaces away",
+                path=(name,),
+                hint="do workspaces serve each other in a circle?",
+            )
+        return _Use(self._connection(name, source, config, credential, own=own), way)
 
     def _connection(
         self, name: str, source: Source, config: SourceConfig, credential: Credential, *, own: bool
@@ -256,8 +272,9 @@ class Connections:
             return shared
         self._make_room(name, config)
         connection = Connection(
-            name, source, config, credential, lambda: self._on_change(name), self._became_ready
-        )
+            name, source, config, credential, lambda: self._on_change(name), self._became_ready,
+            self._workspace,
+        )  # fmt: skip
         self._open[key] = connection
         self._alive.add(connection)
         connection.task.add_done_callback(lambda _task: self._ended(key, connection))

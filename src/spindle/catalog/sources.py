@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import canonical
+from spindle.domain.trail import workspace_id
 from spindle.errors import ConfigurationError, NotFoundError, suggest
 from spindle.plugins import config_models, source_class
 from spindle.ports.source import RelaySource
@@ -66,6 +67,11 @@ class SourceSet:
     def root(self) -> Path:
         """The folder of the workspace."""
         return self._settings.root
+
+    @property
+    def workspace(self) -> str:
+        """The id of the workspace."""
+        return workspace_id(self._settings.state_folder)
 
     @property
     def read_at(self) -> float:

@@ -1,21 +1,20 @@
-"""Adds a server to the settings file of another MCP client, and leaves everything else in it as it is."""
+"""The settings files of other MCP clients: read within bounds, and changed so that everything else in them
+stays as it is."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from spindle.cli.client_entries import ClientProgram, says_the_same
-from spindle.documents.json_text import loads
+from spindle.cli.client_text import BOM, FORMS, TextForm, edited, read_object
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import ConfigurationError
 
 MAX_SIZE = 32 * 1024 * 1024
-_BOM = "\ufeff"
-_FIRST_INDENT = re.compile(r"[{\[]\s*?\n([ \t]+)\S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +31,14 @@ class Plan:
 def plan(file: Path, client: ClientProgram, name: str, entry: JsonObject) -> Plan:
     """Plans the change. Raises ConfigurationError, with the text to paste, for a file that cannot be
     edited without loss."""
-    before = _read(file)
-    text = "" if before is None else _decoded(before, file)
-    pasted = _pasted(client, name, entry)
-    data = _parsed(text, file, pasted)
-    servers = data.get(client.key, {})
+    before = content_of(file)
+    text = "" if before is None else decoded(before, file)
+    form = FORMS[client.form]
+    pasted = (
+        f"nothing was changed; repair it, or add this by hand:\n{form.write(client.document(name, entry))}"
+    )
+    data = _parsed(form, text, file, pasted)
+    servers: Any = {} if data.get(client.key) is None else data[client.key]
     if not is_object(servers):
         raise ConfigurationError(
             f"{file}: `{client.key}` must be an object that holds the servers by their names", hint=pasted
@@ -44,7 +46,9 @@ def plan(file: Path, client: ClientProgram, name: str, entry: JsonObject) -> Pla
     status = "added"
     if name in servers:
         status = "there already" if says_the_same(servers[name], entry) else "replaced"
-    after = _written({**data, client.key: {**servers, name: entry}}, text)
+    after = edited(form, text, client.key, name, entry)
+    if after is None:
+        raise ConfigurationError(f"{file} is written in a way that cannot be edited by program", hint=pasted)
     return Plan(file, before, after, status)
 
 
@@ -52,7 +56,7 @@ def write(made: Plan) -> Path | None:
     """Writes the change. The first time, the old file is kept beside it, and its path is returned."""
     from spindle.settings.edit import replace_file
 
-    if _read(made.file) != made.before:
+    if content_of(made.file) != made.before:
         raise ConfigurationError(f"{made.file} was changed meanwhile", hint="nothing was written; try again")
     try:
         made.file.parent.mkdir(parents=True, exist_ok=True)
@@ -63,6 +67,45 @@ def write(made: Plan) -> Path | None:
         ) from None
     replace_file(made.file, made.after)
     return backup
+
+
+def content_of(file: Path) -> bytes | None:
+    """The bytes of a settings file, or None if it is not there. Raises ConfigurationError for what cannot be
+    one."""
+    try:
+        # Opened first and looked at then: a pipe would be waited for.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {file}: {error.strerror}") from None
+    try:
+        kind = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(kind):
+            raise ConfigurationError(f"{file} is a folder", hint="name the settings file in it")
+        if not stat.S_ISREG(kind):
+            raise ConfigurationError(f"{file} is not a file")
+        with os.fdopen(descriptor, "rb", closefd=False) as handle:
+            content = handle.read(MAX_SIZE + 1)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {file}: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+    if len(content) > MAX_SIZE:
+        raise ConfigurationError(f"{file} is larger than {MAX_SIZE >> 20} MiB, too large for a settings file")
+    return content
+
+
+def decoded(content: bytes, file: Path) -> str:
+    """The text of a settings file."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigurationError(
+            f"{file} is not valid UTF-8: byte {error.start + 1}, in line {line}",
+            hint="save it as UTF-8 first; nothing was changed",
+        ) from None
 
 
 def _keep(file: Path, content: bytes) -> Path | None:
@@ -80,82 +123,8 @@ def _keep(file: Path, content: bytes) -> Path | None:
     return backup
 
 
-def _read(file: Path) -> bytes | None:
+def _parsed(form: TextForm, text: str, file: Path, pasted: str) -> JsonObject:
     try:
-        with file.open("rb") as handle:
-            content = handle.read(MAX_SIZE + 1)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {file}: {error.strerror}") from None
-    if len(content) > MAX_SIZE:
-        raise ConfigurationError(f"{file} is larger than {MAX_SIZE >> 20} MiB, too large for a settings file")
-    return content
-
-
-def _decoded(content: bytes, file: Path) -> str:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(
-            f"{file} is not valid UTF-8: byte {error.start + 1}", hint="fix it first; nothing was changed"
-        ) from None
-
-
-def _parsed(text: str, file: Path, pasted: str) -> JsonObject:
-    text = text.removeprefix(_BOM)
-    if not text.strip():
-        return {}
-    try:
-        # All that would not be written back as it was read is refused.
-        data = loads(text, unique=True)
+        return read_object(form, text.removeprefix(BOM))
     except ValueError as error:
-        if _is_json_with_comments(text):
-            raise ConfigurationError(
-                f"{file} has comments or trailing commas, which would be lost if it were written again",
-                hint=pasted,
-            ) from None
-        raise ConfigurationError(f"{file} is not valid JSON: {_reason(error)}", hint=pasted) from None
-    if not is_object(data):
-        raise ConfigurationError(f"{file} must hold a JSON object", hint=pasted)
-    return data
-
-
-def _is_json_with_comments(text: str) -> bool:
-    from spindle.cli.clients import without_comments
-
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        pass
-    else:
-        return False
-    try:
-        return is_object(json.loads(without_comments(text)))
-    except (ValueError, RecursionError):
-        return False
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} in line {error.lineno}, column {error.colno}"
-    return str(error)
-
-
-def _pasted(client: ClientProgram, name: str, entry: JsonObject) -> str:
-    document = json.dumps(client.document(name, entry), indent=2, ensure_ascii=False)
-    return f"nothing was changed; repair it, or add this by hand:\n{document}"
-
-
-def _written(data: JsonObject, text: str) -> str:
-    """The JSON text with the indentation and line endings of the old one."""
-    match = _FIRST_INDENT.search(text)
-    made = json.dumps(data, indent=match[1] if match else 2, ensure_ascii=False) + "\n"
-    try:
-        made.encode()
-    except UnicodeEncodeError:
-        # Lone surrogates, which JSON can hold only as escapes.
-        made = json.dumps(data, indent=match[1] if match else 2) + "\n"
-    if "\r\n" in text:
-        made = made.replace("\n", "\r\n")
-    return (_BOM if text.startswith(_BOM) else "") + made
+        raise ConfigurationError(f"{file} is not valid {form.title}: {error}", hint=pasted) from None

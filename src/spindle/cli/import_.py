@@ -1,7 +1,8 @@
-"""`spindle import`: imports the servers of other MCP clients."""
+"""`spindle import`: takes over the servers of other programs."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,12 @@ import click
 from spindle.cli.context import CliContext, command
 
 if TYPE_CHECKING:
-    from spindle.cli.clients import ImportedServer
+    from spindle.cli.client_servers import ImportedServer
+    from spindle.cli.clients import ClientSettings
+    from spindle.errors import ConfigurationError
+
+LEFT_OUT = "left out"
+_TAKEN = ("added", "replaced")
 
 
 @dataclass(slots=True)
@@ -21,6 +27,7 @@ class _Outcome:
     file: str
     status: str
     notes: list[str] = field(default_factory=list[str])
+    project: str | None = None
 
 
 @command("import")
@@ -32,27 +39,38 @@ class _Outcome:
 def import_(
     cli: CliContext, files: tuple[Path, ...], replace: bool, user: bool, dry_run: bool, sync_after: bool
 ) -> int:
-    """Import MCP servers from Claude Desktop, Claude Code, Cursor, Windsurf or VS Code.
+    """Take over the MCP servers that other programs know.
 
-    Without FILE, the usual settings files of these programs are read.
+    Without FILE, the usual settings files of Claude Code, Claude Desktop, Codex, Cursor, Gemini CLI, Goose,
+    pflow, VS Code, Windsurf and Zed are read: those of this project and your own. Servers of other projects,
+    servers that are switched off there, and this workspace itself are left out.
+
+    FILE can also be a config file of mcpo or mcp-proxy, the network.yaml of OpenAgents, or a dictionary of
+    servers for LangChain or Penguiflow, as JSON.
+
+    Secrets are not copied: spindle.toml names an environment variable for each.
     """
-    from spindle.cli.clients import read_servers, usual_places
+    from spindle.cli.client_secrets import SecretVariables
 
     target, existing = _target(cli, user)
-    places = files or tuple(place for place in usual_places(target.parent) if place.is_file())
-    if not places:
-        cli.output.note("no settings of Claude, Cursor, Windsurf or VS Code were found; name a FILE")
+    variables = SecretVariables()
+    found, failures = _read(files, target.parent, variables)
+    if not found and not failures:
+        cli.output.note("no settings of other programs with MCP servers were found; name a FILE")
     taken = dict(existing)
+    own = _own_address(cli)
     outcomes = [
-        _take(server, place, target, taken, replace=replace, dry_run=dry_run)
-        for place in places
-        for server in read_servers(place, target.parent)
+        _take(server, target, taken, own, replace=replace, dry_run=dry_run)
+        for settings in found
+        for server in settings.servers
     ]
-    _print(cli, outcomes, target, dry_run=dry_run)
-    added = [outcome.name for outcome in outcomes if outcome.status in ("added", "replaced")]
-    if not sync_after or dry_run or not added:
-        return 0
-    return cli.run(_sync(cli, added))
+    served = [_serve(settings, target, dry_run=dry_run) for settings in found if settings.serve]
+    notes = [note for settings in found for note in settings.notes]
+    _print(cli, outcomes, [*notes, *filter(None, served)], failures, target, dry_run=dry_run)
+    added = [outcome.name for outcome in outcomes if outcome.status in _TAKEN]
+    if sync_after and not dry_run and added:
+        return cli.run(_sync(cli, added)) or (2 if failures else 0)
+    return 2 if failures else 0
 
 
 def _target(cli: CliContext, user: bool) -> tuple[Path, dict[str, Any]]:
@@ -66,39 +84,116 @@ def _target(cli: CliContext, user: bool) -> tuple[Path, dict[str, Any]]:
     return file, {name: known.raw["sources"][name] for name in here}
 
 
+def _read(
+    files: Sequence[Path], folder: Path, variables: Any
+) -> tuple[list[ClientSettings], list[ConfigurationError]]:
+    """Reads everything before anything is written. A file that was named must be good; of those that were
+    only looked for, a bad one does not keep back the others."""
+    from spindle.cli.clients import read_settings, usual_places
+    from spindle.errors import ConfigurationError
+
+    if files:
+        return [read_settings(file, folder, variables) for file in files], []
+    found: list[ClientSettings] = []
+    failures: list[ConfigurationError] = []
+    for place in usual_places(folder):
+        if not place.is_file():
+            continue
+        try:
+            found.append(read_settings(place, folder, variables))
+        except ConfigurationError as error:
+            # Programs keep other settings in these files too.
+            if "holds no servers" not in error.message:
+                failures.append(error)
+    return found, failures
+
+
+def _own_address(cli: CliContext) -> str | None:
+    """The address at which this workspace serves, as far as its settings say one."""
+    from spindle.cli.client_entries import url_of
+    from spindle.errors import SpindleError
+
+    try:
+        config = cli.settings().serve()
+    except SpindleError:
+        return None  # `spindle serve` says why
+    return url_of(config) if config.url is not None or config.port else None
+
+
 def _take(
-    server: ImportedServer, place: Path, target: Path, taken: dict[str, Any], *, replace: bool, dry_run: bool
+    server: ImportedServer,
+    target: Path,
+    taken: dict[str, Any],
+    own: str | None,
+    *,
+    replace: bool,
+    dry_run: bool,
 ) -> _Outcome:
     from spindle.cli.files import check_source
+    from spindle.cli.own_server import same_address, starts_workspace
     from spindle.errors import ConfigurationError
     from spindle.settings.edit import add_source
 
-    outcome = _Outcome(server.name, str(place), "skipped", list(server.notes))
-    if server.table is None:
+    outcome = _Outcome(server.name, str(server.file), "skipped", list(server.notes), server.project)
+    table = server.table
+    if server.left_out is None and table is not None:
+        if starts_workspace(table, target.parent):
+            server.left_out = "is this workspace itself, which cannot be its own source"
+        elif own is not None and same_address(str(table.get("url", "")), own):
+            server.left_out = f"is the address at which this workspace itself serves ({own})"
+    if server.left_out is not None:
+        outcome.status, outcome.notes = LEFT_OUT, [server.left_out]
         return outcome
-    if server.name in taken and taken[server.name] == server.table:
+    if table is None:
+        return outcome
+    if server.name in taken and taken[server.name] == table:
         outcome.status, outcome.notes = "there already", []
         return outcome
     if server.name in taken and not replace:
         outcome.notes = [f"there is a source {server.name!r} already; --replace replaces it"]
         return outcome
     try:
-        check_source(server.name, server.table, place)
+        check_source(server.name, table, server.file)
         if not dry_run:
-            add_source(target, server.name, server.table, replace=replace)
+            add_source(target, server.name, table, replace=replace)
     except ConfigurationError as error:
         outcome.notes.append(error.message)
         return outcome
     outcome.status = "replaced" if server.name in taken else "added"
-    taken[server.name] = server.table
+    taken[server.name] = table
     return outcome
 
 
-def _print(cli: CliContext, outcomes: Sequence[_Outcome], target: Path, *, dry_run: bool) -> None:
+def _serve(settings: ClientSettings, target: Path, *, dry_run: bool) -> str | None:
+    """Takes over the settings for serving. Returns a note if that cannot be done."""
+    from spindle.errors import ConfigurationError
+    from spindle.settings.edit import add_table
+
+    try:
+        if not dry_run:
+            add_table(target, "serve", settings.serve)
+    except ConfigurationError as error:
+        wanted = ", ".join(f"{key} = {value!r}" for key, value in settings.serve.items())
+        return f"{error.message}; this was not taken over: {wanted}"
+    return None
+
+
+def _print(
+    cli: CliContext,
+    outcomes: Sequence[_Outcome],
+    notes: Sequence[str],
+    failures: Sequence[ConfigurationError],
+    target: Path,
+    *,
+    dry_run: bool,
+) -> None:
     output = cli.output
-    for outcome in outcomes:
-        for note in outcome.notes:
-            output.note(f"{outcome.name}: {note}")
+    for sentence in _sentences(outcomes):
+        output.note(sentence)
+    for note in notes:
+        output.note(note)
+    for error in failures:
+        output.note(f"not read: {error.message}" + (f"; {error.hint}" if error.hint else ""))
     if output.as_json:
         output.json(
             {
@@ -108,16 +203,31 @@ def _print(cli: CliContext, outcomes: Sequence[_Outcome], target: Path, *, dry_r
                     {"name": item.name, "from": item.file, "status": item.status, "notes": item.notes}
                     for item in outcomes
                 ],
+                "notes": list(notes),
+                "unread": [error.message for error in failures],
             }
         )
         return
-    if outcomes:
-        output.table(("SOURCE", "STATUS", "FROM"), [(item.name, item.status, item.file) for item in outcomes])
-    count = sum(item.status in ("added", "replaced") for item in outcomes)
+    shown = [item for item in outcomes if item.project is None]
+    if shown:
+        output.table(("SOURCE", "STATUS", "FROM"), [(item.name, item.status, item.file) for item in shown])
+    count = sum(item.status in _TAKEN for item in outcomes)
     if dry_run:
         output.aside(f"nothing was written: this would add {count} to {target}")
     elif count:
         output.aside(f"wrote {count} to {target}; `spindle sync` asks them for their tools")
+
+
+def _sentences(outcomes: Sequence[_Outcome]) -> list[str]:
+    found = [f"{item.name}: {note}" for item in outcomes if item.project is None for note in item.notes]
+    projects: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for item in outcomes:
+        if item.project is not None:
+            projects[item.file, item.project].append(item.name)
+    return found + [
+        f"left out of {file}, because they belong to another project, {project}: {', '.join(names)}"
+        for (file, project), names in projects.items()
+    ]
 
 
 async def _sync(cli: CliContext, names: list[str]) -> int:

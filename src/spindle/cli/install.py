@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spindle.cli.client_entries import CLIENTS, DEFAULT_NAME, ClientProgram
+from spindle.cli.client_entries import CLIENTS, DEFAULT_NAME, ClientChoice, ClientProgram
 from spindle.cli.context import CliContext, command
 
 if TYPE_CHECKING:
@@ -23,20 +23,23 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
 @command("install")
-@click.argument("client", type=click.Choice(tuple(CLIENTS)))
+@click.argument("client", type=ClientChoice(), metavar="CLIENT")
 @click.option("--name", default=DEFAULT_NAME, show_default=True, help="The name of the server in the client.")
 @click.option(
-    "--http", is_flag=True, help="Use the URL of `spindle serve --http`, instead of starting a program."
+    "--http", is_flag=True, help="Have the client use the URL of `spindle serve --http`, not start a program."
 )
+@click.option("--print", "print_only", is_flag=True, help="Only print what would be added; write nothing.")
 @click.option("--yes", is_flag=True, help="Replace another entry of that name without asking.")
-def install(cli: CliContext, client: str, name: str, http: bool, yes: bool) -> None:
-    """Add this workspace to the settings of Claude Desktop, Cursor or VS Code.
+def install(cli: CliContext, client: str, name: str, http: bool, print_only: bool, yes: bool) -> None:
+    """Add this workspace to another program as an MCP server.
 
-    The client then starts `spindle serve --stdio` by itself. `spindle serve --print-config CLIENT` only
-    shows the entry.
+    CLIENT is claude-code, claude-desktop, codex, cursor, gemini, goose, vscode, windsurf or zed.
+
+    The program then starts `spindle serve --stdio` by itself whenever it needs the tools. Everything else
+    in its settings file stays as it is, comments too, and the first time a copy is kept beside it.
     """
+    from spindle.cli.client_entries import token_variable
     from spindle.cli.client_files import plan, write
-    from spindle.cli.clients import place_of
     from spindle.cli.errors import UsageMistakeError
 
     if not _NAME.fullmatch(name):
@@ -45,15 +48,19 @@ def install(cli: CliContext, client: str, name: str, http: bool, yes: bool) -> N
             "a letter first, then letters, digits, `_` and `-`, at most 64 in all",
         )
     settings, to = cli.settings(), CLIENTS[client]
-    entry = entry_for(to, settings, http=http, given={})
-    file = place_of(client, settings.root)
+    entry = to.named(name, entry_for(to, settings, http=http, given={}))
+    file = to.file(settings.root)
+    if print_only:
+        _print_entry(cli, to, name, entry, file)
+        return
     made = plan(file, to, name, entry)
+    token = token_variable(settings.serve()) if http else None
     if made.status == "replaced" and not yes:
         _ask(cli, to, file, name)
     # In a project we create the folder; a client that was ever started has created its own.
     is_unknown = settings.root not in file.parents and not file.parent.is_dir()
     backup = None if made.status == "there already" else write(made)
-    _print(cli, client, name, entry, file, made.status, backup)
+    _print(cli, client, name, entry, file, made.status, backup, token)
     if is_unknown:
         cli.output.note(f"there was no {file.parent} before; is {to.title} installed?")
 
@@ -69,7 +76,7 @@ def entry_for(
     if not http:
         return client.over_stdio(_command(settings), _environment())
     config = settings.serve().model_copy(update=given)
-    if not client.takes_url:
+    if client.url_key is None:
         raise UsageMistakeError(
             f"{client.title} takes no addresses in its settings file, only programs that it starts",
             "leave out --http; or add an https:// address in its own window, under Settings, Connectors",
@@ -79,17 +86,31 @@ def entry_for(
             "there is no fixed address: serve.port is 0, which takes another port each time",
             hint="set serve.port or serve.url",
         )
-    return client.over_http(url_of(config), token_variable(config))
+    variable = token_variable(config)
+    if variable is not None and client.reference is None:
+        raise UsageMistakeError(
+            f"{client.title} cannot read the token from its environment, and a file is no place for it",
+            "leave out --http: then the program is started, and needs no token",
+        )
+    return client.over_http(url_of(config), variable)
 
 
 def print_config(cli: CliContext, client: str, *, http: bool, given: Mapping[str, Any]) -> None:
     """Prints the entry that `spindle install` would write."""
-    from spindle.cli.clients import place_of
-
     settings, to = cli.settings(), CLIENTS[client]
-    entry = entry_for(to, settings, http=http, given=given)
-    cli.output.json(to.document(DEFAULT_NAME, entry))
-    cli.output.note(f"paste this into {place_of(client, settings.root)}, or run `spindle install {client}`")
+    entry = to.named(DEFAULT_NAME, entry_for(to, settings, http=http, given=given))
+    _print_entry(cli, to, DEFAULT_NAME, entry, to.file(settings.root))
+
+
+def _print_entry(cli: CliContext, client: ClientProgram, name: str, entry: JsonObject, file: Path) -> None:
+    from spindle.cli.client_text import FORMS
+
+    document = client.document(name, entry)
+    if cli.output.as_json or client.form == "json":
+        cli.output.json(document)
+    else:
+        cli.output.line(FORMS[client.form].write(document).rstrip("\n"))
+    cli.output.note(f"paste this into {file}; without --print, `spindle install` does it")
 
 
 def _command(settings: Settings) -> list[str]:
@@ -120,7 +141,14 @@ def _ask(cli: CliContext, client: ClientProgram, file: Path, name: str) -> None:
 
 
 def _print(
-    cli: CliContext, client: str, name: str, entry: JsonObject, file: Path, status: str, backup: Path | None
+    cli: CliContext,
+    client: str,
+    name: str,
+    entry: JsonObject,
+    file: Path,
+    status: str,
+    backup: Path | None,
+    token: str | None,
 ) -> None:
     output = cli.output
     if output.as_json:
@@ -136,9 +164,8 @@ def _print(
     output.line(f"{status} {name} in {file}")
     if backup is not None:
         output.aside(f"the old file is kept as {backup}")
-    if "headers" in entry:
-        variable = entry["headers"]["Authorization"].removeprefix("Bearer ${env:").removesuffix("}")
-        output.aside(f"set {variable} to the token in the environment of {CLIENTS[client].title}")
-    if "url" in entry:
+    if token is not None:
+        output.aside(f"set {token} to the token in the environment of {CLIENTS[client].title}")
+    if not entry.keys() & {"command", "cmd"}:
         output.aside("keep `spindle serve --http` running: the client does not start it")
     output.aside(f"next: {CLIENTS[client].next_step}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spindle.cli.client_entries import CLIENTS
+from spindle.cli.client_entries import ClientChoice
 from spindle.cli.context import CliContext, command
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 @click.option("--port", type=click.IntRange(0, 65535), help="8321 by default; 0 takes any free port.")
 @click.option(
     "--print-config",
-    type=click.Choice(tuple(CLIENTS)),
-    help="Serve nothing: print what to paste into the settings of this client.",
+    type=ClientChoice(),
+    metavar="CLIENT",
+    help="Serve nothing: print what to paste into this client, like `spindle install --print`.",
 )
 def serve(
     cli: CliContext,

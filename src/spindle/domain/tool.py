@@ -8,6 +8,7 @@ from typing import Any
 
 from spindle.domain.definitions import Definitions, references_in
 from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, canonical
+from spindle.domain.trail import FIELD
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,11 @@ class ToolSpec:
     @property
     def fingerprint(self) -> str:
         """A mark that changes with the definition."""
-        text = canonical(self.definition())
+        fields = self.definition()
+        if FIELD in self.metadata:
+            # By which workspaces it is served says nothing of the tool, and changes when one of them moves.
+            fields["metadata"] = {key: value for key, value in self.metadata.items() if key != FIELD} or None
+        text = canonical({key: value for key, value in fields.items() if value is not None})
         if self.definitions is not None:
             text += self.definitions.digest_of(references_in(text))
         return hashlib.sha256(text).hexdigest()

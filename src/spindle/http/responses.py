@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, from_json, is_object
-from spindle.errors import ServerError, SpindleError, from_status
+from spindle.domain.trail import loop_path
+from spindle.errors import LoopError, ServerError, SpindleError, from_status
 from spindle.http.addresses import plain_url
 from spindle.http.bodies import body_kind
 from spindle.http.retry_after import retry_after
@@ -85,10 +86,19 @@ def to_error(name: str, answer: HttpAnswer, body: bytes) -> SpindleError:
     if data is not None:
         details = {"body": data if len(body) <= MAX_ERROR_TEXT else text}
         said = _message_in(data)
+        way = _loop_in(data) if answer.status == 508 else None
+        if way is not None:
+            return LoopError.along((name, *way))
     message = f"{name!r} answered with HTTP status {answer.status}" + (f": {said}" if said else "")
     wait = retry_after(answer.headers.get("retry-after"))
     challenge = answer.headers.get("www-authenticate")
     return from_status(answer.status, message, retry_after=wait, challenge=challenge, details=details)
+
+
+def _loop_in(data: Any) -> list[str] | None:
+    """The sources on the way to a loop, if another workspace tells of one: 508 can mean other things."""
+    details = data.get("details") if is_object(data) else None
+    return loop_path(details.get("loop")) if is_object(details) else None
 
 
 def _message_in(data: Any) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    INVALID_REQUEST,
     LOG_LEVEL_META_KEY,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     REQUEST_TIMEOUT,
@@ -24,7 +25,8 @@ from mcp_types import (
 
 from spindle.domain.call import is_as_severe, new_id
 from spindle.domain.json_schema import JsonObject, is_object, to_json
-from spindle.errors import AuthorizationRequired, Interruption, NotFoundError, SpindleError
+from spindle.domain.trail import LOOP_KEY
+from spindle.errors import AuthorizationRequired, Interruption, LoopError, NotFoundError, SpindleError
 from spindle.mcp_imports import MCPError, UrlElicitationRequiredError
 from spindle.mcp_server.convert import error_result
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
@@ -279,6 +281,8 @@ def refusal(ctx: RequestContext, error: SpindleError | Interruption) -> MCPError
     """Returns one of our errors as the protocol's, for a request whose result cannot say what went wrong."""
     if isinstance(error, Interruption):
         return _interrupted(ctx, error)
+    if isinstance(error, LoopError):
+        return loop_refusal(error)
     about: JsonObject = error.details if is_object(error.details) else {}
     is_read = ctx.method.startswith("resources/")
     missing = RESOURCE_NOT_FOUND if is_read and not is_modern(ctx) else INVALID_PARAMS
@@ -291,6 +295,11 @@ def refusal(ctx: RequestContext, error: SpindleError | Interruption) -> MCPError
     if code == RESOURCE_NOT_FOUND:
         code = missing
     return MCPError(code=code, message=_text(error), data=about.get("data"))
+
+
+def loop_refusal(error: LoopError) -> MCPError:
+    """Returns the error about a loop with its path, to which the workspace that asked adds its own part."""
+    return MCPError(code=INVALID_REQUEST, message=_text(error), data={LOOP_KEY: [*error.path]})
 
 
 def _text(error: SpindleError) -> str:

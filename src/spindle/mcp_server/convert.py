@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
+from spindle.domain import trail
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.domain.tool import Tool
@@ -39,7 +40,8 @@ def to_wire_tool(tool: Tool, name: str) -> JsonObject:
     meta = spec.metadata.get("_meta")
     if is_object(meta) and meta:
         wire["_meta"] = meta
-    return wire
+    way = trail.read(spec.metadata.get(trail.FIELD))
+    return trail.with_meta(wire, way) if way else wire
 
 
 def object_schema(schema: JsonObject) -> JsonObject:

@@ -128,7 +128,7 @@ class McpApp:
         work = serve_one(
             self._catalog.server, channel, method, params, connection=connection, lifespan_state={}
         )
-        answer = await exchange.run(answer_message(request_id, work))
+        answer = await exchange.run(answer_message(request_id, self._catalog.enter(params, work)))
         if answer is not None:
             await exchange.answer(answer, _status(answer))
 
@@ -186,7 +186,8 @@ class McpApp:
             headers=session.headers,
         )
         channel = self._channel(request, session, exchange, request_id, params)
-        answer = await answer_message(request_id, session.runner.on_request(channel, method, params))
+        work = self._catalog.enter(params, session.runner.on_request(channel, method, params))
+        answer = await answer_message(request_id, work)
         if "result" in answer:
             self.sessions.opened(session)
             await exchange.answer(answer)
@@ -212,8 +213,8 @@ class McpApp:
         assert task is not None
         session.running[key] = task, channel
         try:
-            work = answer_message(request_id, session.runner.on_request(channel, method, params))
-            answer = await exchange.run(work)
+            work = self._catalog.enter(params, session.runner.on_request(channel, method, params))
+            answer = await exchange.run(answer_message(request_id, work))
         except asyncio.CancelledError:
             if not channel.cancel_requested.is_set():
                 raise

@@ -18,6 +18,7 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
+from spindle.domain.trail import inherited
 from spindle.mcp_imports import (
     CallOptions,
     Connection,
@@ -56,6 +57,7 @@ class LineServer:
         self._questions = Questions()
         self._running: dict[RequestId, tuple[asyncio.Task[None], RequestChannel]] = {}
         self._others: set[asyncio.Task[None]] = set()
+        self._trail = inherited()
         self._is_modern: bool | None = None
         self._connection = Connection.for_loop(self)
         self._runner = ServerRunner(catalog.server, self._connection, {}, init_options=catalog.init_options)
@@ -119,8 +121,9 @@ class LineServer:
         task.add_done_callback(lambda _: self._running.pop(key, None))
 
     async def _serve(self, channel: RequestChannel, method: str, params: JsonObject | None) -> None:
-        work = self._answer_modern if self._is_modern else self._answer
-        await self._send(await answer_message(channel.request_id, work(channel, method, params)))
+        answer = self._answer_modern if self._is_modern else self._answer
+        work = self._catalog.enter(params, answer(channel, method, params), self._trail)
+        await self._send(await answer_message(channel.request_id, work))
 
     async def _answer(self, channel: RequestChannel, method: str, params: JsonObject | None) -> JsonObject:
         if method != "initialize" and _has_envelope(params):

@@ -25,6 +25,7 @@ from mcp_types import (
 )
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.domain.trail import META_KEY
 from spindle.errors import NotFoundError, ResultTooLargeError, ServerError, SpindleError, suggest
 from spindle.ports.source import RelaySession
 
@@ -49,6 +50,7 @@ _OURS = frozenset(
         CLIENT_INFO_META_KEY,
         CLIENT_CAPABILITIES_META_KEY,
         LOG_LEVEL_META_KEY,
+        META_KEY,
         "progressToken",
     }
 )

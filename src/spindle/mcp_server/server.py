@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import INVALID_PARAMS, RequestParams
 
 from spindle.calls.caller import CallOptions
 from spindle.calls.validate import Validation
+from spindle.domain import trail
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, canonical, is_object
 from spindle.domain.tool import ToolSummary
-from spindle.errors import ConfigurationError, Interruption, NotFoundError, ServerError, SpindleError
+from spindle.errors import (
+    ConfigurationError,
+    Interruption,
+    LoopError,
+    NotFoundError,
+    ServerError,
+    SpindleError,
+)
 from spindle.mcp_imports import MCPError, NotificationOptions, Server
 from spindle.mcp_server import search_mode
 from spindle.mcp_server.changes import Changes
@@ -25,6 +33,7 @@ from spindle.mcp_server.client_peer import (
     Again,
     ClientPeer,
     go_on,
+    loop_refusal,
     passed_on,
     paused,
     refusal,
@@ -75,6 +84,7 @@ class CatalogServer:
         self.listing = Listing(app.catalog, self.access, lambda: self.config.names)
         self.relay = SourceRelay(app, self.access, logger.warning)
         self._search = SearchMode(app, self.listing, self.access)
+        self._workspace = app.catalog.sources.workspace
         self._validation = Validation()
         text = instruction(self.config, app.settings.root)
         self.server: Server[Any] = Server("spindle", version=__version__, instructions=text)
@@ -117,6 +127,8 @@ class CatalogServer:
         """Begin to ask sources that were never asked, and to hear of changes."""
         self.changes.start()
         self.app.catalog.on_change(self._changed)
+        if self._workspace in trail.inherited():
+            return  # every request will be refused
         unasked = self.app.catalog.untried()
         if unasked:
             self._first_sync = asyncio.create_task(self._ask(unasked), name="first sync")
@@ -144,19 +156,41 @@ class CatalogServer:
         await self._waiting.close()
         await self.changes.close()
 
+    async def enter(
+        self, params: JsonObject | None, work: Awaitable[JsonObject], before: trail.Trail = ()
+    ) -> JsonObject:
+        """Does the work of a request on the trail that it came by, after the trail `before` of its
+        connection. Refuses one that came through this workspace before."""
+        came = trail.in_params(params)
+        way = came if came[: len(before)] == before else (*before, *came)
+        if self._workspace in way:
+            if isinstance(work, Coroutine):
+                work.close()
+            raise loop_refusal(LoopError.along(()))
+        with trail.following(way):
+            return await work
+
     # --- tools
 
     async def _list_tools(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
         await self._synced()
         if await self._offers_search(principal):
-            return {"tools": [to_wire_tool(tool, name) for name, tool in search_mode.TOOLS.items()]}
+            return {
+                "tools": self._marked(to_wire_tool(tool, name) for name, tool in search_mode.TOOLS.items())
+            }
         try:
             tools, cursor = await self.listing.page(principal, params.get("cursor"), self.config.page_size)
         except BadCursorError:
             raise MCPError(code=INVALID_PARAMS, message="Invalid cursor") from None
         if not is_modern(ctx):
             tools = [for_handshake_tool(tool) for tool in tools]
-        return {"tools": tools} | ({"nextCursor": cursor} if cursor else {})
+        return {"tools": self._marked(tools)} | ({"nextCursor": cursor} if cursor else {})
+
+    def _marked(self, tools: Iterable[JsonObject]) -> list[JsonObject]:
+        """The tools as another workspace gets them, which must be able to tell its own among them."""
+        if not trail.current():
+            return [*tools]
+        return [trail.with_meta(tool, (self._workspace, *trail.in_params(tool))) for tool in tools]
 
     async def _offers_search(self, principal: Principal) -> bool:
         if self.config.mode == "auto":
@@ -189,6 +223,8 @@ class CatalogServer:
                 raise await self._unknown(principal, name)
             wire = await self._call(ctx, principal, found, arguments, params)
         except SpindleError as error:
+            if isinstance(error, LoopError):
+                raise
             if "requestState" in params and is_object(error.details) and "code" in error.details:
                 # The source refused what the client sent back to it, which no model can do better.
                 raise

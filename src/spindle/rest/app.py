@@ -14,8 +14,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from spindle.calls.caller import CallOptions
+from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
-from spindle.errors import Interruption, InvalidArgumentsError, NotFoundError, suggest
+from spindle.errors import Interruption, InvalidArgumentsError, LoopError, NotFoundError, suggest
 from spindle.ports.store import ToolFilter
 from spindle.rest import openapi, pages, utcp
 from spindle.rest.events import ResultStream, Steps
@@ -72,6 +73,7 @@ class _Api:
     def __init__(self, spindle: Spindle, access: ServingAccess) -> None:
         self._spindle = spindle
         self._access = access
+        self._workspace = spindle.catalog.sources.workspace
 
     @staticmethod
     def guarded(
@@ -102,7 +104,9 @@ class _Api:
     async def openapi(self, request: Request) -> Response:
         tools = await self._tools(request, ())
         url, token = self._url(request), self._access.wants_token
-        made = await asyncio.to_thread(openapi.document, tools, url, wants_token=token)
+        made = await asyncio.to_thread(
+            openapi.document, tools, url, wants_token=token, workspace=self._workspace
+        )
         return _document(made)
 
     async def utcp(self, request: Request) -> Response:
@@ -113,7 +117,9 @@ class _Api:
                 problem(400, "invalid_arguments", f"there is no template {named!r}", "http or sse")
             )
         url, token = self._url(request), self._access.wants_token
-        made = await asyncio.to_thread(utcp.manual, tools, url, wants_token=token, template=named)
+        made = await asyncio.to_thread(
+            utcp.manual, tools, url, wants_token=token, template=named, workspace=self._workspace
+        )
         return _document(made)
 
     async def _tools(self, request: Request, further: tuple[str, ...]) -> list[Tool]:
@@ -147,7 +153,11 @@ class _Api:
         form = wanted(request.headers.get("accept", ""))
         steps = Steps() if form == "events" else None
         options = CallOptions(principal=self._access.principal(request.scope), on_progress=steps)
-        call = asyncio.create_task(self._spindle.call(name, arguments, options), name=f"call of {name}")
+        way = trail.read(request.headers.get(trail.HEADER))
+        if self._workspace in way:
+            raise LoopError.along(())
+        with trail.following(way):
+            call = asyncio.create_task(self._spindle.call(name, arguments, options), name=f"call of {name}")
         # Who goes away before the answer has given the call up.
         left = asyncio.create_task(_left(request.receive), name=f"client of {name}")
         left.add_done_callback(lambda _: call.cancel())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool
 from spindle.rest.forms import BLOCK_SCHEMA, EVENTS, JSON, PROBLEM_SCHEMA, TEXT, WHOLE, result_schema
@@ -25,8 +26,16 @@ An error before the first event is an ordinary answer.
 Everything that goes wrong is `{PROBLEM_TYPE}` with `status`, `category` and `message`."""
 
 
-def document(tools: Sequence[Tool], url: str, *, wants_token: bool, title: str = "Spindle") -> JsonObject:
-    """`url` is where `spindle serve --rest` is reached."""
+def document(
+    tools: Sequence[Tool],
+    url: str,
+    *,
+    wants_token: bool,
+    workspace: str | None = None,
+    title: str = "Spindle",
+) -> JsonObject:
+    """`url` is where `spindle serve --rest` is reached, `workspace` the id of the workspace that
+    it serves: whoever reads the document there can tell its own tools."""
     components = Components()
     components.schemas |= {
         "Problem": PROBLEM_SCHEMA,
@@ -38,7 +47,7 @@ def document(tools: Sequence[Tool], url: str, *, wants_token: bool, title: str =
         "info": {"title": title, "version": __version__, "description": _ABOUT},
         "servers": [{"url": url}],
         "tags": [{"name": source} for source in sorted({tool.source for tool in tools})],
-        "paths": {f"/tools/{tool.name}": {"post": _operation(tool, components)} for tool in tools},
+        "paths": {f"/tools/{tool.name}": {"post": _operation(tool, components, workspace)} for tool in tools},
         "components": {
             "schemas": components.schemas,
             "responses": {
@@ -58,7 +67,7 @@ def document(tools: Sequence[Tool], url: str, *, wants_token: bool, title: str =
     return made
 
 
-def _operation(tool: Tool, components: Components) -> JsonObject:
+def _operation(tool: Tool, components: Components, workspace: str | None) -> JsonObject:
     spec = tool.spec
     arguments = components.place(tool, "input")
     operation: JsonObject = {
@@ -73,6 +82,8 @@ def _operation(tool: Tool, components: Components) -> JsonObject:
             "default": {"$ref": "#/components/responses/Problem"},
         },
     }
+    if workspace is not None:
+        operation[trail.OPENAPI_KEY] = trail.of_tool(spec.metadata, workspace)
     if spec.title:
         operation["summary"] = spec.title[:SUMMARY_LENGTH]
     if spec.description:

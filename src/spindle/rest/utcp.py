@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, TypeGuard
 
+from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import Tool
 from spindle.rest.forms import BLOCK_SCHEMA, JSON, result_schema
@@ -32,17 +33,27 @@ def is_template(name: str) -> TypeGuard[Template]:
     return name in ("http", "sse")
 
 
-def manual(tools: Sequence[Tool], url: str, *, wants_token: bool, template: Template = "http") -> JsonObject:
-    """`url` is where `spindle serve --rest` is reached. With `sse` calls answer with a stream of events:
+def manual(
+    tools: Sequence[Tool],
+    url: str,
+    *,
+    wants_token: bool,
+    workspace: str | None = None,
+    template: Template = "http",
+) -> JsonObject:
+    """`url` is where `spindle serve --rest` is reached, `workspace` the id of the workspace that it
+    serves. With `sse` calls answer with a stream of events:
     progress, and in the end the whole result."""
     return {
         "utcp_version": UTCP_VERSION,
         "manual_version": __version__,
-        "tools": [_tool(tool, url, template, wants_token=wants_token) for tool in tools],
+        "tools": [_tool(tool, url, template, workspace, wants_token=wants_token) for tool in tools],
     }
 
 
-def _tool(tool: Tool, url: str, template: Template, *, wants_token: bool) -> JsonObject:
+def _tool(
+    tool: Tool, url: str, template: Template, workspace: str | None, *, wants_token: bool
+) -> JsonObject:
     call: JsonObject = {"call_template_type": template, "url": f"{url}/tools/{tool.name}", "body_field": BODY}
     if template == "http":
         call |= {"http_method": "POST", "content_type": JSON}
@@ -51,7 +62,7 @@ def _tool(tool: Tool, url: str, template: Template, *, wants_token: bool) -> Jso
         call |= {"headers": {"Content-Type": JSON}, "reconnect": False}
     if wants_token:
         call["auth"] = dict(_AUTH)
-    return {
+    made: JsonObject = {
         "name": tool.name,
         "description": tool.description,
         "inputs": _inputs(tool.input_schema, template),
@@ -59,6 +70,9 @@ def _tool(tool: Tool, url: str, template: Template, *, wants_token: bool) -> Jso
         "tags": list(dict.fromkeys((tool.source, *tool.spec.tags))),
         "tool_call_template": call,
     }
+    return (
+        made if workspace is None else {**made, trail.UTCP_KEY: trail.of_tool(tool.spec.metadata, workspace)}
+    )
 
 
 def _inputs(schema: JsonObject, template: Template) -> JsonObject:

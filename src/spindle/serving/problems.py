@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, to_json
-from spindle.errors import BreakerOpenError, Interruption, SpindleError
+from spindle.errors import BreakerOpenError, Interruption, LoopError, SpindleError
 
 PROBLEM_TYPE = "application/problem+json"
 
@@ -41,7 +41,11 @@ def problem(status: int, category: str, message: str, hint: str | None = None) -
 def of_error(error: BaseException) -> JsonObject:
     """The body for an error. Any other than a SpindleError is a bug of ours, and its text is not shown."""
     if isinstance(error, SpindleError):
-        status = 503 if isinstance(error, BreakerOpenError) else STATUSES.get(error.category, 500)
+        status = STATUSES.get(error.category, 500)
+        if isinstance(error, BreakerOpenError):
+            status = 503
+        elif isinstance(error, LoopError):
+            status = 508
         fields = error.to_dict()
         upstream = fields.pop("status", None)
         return {"status": status, **fields} | ({"source_status": upstream} if upstream else {})

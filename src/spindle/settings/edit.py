@@ -55,6 +55,21 @@ def set_in_source(file: Path, name: str, key: str, value: Mapping[str, Any]) -> 
         replace_file(file, _first_that_means(wanted, file, (_set_key,), before, name, key, value))
 
 
+def add_table(file: Path, name: str, table: Mapping[str, Any]) -> None:
+    """Adds `[NAME]` at the end of the file, which must not have one."""
+    import tomlkit
+
+    with _locked(file):
+        before, data = _read(file)
+        if name in data:
+            raise ConfigurationError(f"{file} already has [{name}]", hint="change it by hand")
+        added = tomlkit.dumps({name: _plain(table)}).strip("\n") + "\n"
+        gap = (
+            "" if not before.strip() else _newline(before) if before.endswith("\n") else _newline(before) * 2
+        )
+        replace_file(file, before + gap + added.replace("\n", _newline(before)))
+
+
 def remove_source(file: Path, name: str) -> bool:
     """Removes a source from the file. Returns False if the file has no such source."""
     with _locked(file):

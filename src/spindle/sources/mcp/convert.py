@@ -25,14 +25,16 @@ from mcp_types import (
 )
 from mcp_types import Tool as McpTool
 
+from spindle.domain import trail
 from spindle.domain.call import Block, Result
-from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA
+from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, is_object
 from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import (
     AuthError,
     CallTimeoutError,
     ClientError,
     ConnectionFailedError,
+    LoopError,
     ResultTooLargeError,
     ServerError,
     SpindleError,
@@ -44,6 +46,8 @@ from spindle.sources.mcp.dispatcher import LinkLostError, MessageTooLargeError
 def to_spec(tool: McpTool, place: str) -> ToolSpec:
     """The definition of a tool of an MCP server."""
     annotations = tool.annotations
+    meta = dict(tool.meta or {})
+    way = trail.read(meta.pop(trail.META_KEY, None))
     return ToolSpec(
         remote_name=tool.name,
         title=tool.title or (annotations.title if annotations else None),
@@ -59,7 +63,7 @@ def to_spec(tool: McpTool, place: str) -> ToolSpec:
         if annotations
         else Hints(),
         place=place,
-        metadata={"_meta": tool.meta} if tool.meta else {},
+        metadata=({"_meta": meta} if meta else {}) | ({trail.FIELD: trail.written(way)} if way else {}),
     )
 
 
@@ -103,6 +107,8 @@ def to_error(error: MCPError, name: str) -> SpindleError:
     details: dict[str, Any] = {"code": error.error.code}
     if error.error.data is not None:
         details["data"] = error.error.data
+    if (way := loop_in(error)) is not None:
+        return LoopError.along((name, *way))
     if isinstance(error, LinkLostError):
         return ConnectionFailedError(f"lost {name!r}: {error.error.message}", sent=error.sent)
     if isinstance(error, MessageTooLargeError):
@@ -120,6 +126,12 @@ def to_error(error: MCPError, name: str) -> SpindleError:
             return AuthError(message, hint="the server wants you to visit a page first", details=details)
         case code:
             return ServerError(message, retryable=code == INTERNAL_ERROR, details=details)
+
+
+def loop_in(error: MCPError) -> list[str] | None:
+    """The names of the sources on the way, if the error is that of another workspace about a loop."""
+    data: Any = error.error.data
+    return trail.loop_path(data.get(trail.LOOP_KEY)) if is_object(data) else None
 
 
 def too_large(name: str, message: str) -> ResultTooLargeError:

@@ -39,7 +39,7 @@ from spindle.mcp_imports import (
     run_notify_intercept,
 )
 from spindle.sources.mcp.link import EDGE, MessageLink
-from spindle.sources.mcp.peers import as_the_caller
+from spindle.sources.mcp.peers import as_sent
 
 logger = logging.getLogger("spindle.mcp")
 
@@ -158,7 +158,7 @@ class LinkDispatcher:
             raise ValueError(f"request id {request_id!r} is already in flight")
         loop = asyncio.get_running_loop()
         pending = self._pending[key] = _Pending(loop.create_future(), opts.get("on_progress"))
-        body = dict(as_the_caller(params) or {})
+        body = as_sent(params)
         if pending.on_progress is not None:
             body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}

@@ -30,6 +30,7 @@ from mcp_types import (
 )
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from spindle.domain import trail
 from spindle.domain.json_schema import is_object
 from spindle.mcp_imports import CallOptions, JSONRPCDispatcher, MCPError
 from spindle.sources.mcp.exchange import current_exchange
@@ -126,6 +127,13 @@ def callbacks(peers: Peers, answers: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def as_sent(params: Mapping[str, Any] | None) -> JsonObject:
+    """The parameters of a request as they leave: for the caller of a call, and with the trail so far."""
+    narrowed = dict(as_the_caller(params) or {})
+    way = trail.current()
+    return trail.with_meta(narrowed, way) if way else narrowed
+
+
 def as_the_caller(params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """The parameters of a request of 2026-07-28, which says each time what its sender can be asked: that is
     what whoever made the call can be asked, not what we could pass on to others."""
@@ -158,8 +166,8 @@ class CallerDispatcher(JSONRPCDispatcher[Any]):
         *,
         _related_request_id: RequestId | None = None,
     ) -> dict[str, Any]:
-        narrowed = as_the_caller(params)
-        return await super().send_raw_request(method, narrowed, opts, _related_request_id=_related_request_id)
+        sent = as_sent(params) or None
+        return await super().send_raw_request(method, sent, opts, _related_request_id=_related_request_id)
 
 
 def dumped(model: BaseModel | None) -> JsonObject | None:

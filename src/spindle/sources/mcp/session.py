@@ -33,6 +33,7 @@ from spindle.domain.json_schema import is_object
 from spindle.errors import (
     ClientError,
     ConnectionFailedError,
+    LoopError,
     ServerError,
     SpindleError,
     from_status,
@@ -41,7 +42,7 @@ from spindle.errors import (
 from spindle.mcp_imports import ClientSession, MCPError, session_declaring
 from spindle.ports.source import RelaySession
 from spindle.sources.mcp.changes import follow_changes
-from spindle.sources.mcp.convert import to_error, to_result, to_spec, too_large
+from spindle.sources.mcp.convert import loop_in, to_error, to_result, to_spec, too_large
 from spindle.sources.mcp.dispatcher import LinkDispatcher, LinkLostError
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.peers import Peers, callbacks, dumped
@@ -248,6 +249,8 @@ def describe_failure(name: str, error: MCPError, exchange: CallExchange) -> Spin
             exchange.status, message, retry_after=exchange.retry_after, challenge=exchange.challenge
         )
     found = to_error(error, name)
+    if isinstance(found, LoopError):
+        return found
     found.status = exchange.status if exchange.status and exchange.status >= 300 else None
     return found
 
@@ -342,6 +345,7 @@ def _is_final(refusal: Exception) -> bool:
     exchange = current_exchange.get() or CallExchange()
     return (
         isinstance(refusal, LinkLostError)
+        or (isinstance(refusal, MCPError) and loop_in(refusal) is not None)
         or exchange.failure is not None
         or exchange.status in REFUSES_EVERYTHING
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spindle.documents.refs import Document, Documents, Located, entries, shown
+from spindle.domain import trail
 from spindle.domain.definitions import Definitions
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import ToolSpec
@@ -177,6 +178,7 @@ class _OperationReader:
                 node.get("security", self._root.get("security")), self._schemes, operation.problems
             ),
             "remote": self._remote or None,
+            trail.FIELD: trail.in_description(node.get(trail.OPENAPI_KEY)),
         }
         kept = {key: value for key, value in metadata.items() if value is not None}
         return ToolSpec(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from spindle.domain import trail
 from spindle.domain.identity import Credential
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.domain.tool import Tool
@@ -32,7 +33,7 @@ def prepare(
     path: dict[str, str] = {}
     query: list[str] = []
     cookies: list[str] = []
-    sent = {"accept": how.get("accept", "*/*")}
+    sent = {"accept": how.get("accept", "*/*"), **trail.headers_for(how)}
     for parameter in how["parameters"]:
         if parameter["argument"] in arguments:
             _place(parameter, arguments[parameter["argument"]], path, query, cookies, sent)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from spindle.domain import trail
+
 # What every program may need to run at all. Everything else, secrets above all, must be declared.
 BASE_ENVIRONMENT = (
     "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
@@ -16,9 +18,11 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 
 def environment(declared: Mapping[str, str]) -> dict[str, str]:
-    """Returns the environment of a program: the base, and what its source declares."""
+    """Returns the environment of a program: the base, what its source declares, and the trail of the call."""
     base = {key: value for key, value in os.environ.items() if _is_for_everybody(key, value)}
-    return base | dict(declared)
+    way = trail.current()
+    # The word of a source that says another trail would hide a loop.
+    return base | dict(declared) | ({trail.VARIABLE: trail.written(way)} if way else {})
 
 
 def _is_for_everybody(key: str, value: str) -> bool:

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
+from spindle.domain import trail
 from spindle.domain.call import Call, Result
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool
@@ -45,6 +46,8 @@ class HttpCalls:
         *,
         remote: bool,
     ) -> Result:
+        if way := trail.headers_for(tool.spec.metadata):
+            template = template.model_copy(update={"headers": {**template.headers, **way}})
         match template:
             case SseTemplate():
                 return await self._events(template, call, shown, renew, remote=remote)

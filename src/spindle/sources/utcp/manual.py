@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import ConfigurationError, suggest
@@ -126,6 +127,8 @@ class Importer:
             "remote": origin.remote,
             "address": origin.address,
         }
+        if way := trail.in_description(tool.x_spindle_trail):
+            metadata[trail.FIELD] = way
         if secrets:
             metadata["withheld"] = sorted(secrets)
             into.secrets[name] = secrets

@@ -213,6 +213,7 @@ class ManualTool(Part):
     tags: Names = ()
     average_response_size: int | None = None
     tool_call_template: JsonObject
+    x_spindle_trail: Any = None
 
 
 def problem_in(error: ValidationError) -> str:

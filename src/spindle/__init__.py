@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from spindle.domain.event import Event as Event
     from spindle.domain.identity import Credential as Credential
     from spindle.domain.identity import Principal as Principal
+    from spindle.domain.question import Answer as Answer
+    from spindle.domain.question import SourceQuestion as SourceQuestion
+    from spindle.domain.resource import FilledPrompt as FilledPrompt
+    from spindle.domain.resource import Resource as Resource
+    from spindle.domain.resource import ResourceChange as ResourceChange
+    from spindle.domain.resource import SourcePrompt as SourcePrompt
     from spindle.domain.source import SourceConfig as SourceConfig
     from spindle.domain.tool import Hints as Hints
     from spindle.domain.tool import Tool as Tool
@@ -49,6 +55,7 @@ _HOMES = {
     "Agent": "spindle.agents.agent",
     "AgentEvent": "spindle.agents.events",
     "AgentResult": "spindle.agents.outcomes",
+    "Answer": "spindle.domain.question",
     "Block": "spindle.domain.call",
     "BlockingSpindle": "spindle.blocking",
     "CallOptions": "spindle.calls.caller",
@@ -57,6 +64,7 @@ _HOMES = {
     "Continuing": "spindle.runs.outcomes",
     "Credential": "spindle.domain.identity",
     "Event": "spindle.domain.event",
+    "FilledPrompt": "spindle.domain.resource",
     "Finished": "spindle.runs.outcomes",
     "Hints": "spindle.domain.tool",
     "Interruption": "spindle.errors",
@@ -65,8 +73,12 @@ _HOMES = {
     "OpenPause": "spindle.runs.outcomes",
     "Paused": "spindle.runs.outcomes",
     "Principal": "spindle.domain.identity",
+    "SourcePrompt": "spindle.domain.resource",
+    "Resource": "spindle.domain.resource",
+    "ResourceChange": "spindle.domain.resource",
     "Result": "spindle.domain.call",
     "SourceConfig": "spindle.domain.source",
+    "SourceQuestion": "spindle.domain.question",
     "Spindle": "spindle.app",
     "SpindleError": "spindle.errors",
     "SyncReport": "spindle.catalog.diff",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -18,13 +19,14 @@ from spindle.auth.keys import Keys
 from spindle.auth.sealed import SealedValues
 from spindle.calls.caller import DEFAULT_OPTIONS, Caller, CallOptions, Clock
 from spindle.calls.permissions import Permission, Visible, allow_all, show_all
+from spindle.calls.questions import LocalAnswers
 from spindle.catalog.catalog import Catalog
 from spindle.catalog.sources import SourceSet
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.flows.workspace import WorkspaceFlows
-from spindle.ports.store import RunStore, Store, ToolFilter, ToolStore
+from spindle.ports.store import FileStore, RunStore, Store, ToolFilter, ToolStore
 from spindle.runs.runner import Runner
 from spindle.sources.events.bus import Subscription, bus_of
 from spindle.stores.files import FolderFileStore
@@ -36,9 +38,15 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
     from spindle.agents.limits import Limits
+    from spindle.calls.questions import Sample
+    from spindle.calls.requests import SourceRequests
+    from spindle.calls.resources import Resources
+    from spindle.calls.watch import ResourceWatch
     from spindle.catalog.diff import SyncReport
     from spindle.domain.call import Progress
     from spindle.domain.event import Event
+    from spindle.domain.question import OnQuestion
+    from spindle.domain.resource import FilledPrompt, Resource, SourcePrompt
     from spindle.drafting.draft import Draft
     from spindle.drafting.workspace import Drafting
     from spindle.flows.definition import FlowDefinition
@@ -66,6 +74,9 @@ class Spindle:
         runner: Runner,
         flows: WorkspaceFlows,
         agents: WorkspaceAgents,
+        make_requests: Callable[[], SourceRequests],
+        files: FileStore,
+        on_question: OnQuestion | None = None,
         environ: Mapping[str, str] | None = None,
         visible: Visible = show_all,
         note: Note = logger.warning,
@@ -84,8 +95,11 @@ class Spindle:
         """Decides if a principal may see a tool."""
         self.flows = flows
         """Runs the workspace's flows and shows their traces."""
+        self._make_requests = make_requests
+        self._files = files
         self._environ = environ
         self._note = note
+        caller.answers = LocalAnswers(on_question, self._sampler)
         self._bus = bus_of(settings.root)
         self._subscriptions: WeakSet[Subscription] = WeakSet()
 
@@ -217,6 +231,54 @@ class Spindle:
         self._bus.publish(event)
         return event
 
+    def _sampler(self) -> Sample | None:
+        if "model" not in self.settings.raw.get("agent", {}):
+            return None
+        from spindle.agents.sampling import sampler
+
+        return sampler(self.settings.agent(self._environ), self.agents.named)
+
+    @cached_property
+    def requests(self) -> SourceRequests:
+        """Makes requests of MCP servers that are not calls of tools."""
+        return self._make_requests()
+
+    @cached_property
+    def _resources(self) -> Resources:
+        from spindle.calls.relay import SourceRelay
+        from spindle.calls.resources import Resources
+
+        # What no list of tools can name is there for those who may see all of its source.
+        relay = SourceRelay(self.requests, lambda who, name: self.visible(who, f"{name}."), self._note)
+        return Resources(relay, self._files, self._note)
+
+    async def resources(self, source: str | None = None, *, principal: Principal = LOCAL) -> list[Resource]:
+        """The resources of all MCP servers or of one, and the templates of further ones."""
+        return await self._resources.resources(source, principal)
+
+    async def read(self, uri: str, *, source: str | None = None, principal: Principal = LOCAL) -> Result:
+        """The contents of a resource. `source` says whose, if it is in no list or several sources have it."""
+        return await self._resources.read(uri, source, principal)
+
+    def watch(self, uri: str, *, source: str | None = None, principal: Principal = LOCAL) -> ResourceWatch:
+        """The changes of a resource: `async with s.watch(uri) as changes: async for change in changes: …`."""
+        return self._resources.watch(uri, source, principal)
+
+    async def prompts(self, source: str | None = None, *, principal: Principal = LOCAL) -> list[SourcePrompt]:
+        """The prompts of all MCP servers or of one."""
+        return await self._resources.prompts(source, principal)
+
+    async def prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        source: str | None = None,
+        principal: Principal = LOCAL,
+    ) -> FilledPrompt:
+        """A prompt with its arguments filled in: messages to begin a conversation with a model."""
+        return await self._resources.prompt(name, arguments or {}, source, principal)
+
     async def history(
         self, *, limit: int = 50, tool: str | None = None, outcome: str | None = None
     ) -> list[CallRecord]:
@@ -240,6 +302,8 @@ class Spindle:
         """Cancels what is running, closes all sources and the store."""
         for subscription in list(self._subscriptions):
             subscription.close()
+        if "_resources" in self.__dict__:
+            await self._resources.close()
         await self.runner.close()
         await self.agents.close()
         await self.catalog.close()
@@ -261,6 +325,7 @@ async def build(
     credentials: CredentialProvider | None = None,
     permission: Permission = allow_all,
     visible: Visible = show_all,
+    on_question: OnQuestion | None = None,
     note: Note = logger.warning,
     environ: Mapping[str, str] | None = None,
     clock: Clock = Clock(),  # noqa: B008 - frozen
@@ -294,6 +359,12 @@ async def build(
         works = {"flow": flow_parts.work, "agent": agent_parts.work}
         runner = flow_parts.runner = Runner(caller, kept, sealer, note, clock, works)
         await catalog.open()
+
+        def make_requests() -> SourceRequests:
+            from spindle.calls.requests import SourceRequests
+
+            return SourceRequests(catalog, chosen, caller.guards, caller.recorder, clock.now)
+
     except BaseException:
         await private.close()
         await opened.close()
@@ -308,6 +379,9 @@ async def build(
         runner,
         flow_parts,
         agent_parts,
+        make_requests,
+        files,
+        on_question,
         environ,
         visible,
         note,

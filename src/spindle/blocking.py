@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spindle.calls.caller import DEFAULT_OPTIONS, CallOptions
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
     from spindle.agents.limits import Limits
     from spindle.app import Spindle
+    from spindle.calls.watch import ResourceWatch
     from spindle.catalog.diff import SyncReport
     from spindle.domain.call import CallRecord, Progress, Result
     from spindle.domain.event import Event
+    from spindle.domain.resource import FilledPrompt, Resource, ResourceChange, SourcePrompt
     from spindle.domain.tool import Tool, ToolSummary
     from spindle.drafting.draft import Draft
     from spindle.flows.definition import FlowDefinition
@@ -152,15 +154,59 @@ class BlockingSpindle:
 
         return self._each(self._run(subscribed()), timeout)
 
-    def _each(self, subscription: Subscription, timeout: float | None) -> Iterator[Event]:
-        async def following() -> Event | None:
+    def _each(self, items: AsyncIterator[T], timeout: float | None) -> Iterator[T]:
+        async def following() -> T | None:
             with contextlib.suppress(TimeoutError, StopAsyncIteration):
                 async with asyncio.timeout(timeout):
-                    return await anext(subscription)
+                    return await anext(items)
             return None
 
-        while (event := self._run(following())) is not None:
-            yield event
+        while (item := self._run(following())) is not None:
+            yield item
+
+    def resources(self, source: str | None = None, *, principal: Principal = LOCAL) -> list[Resource]:
+        """Returns the resources and templates of MCP servers; see `Spindle.resources`."""
+        return self._run(self._app.resources(source, principal=principal))
+
+    def read(self, uri: str, *, source: str | None = None, principal: Principal = LOCAL) -> Result:
+        """Returns the contents of a resource; see `Spindle.read`."""
+        return self._run(self._app.read(uri, source=source, principal=principal))
+
+    def prompts(self, source: str | None = None, *, principal: Principal = LOCAL) -> list[SourcePrompt]:
+        """Returns the prompts of MCP servers; see `Spindle.prompts`."""
+        return self._run(self._app.prompts(source, principal=principal))
+
+    def prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        source: str | None = None,
+        principal: Principal = LOCAL,
+    ) -> FilledPrompt:
+        """Returns a prompt with its arguments filled in; see `Spindle.prompt`."""
+        return self._run(self._app.prompt(name, arguments, source=source, principal=principal))
+
+    def watch(
+        self,
+        uri: str,
+        *,
+        source: str | None = None,
+        timeout: float | None = None,
+        principal: Principal = LOCAL,
+    ) -> Iterator[ResourceChange]:
+        """Yields the changes of a resource from now on; ends when none came for `timeout` seconds."""
+
+        async def begun() -> ResourceWatch:
+            return await self._app.watch(uri, source=source, principal=principal).__aenter__()
+
+        return self._changes(self._run(begun()), timeout)
+
+    def _changes(self, watch: ResourceWatch, timeout: float | None) -> Iterator[ResourceChange]:
+        try:
+            yield from self._each(watch, timeout)
+        finally:
+            self._run(watch.close())
 
     def emit(self, channel: str, data: Any = None, **attributes: Any) -> Event:
         """Puts an event on the bus of this process; see `Spindle.emit`."""

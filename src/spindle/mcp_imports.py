@@ -15,7 +15,6 @@ import importlib.metadata
 import importlib.util
 import sys
 import threading
-from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +72,6 @@ if TYPE_CHECKING:
     from mcp.shared.subscriptions import ServerEvent as ServerEvent
     from mcp.shared.subscriptions import ToolsListChanged as ToolsListChanged
     from mcp.shared.transport_context import TransportContext as TransportContext
-    from mcp_types import ClientCapabilities
 
 PARTS = {
     "mcp.client.session": "ClientRequestContext ClientSession IncomingMessage",
@@ -147,19 +145,6 @@ def __getattr__(name: str) -> Any:
         raise ImportError(f"Spindle does not work with version {version} of mcp: {error}") from error
     globals()[name] = found
     return found
-
-
-def session_declaring(declare: Callable[[str, ClientCapabilities], None]) -> type[ClientSession]:
-    """Returns a `ClientSession` that lets `declare` change the capabilities told to a server of a version."""
-    from spindle.mcp_imports import ClientSession
-
-    class DeclaringSession(ClientSession):
-        def _build_capabilities(self, version: str) -> ClientCapabilities:
-            capabilities = super()._build_capabilities(version)
-            declare(version, capabilities)
-            return capabilities
-
-    return DeclaringSession
 
 
 def _spare() -> None:

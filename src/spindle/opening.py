@@ -14,6 +14,7 @@ from spindle.calls.permissions import Permission, Visible, allow_all, show_all
 
 if TYPE_CHECKING:
     from spindle.auth.credentials import CredentialProvider
+    from spindle.domain.question import OnQuestion
     from spindle.flows.flow import Flow
     from spindle.ports.source import Note
     from spindle.ports.store import RunStore, Store
@@ -60,6 +61,7 @@ def open(
     credentials: CredentialProvider | None = None,
     permission: Permission = allow_all,
     visible: Visible = show_all,
+    on_question: OnQuestion | None = None,
     note: Note = logger.warning,
     environ: Mapping[str, str] | None = None,
     clock: Clock = Clock(),  # noqa: B008 - frozen
@@ -68,8 +70,9 @@ def open(
 
     `tools` are Python functions to add under their plain names, and `flows` are flows built in Python that
     may be run. `credentials` gives each principal their own credential for a source, `permission` decides who
-    may call which tool, and `visible` decides who may see it at all. `run_store` keeps runs in another place
-    than the store, and `note` receives messages about things that are odd but no error.
+    may call which tool, and `visible` decides who may see it at all. `on_question` answers what MCP servers
+    ask in the middle of a call; without it, or if it returns None, the call pauses. `run_store` keeps runs in
+    another place than the store, and `note` receives messages about things that are odd but no error.
     """
     return Opening(
         lambda: build(
@@ -82,6 +85,7 @@ def open(
             credentials=credentials,
             permission=permission,
             visible=visible,
+            on_question=on_question,
             note=note,
             environ=environ,
             clock=clock,

@@ -196,7 +196,7 @@ async def test_a_cancelled_probe_leaves_its_place_to_the_next(desk: OpenDesk, wh
         d.source.answer = answer
         occupying = asyncio.create_task(d.call("made.do", first=True))
         await until(lambda: d.source.running == 1)
-        breaker = d.app._caller._guards["made"].breaker
+        breaker = d.app._caller.guards["made"].breaker
         breaker.failed(ServerError("down"), breaker.enter())
         d.clock.time += 30
         assert breaker.state == "half-open"
@@ -225,7 +225,7 @@ async def test_cancellation_is_no_failure(desk: OpenDesk) -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert d.app._caller._guards["made"].breaker.state == "closed"
+        assert d.app._caller.guards["made"].breaker.state == "closed"
 
 
 async def test_each_source_has_its_own(desk: OpenDesk) -> None:

@@ -171,7 +171,7 @@ async def test_no_place_is_held_while_waiting_to_try_again(desk: OpenDesk) -> No
     free: list[bool] = []
     async with desk(spec(read_only=True), max_concurrency=1) as d:
         d.source.answer = failing(ServerError("x", retryable=True))
-        d.clock.on_sleep = lambda: free.append(not d.app._caller._guards["made"].limit._semaphore.locked())
+        d.clock.on_sleep = lambda: free.append(not d.app._caller.guards["made"].limit._semaphore.locked())
         await d.call("made.do")
     assert free == [True]
 

@@ -16,7 +16,7 @@ import spindle
 from mcp_server.conftest import OpenFixture, fixture_source
 from servers.running import PATIENCE
 from servers.serving import ERAS, served, text_of
-from spindle.mcp_server.relay import fits_template, own_address
+from spindle.calls.relay import fits_template, own_address
 from spindle.settings import Settings
 
 EACH_ERA = pytest.mark.parametrize("era", list(ERAS))

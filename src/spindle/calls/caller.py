@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spindle.calls.breaker import Breaker
 from spindle.calls.cache import ResultCache
 from spindle.calls.content import keep_large_content
+from spindle.calls.guards import Guards, SourceGuards
 from spindle.calls.host import CallHost, PatientPeer
 from spindle.calls.journal import Journal, current_journal
 from spindle.calls.limits import Limit, hold, in_order
@@ -28,8 +28,7 @@ from spindle.calls.permissions import (
     show_all,
     wants_approval,
 )
-from spindle.calls.rates import RateLimiter
-from spindle.calls.record import Recorder, configured_secrets, fit_to_store, hide_secrets, secrets_in
+from spindle.calls.record import Recorder, fit_to_store, hide_secrets, secrets_in
 from spindle.calls.validate import Validation
 from spindle.domain.call import Call, CallRecord, Result, new_id
 from spindle.domain.identity import Principal
@@ -47,6 +46,7 @@ from spindle.errors import (
 
 if TYPE_CHECKING:
     from spindle.auth.credentials import Credentials
+    from spindle.calls.questions import LocalAnswers
     from spindle.catalog.catalog import Catalog
     from spindle.domain.identity import Credential
     from spindle.domain.json_schema import JsonObject
@@ -65,17 +65,6 @@ class Clock:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-@dataclass(slots=True)
-class _Guards:
-    """The guards between a source and its callers."""
-
-    config: SourceConfig
-    breaker: Breaker
-    limit: Limit
-    rate: RateLimiter | None
-    secrets: frozenset[str]
-
-
 @dataclass(frozen=True, slots=True)
 class _Ready:
     """A call that passed every check, with all that sending it takes."""
@@ -83,7 +72,7 @@ class _Ready:
     tool: Tool
     call: Call
     config: SourceConfig
-    guards: _Guards
+    guards: Guards
     limits: Sequence[Limit]
     timeout: float
 
@@ -129,9 +118,11 @@ class Caller:
         self._clock = clock
         self._validation = Validation()
         self._cache = ResultCache(store, clock.now, note)
-        self._recorder = Recorder(store, note)
-        self._guards: dict[str, _Guards] = {}
+        self.recorder = Recorder(store, note)
+        self.guards = SourceGuards(clock.monotonic, clock.sleep)
         self._remarked: set[str] = set()
+        self.answers: LocalAnswers | None = None
+        """Those in this process who answer what sources ask, for calls that no other program made."""
         self._running = 0
         self._idle = asyncio.Event()
 
@@ -173,9 +164,7 @@ class Caller:
         try:
             tool = running.tool = await self.find(name, options.principal)
             config = self._catalog.sources.config(tool.source)
-            guards = self._guards.get(tool.source)
-            if guards is None or guards.config is not config:
-                guards = self._make_guards(tool.source, config)
+            guards = self.guards.of(tool.source, config, self._catalog.sources)
             running.secrets = guards.secrets
             require(self._permission, options.principal, tool)
             self._validation.check_arguments(tool, given)
@@ -186,12 +175,15 @@ class Caller:
                 self._validation.check_arguments(tool, given)
             credential = await self._credentials.for_call(tool.source, config, options.principal)
             running.secrets |= credential.secrets
+            peer = options.peer
+            if peer is None and self.answers is not None:
+                peer = self.answers.peer(tool, config, options.principal)
             call = Call(
                 tool.name, given, options.principal, credential, options.on_progress, running.key, parent,
                 self._files,
                 CallHost(self, options.principal, journal),
                 journal.reply() if journal is not None else None,
-                options.peer, options.answers,
+                peer, options.answers,
             )  # fmt: skip
             ttl = config.cache.ttl if config.cache is not None else options.cache_ttl
             result = await self._cache.get(tool, call, config.cache, ttl) if options.use_cache else None
@@ -209,7 +201,7 @@ class Caller:
                 if options.raise_tool_errors:
                     raise ToolError(result.text, source=tool.source, tool=tool.name, details=result.to_dict())
             if running.has_changed:
-                return replace(result, changed=self._recorder.masked(tool, given, running.secrets))
+                return replace(result, changed=self.recorder.masked(tool, given, running.secrets))
             return result
         except SpindleError as error:
             if running.tool is not None:
@@ -235,7 +227,7 @@ class Caller:
                     tool=running.tool.name,
                     source=running.tool.source,
                     principal=options.principal.id,
-                    arguments=self._recorder.masked(running.tool, given, running.secrets),
+                    arguments=self.recorder.masked(running.tool, given, running.secrets),
                     outcome=outcome,
                     started_at=started_at,
                     duration=time.perf_counter() - began,
@@ -243,7 +235,7 @@ class Caller:
                     error=fit_to_store(problem or running.remark, running.secrets),
                     parent=parent,
                 )
-                await self._recorder.save(record)
+                await self.recorder.save(record)
                 if options.on_record is not None:
                     options.on_record(record)
 
@@ -336,18 +328,6 @@ class Caller:
                     f"the source of {tool.name} failed: {type(error).__name__}: {error}",
                     hint="tell the author of the source",
                 ) from error
-
-    def _make_guards(self, source: str, config: SourceConfig) -> _Guards:
-        guards = self._guards[source] = _Guards(
-            config,
-            Breaker(source, config.breaker.failures, config.breaker.cooldown, self._clock.monotonic),
-            Limit(config.max_concurrency),
-            RateLimiter(config.rate_limit, self._clock.monotonic, self._clock.sleep)
-            if config.rate_limit is not None
-            else None,
-            frozenset(self._catalog.sources.secrets(source) | configured_secrets(config)),
-        )
-        return guards
 
 
 def wait_before_retry(error: SpindleError, tool: Tool, attempt: int, config: RetryConfig) -> float | None:

@@ -6,11 +6,11 @@ import asyncio
 import base64
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spindle.domain.call import INLINE_LIMIT, Block, Result
-from spindle.domain.json_schema import to_json
-from spindle.errors import StoreError
+from spindle.domain.json_schema import is_object, to_json
+from spindle.errors import ServerError, StoreError
 
 if TYPE_CHECKING:
     from spindle.ports.source import Note
@@ -95,6 +95,32 @@ def _described(block: Block) -> str:
 
 def _written(value: object) -> str:
     return value if isinstance(value, str) else to_json(value).decode()
+
+
+def block_of(item: Any, source: str) -> Block:
+    """The block that a piece of content is, in the protocol's JSON. Raises ServerError if it is none."""
+    held = item.get("resource") if is_object(item) and item.get("type") == "resource" else item
+    texts: list[Any] = [held.get(name) for name in _TEXTS] if is_object(held) else []
+    if not is_object(item) or not texts or any(not isinstance(text, str | None) for text in texts):
+        raise ServerError(f"{source!r} answered against the protocol: its content is not one", source=source)
+    text, data, blob, mime_type, uri, name, description = texts
+    kind = item.get("type")
+    match kind:
+        case "text" if text is not None:
+            return Block("text", text=text)
+        case "image" | "audio" if data is not None:
+            return Block("image" if kind == "image" else "audio", data=data, mime_type=mime_type)
+        case "resource_link" if uri is not None:
+            return Block("link", uri=uri, name=name, text=description, mime_type=mime_type)
+        case "resource" if text is not None or blob is not None:
+            return Block("resource", uri=uri, text=text, data=blob, mime_type=mime_type)
+        case _:
+            raise ServerError(
+                f"{source!r} answered against the protocol: content of type {kind!r}", source=source
+            )
+
+
+_TEXTS = ("text", "data", "blob", "mimeType", "uri", "name", "description")
 
 
 async def keep_large_content(result: Result, files: FileStore, note: Note) -> Result:

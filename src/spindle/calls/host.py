@@ -104,6 +104,10 @@ class PatientPeer:
     def log(self, level: str, data: Any, logger: str | None) -> None:
         self._peer.log(level, data, logger)
 
+    @property
+    def comes_back(self) -> bool:
+        return self._peer.comes_back
+
     def can_answer(self, method: str) -> bool:
         return self._peer.can_answer(method)
 

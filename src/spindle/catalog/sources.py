@@ -17,7 +17,7 @@ from spindle.settings.expand import expand, missing_variables, secret_values
 
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
-    from spindle.ports.source import Note, Notice, Source
+    from spindle.ports.source import Note, Source, SourceNotice
     from spindle.settings import Settings
 
 
@@ -36,7 +36,7 @@ class SourceSet:
         """Those that were made in Python."""
         self._table_marks: dict[str, str] = {}
         self._classes: dict[str, type[Source] | None] = {}
-        self.notices: list[Notice] = []
+        self.notices: list[SourceNotice] = []
         """The listeners for news from the servers of all sources, other than changed tools."""
 
     def replaced(self, settings: Settings, environ: Mapping[str, str] | None = None) -> SourceSet:

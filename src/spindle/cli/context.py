@@ -32,6 +32,8 @@ class CliContext:
         """The signal, other than Ctrl-C, that made us stop."""
         self.run_id: str | None = None
         """The run that a cancelled command can go on with."""
+        self.answers_later = False
+        """True once the person at the terminal has put off a question."""
 
     def settings(self) -> Settings:
         """The settings in force. Raises ConfigurationError if there is neither a workspace nor any user
@@ -54,8 +56,16 @@ class CliContext:
         from spindle import opening
         from spindle.calls.permissions import show_all
 
+        on_question = None
+        if self.can_ask:
+            from spindle.cli.forms import TerminalQuestions
+
+            on_question = TerminalQuestions(self)
         return opening.open(
-            settings=self.settings(), note=note or self.output.note, visible=visible or show_all
+            settings=self.settings(),
+            note=note or self.output.note,
+            visible=visible or show_all,
+            on_question=on_question,
         )
 
     def progress_of(self, what: str) -> Progress:
@@ -79,6 +89,7 @@ class CliContext:
         import os
 
         self.output.prompt(prompt)
+        self.output.has_prompt = True
         loop, readable = asyncio.get_running_loop(), asyncio.Event()
         fd = sys.stdin.fileno()
         # Not `input` in a thread: Ctrl-C cannot end a thread that waits for the terminal.
@@ -88,6 +99,7 @@ class CliContext:
             line = os.read(fd, 1 << 16)
         finally:
             loop.remove_reader(fd)
+            self.output.has_prompt = False
         if not line:
             self.output.aside("")
             return None

@@ -75,8 +75,10 @@ async def _answer(cli: CliContext, pause: OpenPause, *, approve: bool) -> dict[s
     """The answer as arguments of `resume`; None if nobody here gives one."""
     if approve and pause.kind == "approval":
         return {"answer": True}
-    if not cli.can_ask:
+    if not cli.can_ask or cli.answers_later:
         return None
+    if pause.kind == "input" and (questions := _questions(pause)):
+        return await _filled_in(cli, pause, questions)
     for line in _described(pause):
         cli.output.aside(line)
     match pause.kind:
@@ -91,6 +93,42 @@ async def _answer(cli: CliContext, pause: OpenPause, *, approve: bool) -> dict[s
             return None if await cli.ask("press Enter when you have agreed ") is None else {"answer": None}
         case _:
             return await _typed_answer(cli, pause)
+
+
+def _questions(pause: OpenPause) -> list[dict[str, Any]]:
+    """The forms and pages of which the pause consists, if it does."""
+    from spindle.calls.forms import fields_of
+
+    if "questions" in pause.details:
+        return pause.details["questions"]
+    schema = pause.details.get("schema", {})
+    try:
+        fields_of(schema)
+    except ValueError:
+        return []
+    return [{"name": "answer", "message": pause.message, "schema": schema}]
+
+
+async def _filled_in(
+    cli: CliContext, pause: OpenPause, questions: list[dict[str, Any]]
+) -> dict[str, Any] | None:
+    from spindle.cli.forms import answer
+    from spindle.domain.question import SourceQuestion
+
+    contents: dict[str, Any] = {}
+    for item in questions:
+        asker = pause.source or pause.tool or "the call"
+        parts = (item["message"], asker, pause.tool or "", item.get("schema"), item.get("url"))
+        said = await answer(cli, SourceQuestion(*parts, pause.principal))
+        if said is None:
+            return None
+        if said.action != "accept":
+            return {"refused": "declined at the terminal"}
+        if "url" not in item:
+            contents[item["name"]] = said.content
+    if not contents:
+        return {"answer": None}
+    return {"answer": next(iter(contents.values())) if len(questions) == 1 else contents}
 
 
 async def _typed_answer(cli: CliContext, pause: OpenPause) -> dict[str, Any] | None:
@@ -127,7 +165,9 @@ def show_paused(cli: CliContext, paused: Any, *, quiet: bool = False) -> None:
 def _described(pause: OpenPause) -> list[str]:
     import json
 
-    lines = [f"spindle: paused: {pause.message}"]
+    from spindle.cli.forms import quoted
+
+    lines = [f"spindle: paused: {quoted(pause.message)}"]
     details = pause.details
     if pause.kind == "consent":
         who = details.get("provider") or pause.source or "the provider"
@@ -137,7 +177,7 @@ def _described(pause: OpenPause) -> list[str]:
         # If the application itself receives users who come back, the link alone is enough.
         lines.append(f"  or open: {details['url']}")
     elif "url" in details:
-        lines.append(f"  open: {details['url']}")
+        lines += [f"  open: {url}" for url in details.get("urls", [details["url"]])]
     if pause.kind == "approval":
         if "tool" in details:
             lines.append(f"  tool: {details['tool']}")
@@ -146,6 +186,8 @@ def _described(pause: OpenPause) -> list[str]:
             lines.append(f"  arguments: {json.dumps(shown, ensure_ascii=False)}")
     if pause.kind == "input" and details.get("schema"):
         lines.append(f"  answer: {_wanted(details['schema'])}")
+    if details.get("repeats"):
+        lines.append("  then the tool is called again from its start")
     return lines
 
 
@@ -198,12 +240,12 @@ def print_result(cli: CliContext, result: Result) -> None:
         if block.text is not None:
             output.line(block.text.removesuffix("\n"))
         else:
-            output.line(_in_words(block))
+            output.line(in_words(block))
     if result.has_structured and not any(block.text for block in result.content):
         output.json(result.structured)
 
 
-def _in_words(block: Block) -> str:
+def in_words(block: Block) -> str:
     """Describes content that a terminal cannot show, in one line."""
     count = block.size if block.size is not None else len(block.data or "") * 3 // 4
     parts = [block.type, block.name, block.mime_type, size(count) if count else None, block.path or block.uri]

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-# Text from servers must not move the cursor or repaint the terminal: control characters
-# are shown as their Unicode pictures.
+# Text from servers must not move the cursor, repaint the terminal or turn the order of words around: control
+# characters are shown as their Unicode pictures.
 _VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | dict.fromkeys(
-    range(127, 160), 65533
+    (*range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 65533
 )
 
 # On a terminal, all columns but the last are shown whole up to WIDEST characters, and the last,
@@ -34,6 +34,8 @@ class Output:
         self._stderr = _lenient(stderr)
         self._taken_fd: int | None = None
         self._has_status = False
+        self.has_prompt = False
+        """True while a person is being asked: progress must not write over the question."""
         self.as_json = False
         self.is_terminal = self._stdout.isatty()
         self.shows_progress = self._stderr.isatty()
@@ -50,6 +52,12 @@ class Output:
         self._clear_status()
         self._stdout.write(text.translate(_VISIBLE) if self.is_terminal else text)
         self._stdout.flush()
+
+    def raw(self, data: bytes) -> None:
+        """Writes data as it is, for a pipe."""
+        self.flush()
+        self._stdout.buffer.write(data)
+        self._stdout.buffer.flush()
 
     def json(self, value: Any) -> None:
         """Prints a value as JSON."""
@@ -118,12 +126,12 @@ class Output:
     def prompt(self, text: str) -> None:
         """Prints a question that a person at the terminal answers on the same line."""
         self._clear_status()
-        self._stderr.write(text)
+        self._stderr.write(text.translate(_VISIBLE))
         self._stderr.flush()
 
     def status(self, text: str) -> None:
         """Shows progress as one line that is overwritten, only on a terminal."""
-        if self.shows_progress:
+        if self.shows_progress and not self.has_prompt:
             width = os.get_terminal_size(self._stderr.fileno()).columns if self._stderr.isatty() else 80
             shown = " ".join(text.split()).translate(_VISIBLE)[: max(width - 1, 10)]
             self._stderr.write(f"\r\x1b[K{shown}")

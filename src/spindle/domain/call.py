@@ -64,6 +64,11 @@ class Peer(Protocol):
         """Shows it a message, if it wants to see one of this level. Does not wait."""
         ...
 
+    @property
+    def comes_back(self) -> bool:
+        """True if it makes the call again by itself, with its answers to `Result.asked`."""
+        ...
+
     def can_answer(self, method: str) -> bool:
         """True if it can be asked this while the call runs."""
         ...

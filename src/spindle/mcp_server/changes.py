@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
     from spindle.mcp_imports import Connection, Server, ServerEvent
-    from spindle.mcp_server.relay import SourceRelay
+    from spindle.mcp_server.relay import ClientRelay
 
 logger = logging.getLogger("spindle.serve")
 
@@ -45,7 +45,7 @@ EVENTS: dict[str, Callable[[], ServerEvent]] = {
 class Changes:
     """Tells clients about changes of the catalog."""
 
-    def __init__(self, app: Spindle, relay: SourceRelay, server: Server[Any]) -> None:
+    def __init__(self, app: Spindle, relay: ClientRelay, server: Server[Any]) -> None:
         self._app = app
         self._relay = relay
         self._bus = InMemorySubscriptionBus()
@@ -54,6 +54,8 @@ class Changes:
         """Those of the handshake era that are open."""
         self._subscribed: dict[str, set[Connection]] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
+        self._watched: dict[str, tuple[str, str]] = {}
+        """By address as clients know it, the source of what is watched, and its address there."""
         self._listening: dict[str, int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._seen = -1
@@ -84,14 +86,15 @@ class Changes:
             if connection.initialized.is_set():
                 self._spawn(connection.notify(method, None))
 
-    def _notice(self, method: str, params: JsonObject) -> None:
+    def _notice(self, source: str, method: str, params: JsonObject) -> None:
         if method in EVENTS:
             self.tell(method)
         elif method == "notifications/resources/updated":
-            uri = str(params.get("uri"))
-            self._spawn(self._bus.publish(ResourceUpdated(uri=uri)))
-            for connection in self._subscribed.get(uri, ()):
-                self._spawn(connection.notify(method, {"uri": uri}))
+            changed = (source, str(params.get("uri")))
+            for uri in [uri for uri, home in self._watched.items() if home == changed]:
+                self._spawn(self._bus.publish(ResourceUpdated(uri=uri)))
+                for connection in self._subscribed.get(uri, ()):
+                    self._spawn(connection.notify(method, {"uri": uri}))
 
     def _changed(self, report: SyncReport) -> None:
         """Tools are others, or exist for others; then so may be what else sources have."""
@@ -166,6 +169,7 @@ class Changes:
         source, inner = await self._relay.home(principal, uri)
         if uri in self._watches or len(self._watches) >= MAX_WATCHES:
             return
+        self._watched[uri] = source, inner
         watch = self._relay.watch(source, principal, inner)
         task = self._watches[uri] = asyncio.create_task(watch, name=f"watch of {uri}")
         task.add_done_callback(lambda done: self._watch_ended(uri, done))
@@ -173,12 +177,14 @@ class Changes:
     def _let_go(self, uri: str) -> None:
         if uri not in self._subscribed and uri not in self._listening:
             watch = self._watches.pop(uri, None)
+            self._watched.pop(uri, None)
             if watch is not None:
                 watch.cancel()
 
     def _watch_ended(self, uri: str, task: asyncio.Task[None]) -> None:
         if self._watches.get(uri) is task:
             del self._watches[uri]
+            self._watched.pop(uri, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.warning("%s is no longer watched: %s", uri, error)
 

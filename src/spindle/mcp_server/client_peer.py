@@ -54,6 +54,8 @@ QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 class ClientPeer:
     """The client that made a call, for as long as the call runs."""
 
+    comes_back = True
+
     def __init__(self, ctx: RequestContext, ask_timeout: float) -> None:
         self._ctx = ctx
         self._ask_timeout = ask_timeout
@@ -261,6 +263,10 @@ def _question(pause: OpenPause) -> JsonObject | None:
             }  # fmt: skip
         case "input":
             schema = pause.details.get("schema")
+            if not schema and "url" in pause.details:
+                url = str(pause.details["url"])
+                params = {"mode": "url", "message": pause.message, "url": url, "elicitationId": pause.token}
+                return {"method": "elicitation/create", "params": params}
             if not _is_form(schema):
                 if is_object(schema) and schema.get("type") not in ("string", "number", "integer", "boolean"):
                     return None  # forms have plain values only

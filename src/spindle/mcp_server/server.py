@@ -47,7 +47,7 @@ from spindle.mcp_server.convert import (
 )
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
 from spindle.mcp_server.listing import BadCursorError, Listing
-from spindle.mcp_server.relay import SourceRelay
+from spindle.mcp_server.relay import ClientRelay
 from spindle.mcp_server.search_mode import SearchMode
 from spindle.mcp_server.suspended import PREFIX, Suspended, SuspendedCalls
 from spindle.runs.outcomes import Finished, Outcome, Paused
@@ -82,7 +82,7 @@ class CatalogServer:
         self.app = app
         self.access = access
         self.listing = Listing(app.catalog, self.access, lambda: self.config.names)
-        self.relay = SourceRelay(app, self.access, logger.warning)
+        self.relay = ClientRelay(app, self.access, logger.warning)
         self._search = SearchMode(app, self.listing, self.access)
         self._workspace = app.catalog.sources.workspace
         self._validation = Validation()

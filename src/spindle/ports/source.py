@@ -26,6 +26,9 @@ Note = Callable[[str], None]
 Notice = Callable[[str, JsonObject], None]
 """Takes a notification that a server sent of its own accord: its method and parameters."""
 
+SourceNotice = Callable[[str, str, JsonObject], None]
+"""Takes the name of a source, and the method and parameters of a notification that its server sent."""
+
 
 class Session(ABC):
     """A live link to a source, opened under one credential and shared by parallel calls."""
@@ -90,14 +93,17 @@ class RelaySession(Session):
         """Makes a request other than a call of a tool, and returns the result as it came."""
 
     @abstractmethod
-    async def watch(self, uri: str, credential: Credential) -> None:
-        """Has the server tell of changes of a resource, until cancelled or the link is lost."""
+    async def watch(
+        self, uri: str, credential: Credential, on_ready: Callable[[], None] | None = None
+    ) -> None:
+        """Has the server tell of changes of a resource, until cancelled. Raises ConnectionFailedError when
+        the link is lost. `on_ready` is called once no change is missed any more."""
 
 
 class RelaySource(Source):
     """A source whose sessions are all `RelaySession`s."""
 
-    notices: list[Notice]
+    notices: list[SourceNotice]
     """The listeners for news from its servers other than changed tools. Set by the catalog before `open`."""
 
     @abstractmethod

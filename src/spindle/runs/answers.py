@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from spindle.calls.validate import problems_with
+from spindle.calls.forms import answer_problems
 from spindle.domain.json_schema import JsonObject, is_object, to_json
 from spindle.errors import InvalidArgumentsError, suggest
 
@@ -28,7 +28,7 @@ async def checked_answer(
         case "approval":
             return await _checked_approval(answer, details, caller)
         case "input":
-            problems = problems_with(details.get("schema", {}), answer, "answer")
+            problems = answer_problems(details, answer)
             if problems:
                 raise _wrong("the answer does not fit", problems)
             return {"answer": answer}

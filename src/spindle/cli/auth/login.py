@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -152,7 +151,9 @@ async def _in_a_browser(
             f"{source} needs your consent at {asked.provider}. Open this link:\n\n  {asked.url}\n"
         )
         if not no_browser:
-            _open_browser(asked.url)
+            from spindle.cli.browser import open_browser
+
+            open_browser(asked.url)
         cli.output.status("waiting for you to come back …")
         visit = await _in_time(loopback.visit(asked.state), asked.provider, asked.expires_at, timeout)
         cli.output.status(f"getting tokens from {asked.provider} …")
@@ -210,16 +211,3 @@ async def _in_time(
             f"nobody came back from {provider} within {limit:.0f} s",
             hint="run the same command again for a new link",
         ) from None
-
-
-def _open_browser(url: str) -> None:
-    """Opens the link in a window, if there are windows: a browser in the terminal would take it over."""
-    if sys.platform == "linux" and not any(
-        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-    ):
-        return
-    import threading
-    import webbrowser
-
-    # Some browsers do not return until they are closed.
-    threading.Thread(target=webbrowser.open, args=(url,), name="browser", daemon=True).start()

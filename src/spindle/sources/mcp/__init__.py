@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
-    from spindle.ports.source import Note, Notice, RelaySession
+    from spindle.ports.source import Note, RelaySession, SourceNotice
     from spindle.sources.mcp.config import McpConfig
 
 
@@ -27,7 +27,7 @@ class McpSource(RelaySource):
         self._note = note
         self._is_older = False
         """True if the last session that was opened spoke a version with a handshake."""
-        self.notices: list[Notice] = []
+        self.notices: list[SourceNotice] = []
 
     @staticmethod
     def config_model() -> type[SourceConfig]:
@@ -56,4 +56,4 @@ class McpSource(RelaySource):
 
     def _tell(self, method: str, params: JsonObject) -> None:
         for notice in self.notices:
-            notice(method, params)
+            notice(self.name, method, params)

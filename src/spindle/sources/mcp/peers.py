@@ -7,9 +7,10 @@ same program: one user's question must never be shown to another.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_types import (
@@ -32,10 +33,14 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from spindle.domain import trail
 from spindle.domain.json_schema import is_object
+from spindle.errors import InputRequired, SpindleError
 from spindle.mcp_imports import CallOptions, JSONRPCDispatcher, MCPError
 from spindle.sources.mcp.exchange import current_exchange
+from spindle.sources.mcp.questions import MAX_QUESTIONS, GivenAnswers, check_question, dumped, too_many
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from spindle.domain.call import Call, Peer
     from spindle.domain.json_schema import JsonObject
     from spindle.mcp_imports import ClientRequestContext
@@ -46,9 +51,81 @@ QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 
 AnswerT = TypeVar("AnswerT")
 
+_elicited = TypeAdapter(ElicitResult)
 _sampled: TypeAdapter[CreateMessageResult | CreateMessageResultWithTools] = TypeAdapter(
     CreateMessageResult | CreateMessageResultWithTools
 )
+
+
+class Serving:
+    """A call that runs on a session, and the questions that its server asks meanwhile. A class, because a
+    generator costs every call more."""
+
+    def __init__(self, running: dict[str, Serving], call: Call) -> None:
+        self._running = running
+        self.call = call
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task is not None else 0
+        self._reason: BaseException | None = None
+        self._given: GivenAnswers | None = None
+        self._count = 0
+        self._open: set[asyncio.Task[Any]] = set()
+        self._left: asyncio.Event | None = None
+
+    def __enter__(self) -> None:
+        self._running[self.call.key] = self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        del self._running[self.call.key]
+        if self._left is not None:
+            self._left.set()
+        for question in self._open:
+            question.cancel()  # whoever was asked need not answer any more
+        if self._reason is not None and self._task is not None:
+            # As asyncio.timeout does: only who was cancelled by nobody else goes on, with our reason.
+            only_by_us = self._task.uncancel() <= self._cancelling
+            if only_by_us and kind is asyncio.CancelledError:
+                raise self._reason from None
+
+    async def _end(self, reason: BaseException) -> None:
+        """Ends the call with an error, or a pause. Returns when the server has been told."""
+        self._left = self._left or asyncio.Event()
+        if self._reason is None and self._task is not None:
+            self._reason = reason
+            self._task.cancel()
+        await self._left.wait()
+
+    async def elicit(self, source: str, params: JsonObject, peer: Peer | None) -> JsonObject:
+        """The answer to a question. One that nobody gives ends the call, as a pause."""
+        if self._given is None:
+            self._given = GivenAnswers(self.call)
+        given = self._given.take(params)
+        if given is not None:
+            return given
+        self._count += 1
+        try:
+            if self._count > MAX_QUESTIONS:
+                raise too_many(source, self.call.tool)
+            check_question(source, params)
+            if peer is not None:
+                with contextlib.suppress(InputRequired):
+                    return await self._asked(peer, params)
+            raise self._given.pause(self.call, source, params)
+        except (SpindleError, InputRequired) as reason:
+            # First, so that the server does not go on with the call as if it had been answered.
+            await self._end(reason)
+            return {"action": "cancel"}
+
+    async def _asked(self, peer: Peer, params: JsonObject) -> JsonObject:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            return await peer.ask("elicitation/create", params)
+        finally:
+            self._open.discard(task)
 
 
 class Peers:
@@ -56,40 +133,43 @@ class Peers:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._running: dict[str, Call] = {}
+        self._running: dict[str, Serving] = {}
 
-    @contextlib.contextmanager
-    def serving(self, call: Call) -> Generator[None]:
-        self._running[call.key] = call
-        try:
-            yield
-        finally:
-            del self._running[call.key]
+    def serving(self, call: Call) -> Serving:
+        return Serving(self._running, call)
 
-    def current(self) -> Peer | None:
+    def current(self) -> Serving | None:
+        """The call that the server speaks of, or one that the same caller made."""
         exchange = current_exchange.get()
         if exchange is not None and exchange.call is not None:
-            return exchange.call.peer
-        peers = [call.peer for call in self._running.values()]
-        newest = peers[-1] if peers else None
-        if newest is None or any(peer is None or peer.owner != newest.owner for peer in peers):
-            return None
-        return newest
+            return self._running.get(exchange.call.key)
+        running = list(self._running.values())
+        if len(running) == 1:
+            return running[0]
+        owners = {None if item.call.peer is None else item.call.peer.owner for item in running}
+        return running[-1] if len(owners) == 1 and None not in owners else None
 
     def wants_logs(self) -> bool:
-        return any(call.peer is not None and call.peer.log_level for call in self._running.values())
+        return any(item.call.peer is not None and item.call.peer.log_level for item in self._running.values())
 
     # --- what the SDK's session calls
 
     async def log(self, params: LoggingMessageNotificationParams) -> None:
-        peer = self.current()
-        if peer is not None:
-            peer.log(params.level, params.data, params.logger or self._name)
+        serving = self.current()
+        if serving is not None and serving.call.peer is not None:
+            serving.call.peer.log(params.level, params.data, params.logger or self._name)
 
     async def elicit(
         self, _context: ClientRequestContext, params: ElicitRequestParams
     ) -> ElicitResult | ErrorData:
-        return await self._ask("elicitation/create", params, TypeAdapter(ElicitResult))
+        serving = self.current()
+        peer = serving.call.peer if serving is not None else None
+        if serving is None or (peer is not None and peer.comes_back):
+            return await self._ask("elicitation/create", params, _elicited)
+        able = peer if peer is not None and peer.can_answer("elicitation/create") else None
+        return _elicited.validate_python(
+            await serving.elicit(self._name, dumped(params) or {}, able), by_name=False
+        )
 
     async def sample(
         self, _context: ClientRequestContext, params: CreateMessageRequestParams
@@ -102,13 +182,17 @@ class Peers:
     async def _ask(
         self, method: str, params: BaseModel | None, answer: TypeAdapter[AnswerT]
     ) -> AnswerT | ErrorData:
-        peer = self.current()
+        serving = self.current()
+        peer = serving.call.peer if serving is not None else None
         if peer is None or not peer.can_answer(method):
-            return ErrorData(code=INVALID_REQUEST, message=f"this client cannot answer {method}")
+            unclear = f", as {len(self._running)} calls run" if len(self._running) > 1 else ""
+            return ErrorData(code=INVALID_REQUEST, message=f"this client cannot answer {method}{unclear}")
         try:
             return answer.validate_python(await peer.ask(method, dumped(params)), by_name=False)
         except MCPError as error:
             return error.error
+        except SpindleError as error:
+            return ErrorData(code=INTERNAL_ERROR, message=error.message)
         except ValidationError as error:
             logger.debug("%s: a client's answer to %s is not one: %s", self._name, method, error)
             return ErrorData(code=INTERNAL_ERROR, message="the client's answer does not fit the protocol")
@@ -168,8 +252,3 @@ class CallerDispatcher(JSONRPCDispatcher[Any]):
     ) -> dict[str, Any]:
         sent = as_sent(params) or None
         return await super().send_raw_request(method, sent, opts, _related_request_id=_related_request_id)
-
-
-def dumped(model: BaseModel | None) -> JsonObject | None:
-    """The model as JSON in the protocol's form."""
-    return None if model is None else model.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import Request
@@ -42,20 +44,30 @@ def offers_of(client: ClientSession) -> frozenset[str]:
     return frozenset(name for name, offered in found.items() if offered)
 
 
-async def watch(client: ClientSession, uri: str, tell: Notice) -> None:
-    """Hear of changes of a resource until cancelled, in the way of the session's era."""
+async def watch(
+    client: ClientSession, uri: str, tell: Notice, watched: Counter[str], on_ready: Callable[[], None] | None
+) -> None:
+    """Hear of changes of a resource until cancelled, in the way of the session's era. `watched` counts who
+    watches what on a session of the handshake era, which the server knows only once."""
+    ready = on_ready or (lambda: None)
     if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-        await send(client, "resources/subscribe", {"uri": uri})
+        watched[uri] += 1
         try:
+            await send(client, "resources/subscribe", {"uri": uri})
+            ready()
             await asyncio.get_running_loop().create_future()
         finally:
-            # Whoever stops watching does not wait for the answer, nor for a server that is gone.
-            _forget(asyncio.create_task(send(client, "resources/unsubscribe", {"uri": uri})))
+            watched[uri] -= 1
+            if not watched[uri]:
+                del watched[uri]
+                # Whoever stops watching does not wait for the answer, nor for a server that is gone.
+                _forget(asyncio.create_task(send(client, "resources/unsubscribe", {"uri": uri})))
         return
     wait = FIRST_WAIT
     while True:
         try:
             async with listen(client, resource_subscriptions=[uri]) as subscription:
+                ready()
                 async for _ in subscription:
                     wait = FIRST_WAIT
                     tell("notifications/resources/updated", {"uri": uri})

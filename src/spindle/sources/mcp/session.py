@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from mcp_types import (
     LOG_LEVEL_META_KEY,
     METHOD_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
+    URL_ELICITATION_REQUIRED,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
@@ -31,6 +33,7 @@ from pydantic import TypeAdapter, ValidationError
 from spindle.domain.call import Result, is_as_severe
 from spindle.domain.json_schema import is_object
 from spindle.errors import (
+    AuthError,
     ClientError,
     ConnectionFailedError,
     LoopError,
@@ -39,14 +42,23 @@ from spindle.errors import (
     from_status,
     innermost,
 )
-from spindle.mcp_imports import ClientSession, MCPError, session_declaring
+from spindle.mcp_imports import ClientSession, MCPError
 from spindle.ports.source import RelaySession
 from spindle.sources.mcp.changes import follow_changes
 from spindle.sources.mcp.convert import loop_in, to_error, to_result, to_spec, too_large
 from spindle.sources.mcp.dispatcher import LinkDispatcher, LinkLostError
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
-from spindle.sources.mcp.peers import Peers, callbacks, dumped
-from spindle.sources.mcp.questions import to_question, to_responses, welcome_questions
+from spindle.sources.mcp.peers import Peers, callbacks
+from spindle.sources.mcp.questions import (
+    MAX_QUESTIONS,
+    answers_to,
+    dumped,
+    links_of,
+    refuse_if_declined,
+    repeated_with,
+    require_visited,
+    too_many,
+)
 from spindle.sources.mcp.relay import offers_of, send, watch
 from spindle.version import __version__
 
@@ -70,8 +82,6 @@ TOLD = (PromptListChangedNotification, ResourceListChangedNotification, Resource
 CallAnswer = CallToolResult | InputRequiredResult
 _call_answer: TypeAdapter[CallAnswer] = TypeAdapter(CallAnswer)
 
-AskableSession = session_declaring(welcome_questions)
-
 
 class McpSession(RelaySession):
     """A session with an MCP server, over any transport."""
@@ -83,6 +93,7 @@ class McpSession(RelaySession):
         self._peers = peers
         self._tell = tell
         self._log_level: str | None = None
+        self._watched: Counter[str] = Counter()
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @property
@@ -120,7 +131,9 @@ class McpSession(RelaySession):
             return await self._invoke(tool, call)
 
     async def _invoke(self, tool: Tool, call: Call) -> Result:
-        given = _given(call)
+        if not self.is_modern:
+            refuse_if_declined(call)
+        given = repeated_with(call) if self.is_modern else {}
         try:
             result = await self._call(tool, call, given)
         except ClientError as error:
@@ -129,16 +142,23 @@ class McpSession(RelaySession):
             # The server wants arguments repeated as headers; which ones, only a fresh list tells.
             await self._discover(call.credential)
             result = await self._call(tool, call, given)
-        wait = FIRST_WAIT
+        wait, rounds = FIRST_WAIT, 0
         while isinstance(result, InputRequiredResult):
-            if result.input_requests and call.peer is not None:
-                return Result(asked=dumped(result))
+            given = {"requestState": result.request_state}
             if result.input_requests:
-                raise to_question(tool, result)
-            # It asks nobody, and only wants to be asked again: until the call's own timeout.
-            await asyncio.sleep(wait)
-            wait = min(wait * 2, LONGEST_WAIT)
-            result = await self._call(tool, call, {"requestState": result.request_state})
+                if call.peer is not None and call.peer.comes_back:
+                    return Result(asked=dumped(result))
+                rounds += 1
+                if rounds > MAX_QUESTIONS:
+                    raise too_many(self._name, tool.name)
+                given = await answers_to(call, self._name, result)
+                if not self.is_modern:
+                    require_visited(call, given)
+            else:
+                # It asks nobody, and only wants to be asked again: until the call's own timeout.
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, LONGEST_WAIT)
+            result = await self._call(tool, call, given if self.is_modern else {})
         return to_result(result)
 
     async def _call(self, tool: Tool, call: Call, given: JsonObject) -> CallAnswer:
@@ -152,11 +172,20 @@ class McpSession(RelaySession):
                 method="tools/call", params={**(dumped(params) or {}), **given}
             )
         # Not session.call_tool(): it checks results with a slower validator and may list tools unasked.
-        return await self._exchange(
-            lambda: self._session.send_request(request, _call_answer, progress_callback=call.on_progress),
-            call.credential,
-            call,
-        )
+        try:
+            return await self._exchange(
+                lambda: self._session.send_request(request, _call_answer, progress_callback=call.on_progress),
+                call.credential,
+                call,
+            )
+        except AuthError as error:
+            about = error.details if is_object(error.details) else {}
+            if about.get("code") != URL_ELICITATION_REQUIRED:
+                raise
+            # It has not done anything: once the pages were visited, the same call is made again.
+            asked = links_of(self._name, about.get("data"))
+            requests = {key: {"method": "elicitation/create", "params": item} for key, item in asked.items()}
+            return InputRequiredResult.model_validate({"inputRequests": requests})
 
     async def _lower_log_level(self, level: str) -> None:
         """Sets the log level of older servers, which keep one for the session: that of the caller who
@@ -175,8 +204,19 @@ class McpSession(RelaySession):
     async def relay(self, method: str, params: JsonObject, credential: Credential | None) -> JsonObject:
         return await self._exchange(lambda: send(self._session, method, params), credential)
 
-    async def watch(self, uri: str, credential: Credential | None) -> None:
-        await self._exchange(lambda: watch(self._session, uri, self._tell), credential)
+    async def watch(
+        self, uri: str, credential: Credential | None, on_ready: Callable[[], None] | None = None
+    ) -> None:
+        watching = asyncio.ensure_future(
+            self._exchange(lambda: watch(self._session, uri, self._tell, self._watched, on_ready), credential)
+        )
+        try:
+            await asyncio.wait({watching, self._lost}, return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                return await watching
+            raise ConnectionFailedError(f"lost {self._name!r}: {self._lost.result()}")
+        finally:
+            watching.cancel()
 
     async def wait_closed(self) -> str:
         return await asyncio.shield(self._lost)
@@ -214,18 +254,6 @@ class McpSession(RelaySession):
             # The server restarted and knows nothing of this session: nothing was done, and a new one helps.
             return ConnectionFailedError(f"{self._name!r} no longer knows the session", sent=False)
         return describe_failure(self._name, error, exchange)
-
-
-def _given(call: Call) -> JsonObject:
-    """The answers and the state that go with a repeated call."""
-    if call.answers is not None:
-        return call.answers
-    if call.reply is None:
-        return {}
-    responses, state = to_responses(call.reply)
-    found = {key: dumped(response) for key, response in (responses or {}).items()}
-    given = {"inputResponses": found or None, "requestState": state}
-    return {key: value for key, value in given.items() if value is not None}
 
 
 def describe_failure(name: str, error: MCPError, exchange: CallExchange) -> SpindleError:
@@ -292,7 +320,7 @@ async def open_session(
     peers = Peers(name)
     if isinstance(dispatcher, LinkDispatcher):
         dispatcher.heeds_logs = peers.wants_logs
-    client = AskableSession(
+    client = ClientSession(
         dispatcher=dispatcher,
         client_info=Implementation(name="spindle", version=__version__),
         message_handler=on_message,

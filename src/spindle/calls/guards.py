@@ -1,0 +1,55 @@
+"""The guards between a source and its callers, one set for each source."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spindle.calls.breaker import Breaker
+from spindle.calls.limits import Limit
+from spindle.calls.rates import RateLimiter
+from spindle.calls.record import configured_secrets
+
+if TYPE_CHECKING:
+    from spindle.catalog.sources import SourceSet
+    from spindle.domain.source import SourceConfig
+
+
+@dataclass(slots=True)
+class Guards:
+    """The breaker and limits of a source, and the secrets that no record may hold."""
+
+    config: SourceConfig
+    breaker: Breaker
+    limit: Limit
+    rate: RateLimiter | None
+    secrets: frozenset[str]
+
+
+class SourceGuards:
+    """The guards of every source, made anew when its settings are replaced."""
+
+    def __init__(self, monotonic: Callable[[], float], sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._made: dict[str, Guards] = {}
+
+    def __getitem__(self, source: str) -> Guards:
+        """Returns the guards of a source that was used before."""
+        return self._made[source]
+
+    def of(self, source: str, config: SourceConfig, sources: SourceSet) -> Guards:
+        """Returns the guards of a source with these settings."""
+        found = self._made.get(source)
+        if found is None or found.config is not config:
+            found = self._made[source] = Guards(
+                config,
+                Breaker(source, config.breaker.failures, config.breaker.cooldown, self._monotonic),
+                Limit(config.max_concurrency),
+                RateLimiter(config.rate_limit, self._monotonic, self._sleep)
+                if config.rate_limit is not None
+                else None,
+                frozenset(sources.secrets(source) | configured_secrets(config)),
+            )
+        return found

@@ -1,0 +1,149 @@
+"""Requests of MCP other than calls of tools, behind the same guards: credential, breaker, limits, time limit
+and record."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from spindle.calls.limits import hold
+from spindle.calls.record import fit_to_store, hide_secrets
+from spindle.domain.call import CallRecord, new_id
+from spindle.errors import (
+    AuthError,
+    CallTimeoutError,
+    Interruption,
+    PermissionDeniedError,
+    SpindleError,
+)
+from spindle.ports.source import RelaySession
+
+if TYPE_CHECKING:
+    from spindle.auth.credentials import Credentials
+    from spindle.calls.guards import Guards, SourceGuards
+    from spindle.calls.record import Recorder
+    from spindle.catalog.catalog import Catalog
+    from spindle.domain.identity import Credential, Principal
+    from spindle.domain.json_schema import JsonObject
+    from spindle.domain.source import SourceConfig
+
+RECORDED = frozenset({"resources/read", "prompts/get"})
+"""The requests that history keeps. The others only look around."""
+
+
+class SourceRequests:
+    """Makes requests of sources that relay, on behalf of a principal."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        credentials: Credentials,
+        guards: SourceGuards,
+        recorder: Recorder,
+        now: Callable[[], float],
+    ) -> None:
+        self.catalog = catalog
+        self._credentials = credentials
+        self._guards = guards
+        self._recorder = recorder
+        self._now = now
+
+    async def request(
+        self, source: str, principal: Principal, method: str, params: JsonObject, offer: str | None = None
+    ) -> JsonObject | None:
+        """Makes a request and returns its result as it came; None if the source does not have the `offer`
+        that it belongs to."""
+        config = self.catalog.sources.config(source)
+        guards = self._guards.of(source, config, self.catalog.sources)
+        started_at, began = self._now(), time.perf_counter()
+        secrets, outcome, problem = guards.secrets, "ok", None
+        try:
+            credential = await self._credentials.for_call(source, config, principal)
+            secrets |= credential.secrets
+            try:
+                return await self._send(source, config, guards, credential, method, params, offer)
+            except (AuthError, PermissionDeniedError) as error:
+                refused = (source, config, principal, credential, error)
+                fresh = await self._credentials.after_refusal(*refused)
+                if fresh is None:
+                    raise
+            secrets |= fresh.secrets
+            return await self._send(source, config, guards, fresh, method, params, offer)
+        except SpindleError as error:
+            hide_secrets(error.about(source=source), secrets)
+            outcome, problem = error.category, error.to_dict()
+            raise
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        except Interruption:
+            outcome = "paused"
+            raise
+        finally:
+            if method in RECORDED:
+                await self._recorder.save(
+                    CallRecord(
+                        key=new_id(),
+                        tool=method,
+                        source=source,
+                        principal=principal.id,
+                        arguments=fit_to_store(params, secrets),
+                        outcome=outcome,
+                        started_at=started_at,
+                        duration=time.perf_counter() - began,
+                        attempts=1,
+                        error=fit_to_store(problem, secrets),
+                    )
+                )
+
+    async def _send(
+        self,
+        source: str,
+        config: SourceConfig,
+        guards: Guards,
+        credential: Credential,
+        method: str,
+        params: JsonObject,
+        offer: str | None,
+    ) -> JsonObject | None:
+        admission = guards.breaker.enter()
+        try:
+            async with hold([guards.limit]):
+                if guards.rate is not None:
+                    await guards.rate.acquire()
+                connections = self.catalog.connections
+                made = self.catalog.sources.get(source)
+                async with connections.session(source, made, config, credential) as opened:
+                    session = cast(RelaySession, opened)
+                    if offer is not None and offer not in session.offers:
+                        result = None
+                    else:
+                        result = await self._answer(source, config, session, credential, method, params)
+        except BaseException as error:
+            guards.breaker.failed(error, admission)
+            raise
+        guards.breaker.succeeded(admission)
+        return result
+
+    async def _answer(
+        self,
+        source: str,
+        config: SourceConfig,
+        session: RelaySession,
+        credential: Credential,
+        method: str,
+        params: JsonObject,
+    ) -> JsonObject:
+        timer = asyncio.timeout(config.timeout)
+        try:
+            async with timer:
+                return await session.relay(method, params, credential)
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            raise CallTimeoutError(
+                f"{source!r} did not answer {method} within {config.timeout:g} s",
+                hint=f"raise sources.{source}.timeout if it needs longer",
+            ) from None

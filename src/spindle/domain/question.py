@@ -1,0 +1,38 @@
+"""A question that a source asks in the middle of a call, and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from spindle.domain.identity import LOCAL, Principal
+from spindle.domain.json_schema import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class SourceQuestion:
+    """A question to the person for whom a call is made: to fill in a form, or to visit a page. All texts are
+    the source's, not Spindle's."""
+
+    message: str
+    source: str
+    tool: str
+    schema: JsonObject | None = None
+    """Of the form, as JSON Schema: an object with plain values."""
+    url: str | None = None
+    """The page to visit, where the question is no form."""
+    principal: Principal = LOCAL
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a question of a source: the form's values, or that the person declines, or gives no
+    answer (`cancel`)."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: JsonObject | None = None
+
+
+OnQuestion = Callable[[SourceQuestion], Awaitable[Answer | Mapping[str, Any] | None]]
+"""Answers questions: with an `Answer`, or with the values of the form alone; None leaves it to a pause."""

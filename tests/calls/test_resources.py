@@ -1,0 +1,101 @@
+"""Resources and prompts in Python, of a real MCP server in both eras."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spindle
+from mcp_server.conftest import fixture_source
+from servers.running import PATIENCE
+from spindle.domain.identity import Principal
+from spindle.errors import ClientError, NotFoundError, SpindleError
+from spindle.settings import Settings
+
+ERAS = pytest.mark.parametrize("era", ["handshake", "2026-07-28"])
+URI = "test://watched-resource"
+
+
+def settings(root: Path, **sources: Any) -> Settings:
+    return Settings(root, {"sources": sources, "store": ":memory:"})
+
+
+@ERAS
+async def test_a_watched_resource_says_each_change(tmp_path: Path, era: str) -> None:
+    two = {name: fixture_source(prefix=True, protocol=era) for name in ("one", "two")}
+    async with spindle.open(settings=settings(tmp_path, **two)) as app:
+        async with (
+            asyncio.timeout(PATIENCE),
+            app.watch(URI, source="one") as changes,
+            app.watch(URI, source="one") as others,
+            app.watch(URI, source="two") as elsewhere,
+        ):
+            await app.call("one.test_touch_resource")
+            change = await anext(changes)
+            assert (change.uri, change.source) == (URI, "one")
+            assert (await anext(others)).source == "one"
+            await others.close()
+            with pytest.raises(StopAsyncIteration):
+                await anext(others)
+            await app.call("one.test_touch_resource")
+            await anext(changes)
+            await app.call("two.test_touch_resource")
+            assert (await anext(elsewhere)).source == "two"
+        left = app.watch(URI, source="one")
+        await left.__aenter__()
+    with pytest.raises(StopAsyncIteration):
+        await anext(left)
+
+
+async def test_who_may_not_see_a_source_sees_nothing_of_it(tmp_path: Path) -> None:
+    def visible(principal: Principal, name: str) -> bool:
+        return principal.id == "ann" or not name.startswith("fix")
+
+    ann, bob = Principal("ann"), Principal("bob")
+    source = fixture_source(prefix=True)
+    async with spindle.open(settings=settings(tmp_path, fix=source), visible=visible) as app:
+        assert await app.resources(principal=ann)
+        assert await app.resources(principal=bob) == []
+        assert await app.prompts(principal=bob) == []
+        for work in (
+            app.read("test://static-text", principal=bob),
+            app.read("test://static-text", source="fix", principal=bob),
+            app.read("spindle://fix/test%3A%2F%2Fstatic-text", principal=bob),
+            app.prompt("fix.test_simple_prompt", principal=bob),
+            app.resources("fix", principal=bob),
+        ):
+            with pytest.raises(NotFoundError):
+                await work
+        assert (await app.read("spindle://fix/test%3A%2F%2Fstatic-text", principal=ann)).text
+
+
+async def test_what_cannot_be_watched_says_so(tmp_path: Path) -> None:
+    server = Path(__file__).parent.parent / "servers" / "stdio_server.py"
+    import sys
+
+    source = {"command": [sys.executable, str(server)]}
+    async with spindle.open(settings=settings(tmp_path, plain=source)) as app:
+        assert await app.resources() == []
+        with pytest.raises(ClientError, match="does not tell when its resources change"):
+            await anext(app.watch("x://y", source="plain"))
+        with pytest.raises(SpindleError, match="Method not found"):
+            await app.read("x://y", source="plain")
+
+
+def test_the_same_without_await(tmp_path: Path) -> None:
+    source = fixture_source(prefix=True)
+    with spindle.open(settings=settings(tmp_path, fix=source)) as s:
+        assert URI in {item.uri for item in s.resources()}
+        assert s.read("test://static-text").text.startswith("This is the content")
+        assert "fix.test_simple_prompt" in {item.name for item in s.prompts()}
+        filled = s.prompt("fix.test_prompt_with_arguments", {"arg1": "a", "arg2": "b"})
+        assert filled.messages[0].role == "user"
+        assert "arg1='a'" in filled.text
+        changes = s.watch(URI, timeout=PATIENCE)
+        s.call("fix.test_touch_resource")
+        assert next(changes).uri == URI
+        changes.close()  # pyright: ignore[reportAttributeAccessIssue] - a generator
+        assert list(s.watch(URI, timeout=0.01)) == []

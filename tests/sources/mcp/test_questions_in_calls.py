@@ -1,0 +1,211 @@
+"""A server of the handshake era that asks in the middle of a call: a handler answers, or a pause does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spindle
+from mcp_server.conftest import fixture_source
+from servers.running import PATIENCE
+from spindle import Answer, CallOptions, Finished, Paused, Principal, SourceQuestion
+from spindle.errors import InputRequired, InvalidArgumentsError, PermissionDeniedError, ServerError
+from spindle.settings import Settings
+from spindle.sources.mcp.questions import MAX_QUESTIONS
+from spindle.testing import ModelServer
+
+SERVER = Path(__file__).parent.parent.parent / "servers" / "curious_server.py"
+
+
+def curious(folder: Path, **settings: Any) -> dict[str, Any]:
+    command = [sys.executable, "-I", "-S", str(SERVER), str(folder / "did")]
+    return {"command": command, "protocol": "handshake", **settings}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(tmp_path, {"sources": {"ask": curious(tmp_path)}})
+
+
+@pytest.fixture
+def did(tmp_path: Path) -> Path:
+    return tmp_path / "did"
+
+
+def lines(did: Path) -> list[str]:
+    return did.read_text().splitlines()
+
+
+def only(outcome: Any) -> Any:
+    assert isinstance(outcome, Paused)
+    (pause,) = outcome.pauses
+    return pause
+
+
+class Handler:
+    """Answers questions in order, and remembers them."""
+
+    def __init__(self, *answers: Answer | Mapping[str, Any] | None) -> None:
+        self._answers = list(answers)
+        self.asked: list[SourceQuestion] = []
+
+    async def __call__(self, question: SourceQuestion) -> Answer | Mapping[str, Any] | None:
+        self.asked.append(question)
+        return self._answers.pop(0)
+
+
+async def test_a_question_pauses_and_the_call_is_made_again_with_the_answer(
+    settings: Settings, did: Path
+) -> None:
+    async with spindle.open(settings=settings) as app:
+        first = only(await app.run("ask.travel"))
+        assert (first.kind, first.message, first.source) == ("input", "From?", "ask")
+        assert first.details["repeats"] is True
+        with pytest.raises(InvalidArgumentsError, match="city"):
+            await app.resume(first.token, {})
+    assert lines(did)[:2] == ["called travel", "cancelled"], "the server stops before it is answered"
+    async with spindle.open(settings=settings) as app:
+        second = only(await app.resume(first.token, {"city": "Rome"}))
+        assert second.message == "To?"
+    async with spindle.open(settings=settings) as app:
+        done = await app.resume(second.token, refused="no")
+        assert isinstance(done, Finished)
+        rome = {"action": "accept", "content": {"city": "Rome"}}
+        assert json.loads(done.result.text) == [rome, {"action": "decline"}]
+    assert lines(did).count("called travel") == 3
+
+
+async def test_a_bare_call_raises_what_is_asked(settings: Settings) -> None:
+    async with spindle.open(settings=settings) as app:
+        with pytest.raises(InputRequired, match="Where"):
+            await app.call("ask.weather")
+        history = await app.history()
+        assert [item.outcome for item in history] == ["paused"]
+
+
+@pytest.mark.parametrize("era", ["handshake", "2026-07-28"])
+async def test_a_handler_answers_in_either_era(tmp_path: Path, era: str) -> None:
+    contact = {"username": "ann", "email": "ann@example.com"}
+    handler = Handler(contact, Answer("decline"), Answer("cancel"), None, {"username": 5})
+    settings = Settings(tmp_path, {"sources": {"fix": fixture_source(protocol=era, prefix=True)}})
+    async with spindle.open(settings=settings, on_question=handler) as app:
+        result = await app.call("fix.test_elicitation", message="Who?")
+        assert "ann@example.com" in result.text
+        (question,) = handler.asked
+        assert (question.message, question.source) == ("Who?", "fix")
+        assert question.tool == "fix.test_elicitation"
+        assert set((question.schema or {})["properties"]) == {"username", "email"}
+        assert "decline" in (await app.call("fix.test_elicitation", message="Who?")).text
+        assert "cancel" in (await app.call("fix.test_elicitation", message="Who?")).text
+        pause = only(await app.run("fix.test_elicitation", message="Who?"))
+        with pytest.raises(InvalidArgumentsError, match="does not fit its form"):
+            await app.call("fix.test_elicitation", message="Who?")
+        assert len(handler.asked) == 5
+        done = await app.resume(pause.token, contact)
+        assert isinstance(done, Finished)
+        assert "ann@example.com" in done.result.text
+
+
+async def test_a_page_is_visited_only_if_it_is_one(settings: Settings, tmp_path: Path, did: Path) -> None:
+    handler = Handler({}, Answer("decline"), {}, {})
+    async with spindle.open(settings=settings, on_question=handler) as app:
+        assert json.loads((await app.call("ask.pay")).text) == [{"action": "accept"}]
+        assert handler.asked[0].url == "https://pay.example/1"
+        with pytest.raises(ServerError, match="hides the host"):
+            await app.call("ask.trick")
+        with pytest.raises(PermissionDeniedError, match="declined"):
+            await app.call("ask.locked")
+    async with spindle.open(settings=settings) as app:
+        pause = only(await app.run("ask.locked"))
+        assert pause.details["urls"] == ["https://pay.example/1"]
+        again = only(await app.resume(pause.token))
+        Path(f"{did}.visited").touch()
+        done = await app.resume(again.token)
+        assert isinstance(done, Finished)
+        assert done.result.text == "open"
+
+
+@pytest.mark.parametrize(
+    ("tool", "problem"), [("nested", "'inner' is of type 'object'"), ("huge", "5000 fields")]
+)
+async def test_a_form_that_is_not_allowed_fails_the_call(settings: Settings, tool: str, problem: str) -> None:
+    async with spindle.open(settings=settings) as app:
+        with pytest.raises(ServerError, match=problem):
+            await app.run(f"ask.{tool}")
+        assert (await app.call("ask.plain")).text == "[]", "the session goes on"
+
+
+@pytest.mark.parametrize("tool", ["endless", "flood"])
+async def test_a_server_that_does_not_stop_asking_is_stopped(settings: Settings, tool: str) -> None:
+    asked = 0
+
+    async def handler(question: SourceQuestion) -> Mapping[str, Any]:
+        nonlocal asked
+        asked += 1
+        return {"city": "Rome"}
+
+    async with spindle.open(settings=settings, on_question=handler) as app, asyncio.timeout(PATIENCE):
+        with pytest.raises(ServerError, match="asked more than 25 questions"):
+            await app.call(f"ask.{tool}")
+    assert asked == MAX_QUESTIONS
+
+
+async def test_an_answer_that_nobody_waits_for_is_not_waited_for(settings: Settings) -> None:
+    cancelled = asyncio.Event()
+
+    async def handler(question: SourceQuestion) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            cancelled.set()
+
+    async with spindle.open(settings=settings, on_question=handler) as app, asyncio.timeout(PATIENCE):
+        assert (await app.call("ask.gives_up")).text == "went on without you"
+        await cancelled.wait()
+
+
+async def test_two_users_never_see_each_others_questions(settings: Settings) -> None:
+    """Over pipes nothing says to which call a question belongs."""
+    seen: list[str] = []
+    ann, bob = Principal("ann"), Principal("bob")
+    waiting, may_go = asyncio.Event(), asyncio.Event()
+
+    async def handler(question: SourceQuestion) -> Mapping[str, Any]:
+        seen.append(question.principal.id)
+        waiting.set()
+        await may_go.wait()
+        return {"city": "Rome"}
+
+    async with spindle.open(settings=settings, on_question=handler) as app, asyncio.timeout(PATIENCE):
+        first = asyncio.create_task(app.call("ask.weather", {}, CallOptions(principal=ann)))
+        await waiting.wait()
+        second = await app.call("ask.weather", {}, CallOptions(principal=bob))
+        assert "cannot answer elicitation/create, as 2 calls run" in second.text
+        may_go.set()
+        assert "Rome" in (await first).text
+    assert seen == ["ann"]
+
+
+async def test_a_model_answers_only_where_it_is_let(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ModelServer("42") as server:
+        raw = {
+            "sources": {
+                "open": curious(tmp_path, answers=["elicitation", "sampling"]),
+                "closed": curious(tmp_path),
+            },
+            "agent": {"model": "openai-chat:gpt-scripted"},
+        }
+        monkeypatch.setenv("OPENAI_API_KEY", "key")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+        async with spindle.open(settings=Settings(tmp_path, raw)) as app:
+            (answer,) = json.loads((await app.call("open.think")).text)
+            assert answer["content"] == {"type": "text", "text": "42"}
+            (refused,) = json.loads((await app.call("closed.think")).text)
+            assert "code" in refused
+            assert len(server.requests) == 1

@@ -244,6 +244,40 @@ async def test_emitted_events_are_heard_in_the_process_too(folder: Path) -> None
     loader.close()
 
 
+ASKING = """
+asyncapi: 3.0.0
+info: { title: Prices, version: 1.0.0 }
+channels:
+  ask: { address: price.ask, messages: { Ask: { payload: { type: object } } } }
+  tell: { address: price.tell, messages: { Tell: { payload: { type: object } } } }
+operations:
+  ask_price:
+    action: send
+    channel: { $ref: '#/channels/ask' }
+    reply: { channel: { $ref: '#/channels/tell' } }
+    x-agent-tool: true
+"""
+
+
+async def test_a_question_is_told_to_the_network_as_the_event_it_was(tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "prices.yaml").write_text(ASKING)
+    (tmp_path / "spindle.toml").touch()
+    network = Network()
+    loader = EventToolLoader(tmp_path, network)
+    [ask] = loader.load_tools()
+    async with spindle.open(tmp_path) as app:
+        heard = app.events("price.ask")
+        asking = asyncio.create_task(ask.execute(what="tea"))
+        async with asyncio.timeout(60):
+            question = await anext(heard)
+            await app.emit("price.tell", {"price": 3}, extensions=question.extensions)
+            answer = await asking
+    assert answer["data"] == {"price": 3}
+    assert network.events == [NetworkEvent("price.ask", {"what": "tea"})]
+    loader.close()
+
+
 def test_a_network_that_takes_no_events_is_refused_where_there_are_some(folder: Path) -> None:
     loader = EventToolLoader(folder, network=SimpleNamespace(mods={}))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="has no method emit_event"):

@@ -33,6 +33,7 @@ from spindle.compat.penguiflow import (
     TransportType,
     UtcpMode,
 )
+from spindle.compat.penguiflow.node_specs import arguments_model, arguments_of
 
 NOBODY = Context()
 SOON = RetryPolicy(wait_exponential_min_s=0.01, wait_exponential_max_s=0.1)
@@ -163,6 +164,26 @@ async def test_models_refuse_wrong_arguments_and_leave_out_what_was_not_given(tm
     sent = observed["result"]["messages"][-1]["params"]["arguments"]
     assert sent == given
     await search.close()
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": True, "b": {"type": ["string", "null"]}}, "required": True},
+        {"type": "object", "properties": ["a"], "required": "a"},
+        {
+            "type": "object",
+            "properties": {"__base__": {"type": "string"}, "": {}, "tool_schema": {"items": 1}},
+        },
+        {"type": "object", "properties": {"a": {"type": "array", "items": True}, "b": {"type": {}}}},
+    ],
+    ids=["required", "properties", "names", "types"],
+)
+def test_odd_schemas_still_make_models(schema: dict[str, Any]) -> None:
+    model = arguments_model("odd.tool-name", schema)
+    assert model.model_json_schema() == schema
+    given = {"a": [1], "__base__": "x", "": 2, "tool_schema": 3}
+    assert arguments_of(model.model_validate(given)) == given
 
 
 async def test_variables_reach_the_program_and_missing_ones_stop_it(

@@ -245,6 +245,16 @@ async def test_a_server_that_lists_only_for_users_is_connected_with_the_token_of
         await node.close()
 
 
+async def test_a_user_called_local_is_a_user_like_any(manager: OAuthManager) -> None:
+    async with HttpServer() as server:
+        node = guarded(server, manager)
+        await node.connect()
+        await manager.token_store.store("local", "fault", "t-of-local", None)
+        await node.call("echo", {}, Context("local"))
+        assert shown_tokens(server) == ["Bearer t-of-local"]
+        await node.close()
+
+
 async def test_each_user_of_a_program_has_a_process_with_a_token_of_theirs(
     tmp_path: Path, manager: OAuthManager
 ) -> None:

@@ -113,9 +113,12 @@ class EventToolLoader(_FolderLoader):
                 f"the network cannot be given the events of {tool.name!r}: it has no method emit_event(event)"
             )
 
+        # The output of a question is its answer, which came on another channel.
+        asked = tool.spec.metadata.get("address") if "reply" in tool.spec.metadata else None
+
         async def call_and_tell(**arguments: Any) -> Any:
             output: Any = await made.func(**arguments)
-            taken = network.emit_event(NetworkEvent(str(output["channel"]), arguments))
+            taken = network.emit_event(NetworkEvent(str(asked or output["channel"]), arguments))
             if inspect.isawaitable(taken):
                 await taken
             return output

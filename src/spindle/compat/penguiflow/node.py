@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from spindle.opening import Opening
 
 PAUSE_REASON = "external_event"
+NOBODY = Principal("")
+"""The one on whose behalf tools are listed without a user. No user has this id."""
 
 
 @dataclass(eq=False)
@@ -64,7 +66,7 @@ class ToolNode:
             except SpindleError as error:
                 raise self._adapted(error) from error
             try:
-                self._offer(await self._discovered(app, Principal(user_id) if user_id else LOCAL))
+                self._offer(await self._discovered(app, Principal(user_id) if user_id else NOBODY))
             except BaseException:
                 await opening.__aexit__(None, None, None)
                 raise
@@ -197,7 +199,7 @@ class ToolNode:
         return Principal(str(user_id))
 
     async def _credential(self, source: str, principal: Principal) -> Credential | None:
-        if self.config.auth_type is not AuthType.OAUTH2_USER or principal == LOCAL or not self.auth_manager:
+        if self.config.auth_type is not AuthType.OAUTH2_USER or principal == NOBODY or not self.auth_manager:
             return None
         token = await self.auth_manager.get_token(principal.id, source)
         if token is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from spindle.domain.json_schema import JsonObject, is_object
+from spindle.domain.json_schema import JsonObject, is_array, is_object
 
 if TYPE_CHECKING:
     from spindle.compat.penguiflow.config import ToolContext
@@ -130,13 +130,13 @@ def arguments_of(model: BaseModel) -> dict[str, Any]:
 def arguments_model(name: str, schema: JsonObject) -> type[BaseModel]:
     """Returns a model of a tool's arguments with fields for its parameters."""
     properties = schema.get("properties")
-    required: Any = schema.get("required", ())
+    required = schema.get("required")
     fields: dict[str, Any] = {}
     for parameter, described in (properties if is_object(properties) else {}).items():
         wanted = _type_of(described)
         alias = None if _is_field(parameter) else parameter
         key = parameter if alias is None else f"argument_{len(fields)}"
-        if parameter in required:
+        if is_array(required) and parameter in required:
             fields[key] = (wanted, Field(alias=alias))
         else:
             fields[key] = (wanted | None, Field(default=None, alias=alias))

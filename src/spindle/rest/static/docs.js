@@ -38,6 +38,7 @@ async function load() {
   }
   if (mine !== asked) return;
   if (answer.status === 401 || answer.status === 403) {
+    at("login").hidden = false;
     const what = token ? "The server does not accept this token." : "This server wants a token.";
     return failed(mine, what, "Put it into the field above. It stays in this page, and goes to this server only.");
   }
@@ -46,6 +47,7 @@ async function load() {
     return failed(mine, `The server answered with status ${answer.status}.`, found?.message ?? "");
   }
   api = found;
+  at("login").hidden = !found.security;
   tools = Object.entries(found.paths).filter(([, way]) => way?.post).map(([path, way]) => ({
     name: String(way.post.operationId ?? path), path, source: String(way.post.tags?.[0] ?? ""),
     about: String(way.post.summary ?? way.post.description ?? ""), post: way.post,
@@ -156,6 +158,25 @@ function kindOf(schema) {
   return type.length === 1 && ["string", "integer", "number", "boolean"].includes(type[0]) ? type[0] : "json";
 }
 
+// A schema as lines to read: name, type, and what it is for.
+function outline(schema, name = "", indent = "", depth = 0, left = { lines: 200 }) {
+  const known = resolved(schema);
+  const type = Array.isArray(known.enum) ? known.enum.map((value) => JSON.stringify(value)).join(" | ")
+    : Array.isArray(known.type) ? known.type.join(" | ") : String(known.type ?? "any");
+  const about = known.description ? `  ${String(known.description).split("\n")[0].slice(0, 100)}` : "";
+  const lines = [`${indent}${name ? `${name}: ` : ""}${type}${about}`];
+  left.lines -= 1;
+  if (depth >= 4 || left.lines <= 0) return lines[0];
+  const required = Array.isArray(known.required) ? known.required : [];
+  const properties = typeof known.properties === "object" && known.properties ? known.properties : {};
+  for (const [key, inner] of Object.entries(properties)) {
+    if (left.lines <= 0) return [...lines, `${indent}  …`].join("\n");
+    lines.push(outline(inner, required.includes(key) ? `${key} (required)` : key, `${indent}  `, depth + 1, left));
+  }
+  if (typeof known.items === "object" && known.items) lines.push(outline(known.items, "each", `${indent}  `, depth + 1, left));
+  return lines.join("\n");
+}
+
 // A form from a schema, with its JSON beside it. Only what was filled in is sent.
 class Form {
   constructor(schema) {
@@ -246,9 +267,12 @@ class Field {
     const type = this.kind === "enum" ? "choice" : this.kind === "json" ? String(schema.type ?? "any") : this.kind;
     const words = [type, required ? "required" : null].filter(Boolean).join(", ");
     const about = String(schema.description ?? schema.title ?? "");
+    const shape = this.kind === "json" ? outline(schema) : "";
+    const fold = shape.includes("\n") ? make("details", {}, make("summary", { textContent: "Its parts" }),
+      make("pre", { textContent: shape })) : null;
     this.node = make("div", { class: "field" },
       make("label", { for: id, textContent: name }, make("span", { class: "kind", textContent: words })),
-      make("div", {}, this.input, about ? make("p", { class: "hint", textContent: about }) : null, this.mistake));
+      make("div", {}, this.input, about ? make("p", { class: "hint", textContent: about }) : null, fold, this.mistake));
   }
 
   make() {
@@ -262,7 +286,7 @@ class Field {
     }
     const example = Array.isArray(schema.examples) && schema.examples.length ? JSON.stringify(schema.examples[0]) : "";
     const hint = (usual || example).slice(0, 200).replace(/^"(.*)"$/, "$1");
-    if (this.kind === "json") return make("textarea", { rows: 3, placeholder: hint || (schema.type === "array" ? "[ … ]" : "{ … }"), spellcheck: false });
+    if (this.kind === "json") return make("textarea", { rows: 2, placeholder: hint || { array: "[ … ]", object: "{ … }" }[schema.type] || "JSON", spellcheck: false });
     const numeric = this.kind !== "string";
     return make("input", { type: "text", inputMode: numeric ? "decimal" : "text", placeholder: hint, spellcheck: !numeric });
   }
@@ -308,6 +332,7 @@ async function call(tool, form, button, result) {
     const text = await answer.text();
     const took = `${((performance.now() - began) / 1000).toFixed(2)} s`;
     result.replaceChildren(...(answer.ok ? succeeded(text, took) : refused(answer.status, text, took)));
+    result.scrollIntoView({ block: "nearest" });
   } catch {
     result.replaceChildren(make("p", { class: "notice", textContent: "The server does not answer. Is it still running?" }));
   } finally {
@@ -360,7 +385,8 @@ function refused(status, text, took) {
   }
   const nodes = [heading(false, `Status ${status}`, took), make("p", { class: "notice", textContent: problem?.message ?? text.slice(0, 2000) })];
   if (problem?.hint) nodes.push(make("p", { textContent: problem.hint }));
-  if (problem?.details) nodes.push(...code("Details", JSON.stringify(problem.details, null, 2)));
+  // Of a tool that failed, the details say the message again.
+  if (problem?.details && problem.category !== "tool") nodes.push(...code("Details", JSON.stringify(problem.details, null, 2)));
   return nodes;
 }
 

@@ -219,7 +219,7 @@ def test_nobody_at_the_address(registry, spindle, folder):
     (folder / "spindle.toml").write_text('[registries.test]\nurl = "http://127.0.0.1:1"\n')
     done = spindle("registry", "search", "x")
     assert done.code == 7
-    assert "cannot reach 'registry test' at 127.0.0.1" in done.err
+    assert "cannot reach the registry 'test' at 127.0.0.1" in done.err
 
 
 def test_an_error_is_json_where_json_is_wanted(registry, spindle):

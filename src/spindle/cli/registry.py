@@ -98,10 +98,16 @@ async def _search(
 @REGISTRY
 def show(cli: CliContext, server: str, named: str | None) -> int:
     """Show one server of a registry: its versions, packages and remote servers, and the inputs it takes."""
-    return cli.run(_show(cli, configured(cli, named), *split_version(server)))
+    return cli.run(_show(cli, configured(cli, named), *split_version(server), named))
 
 
-async def _show(cli: CliContext, configs: dict[str, RegistryConfig], name: str, version: str | None) -> int:
+async def _show(
+    cli: CliContext,
+    configs: dict[str, RegistryConfig],
+    name: str,
+    version: str | None,
+    named: str | None,
+) -> int:
     from spindle.errors import SpindleError
     from spindle.registry.client import Registries
 
@@ -116,11 +122,13 @@ async def _show(cli: CliContext, configs: dict[str, RegistryConfig], name: str, 
     if cli.output.as_json:
         cli.output.json({**_summary(entry, client.name), "versions": versions, "server": entry.raw})
         return 0
-    _print_entry(cli, entry, client.name, versions)
+    _print_entry(cli, entry, client.name, versions, named)
     return 0
 
 
-def _print_entry(cli: CliContext, entry: ServerEntry, registry_name: str, versions: Sequence[str]) -> None:
+def _print_entry(
+    cli: CliContext, entry: ServerEntry, registry_name: str, versions: Sequence[str], named: str | None
+) -> None:
     from spindle.registry.inputs import questions
     from spindle.registry.names import shown
     from spindle.registry.plan import why_not
@@ -156,7 +164,8 @@ def _print_entry(cli: CliContext, entry: ServerEntry, registry_name: str, versio
             marks += [f"one of {', '.join(question.about.choices)}"] if question.about.choices else []
             about = f"  {question.about.description}" if question.about.description else ""
             line(f"  --input {question.key}=…  {'(' + ', '.join(marks) + ')' if marks else ''}{about}")
-    cli.output.note(f"add it with: spindle add {entry.name}@{entry.version}")
+    where = f" --registry {named}" if named else ""
+    cli.output.note(f"add it with: spindle add {entry.name}@{entry.version}{where}")
 
 
 def configured(cli: CliContext, named: str | None) -> dict[str, RegistryConfig]:

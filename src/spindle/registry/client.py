@@ -157,6 +157,7 @@ class RegistryClient:
             inside_hint="only a registry that is itself inside may lead there",
             size_setting="limit",
         )
+        error.message = error.message.replace(f"'registry {self.name}'", f"the registry {self.name!r}")
         if isinstance(error, ServerError):
             error.hint = None
         return error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import shlex
 import sqlite3
 import stat
@@ -537,7 +536,7 @@ def test_a_bundle_with_another_hash_is_neither_unpacked_nor_run(registry, spindl
         (bundle(b"[]"), "does not say how it is started"),
         (bundle(b'{"server": {"mcp_config": {"command": "-x"}}}'), "names no program"),
         (
-            bundle(b'{"server": {"mcp_config": {"command": "x", "args": ["${secret:a.B}"]}}}'),
+            bundle(b'{"server": {"mcp_config": {"command": "sh", "args": ["${secret:a.B}"]}}}'),
             "which it does not declare",
         ),
         (
@@ -546,7 +545,7 @@ def test_a_bundle_with_another_hash_is_neither_unpacked_nor_run(registry, spindl
         ),
         (
             bundle(
-                b'{"server": {"mcp_config": {"command": "x", "args": ["${user_config.d}{secret:a.B}"]}},'
+                b'{"server": {"mcp_config": {"command": "sh", "args": ["${user_config.d}{secret:a.B}"]}},'
                 b' "user_config": {"d": {"default": "$"}}}'
             ),
             "refers to the user's settings",
@@ -608,8 +607,17 @@ def test_a_hash_that_cannot_be_checked_is_refused(registry, spindle):
     assert source("digest")["command"][-1] == exact
 
 
-def test_no_registry_is_asked_for_other_words(registry, spindle):
-    done = spindle("add", "nothing-here")
-    assert done.code == 3
+def test_no_registry_is_asked_for_other_words(registry, spindle, workspace):
+    workspace.write("specs/shop.json", "{}")
+    for words in (["nothing-here"], ["specs/shop.json"], ["x", "--as", "npm"], ["x", "--", "io.x/y"]):
+        assert spindle("add", *words).code in (2, 3)
     assert registry.seen == []
-    assert os.path.isdir(".spindle") is False
+    done = spindle("add", "x", "https://example.com", "--input", "a=b")
+    assert (done.code, "--input goes with a server of the MCP registry" in done.err) == (2, True)
+
+
+def test_a_bundle_whose_program_is_not_here_says_so(registry, spindle, folder):
+    publish(registry, bundle({"server": {"mcp_config": {"command": "node-not-here"}}}))
+    done = spindle("add", "io.x/mini")
+    assert (done.code, "is started by 'node-not-here', which is not on this machine" in done.err) == (2, True)
+    assert list((folder / ".spindle/bundles").iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -153,7 +154,7 @@ def add(
             "give a name and a URL or a file, and nothing else", "see `spindle add --help`"
         )
     registered = None
-    if not after and 1 <= len(words) <= 2 and is_server(words[0]):
+    if not after and 1 <= len(words) <= 2 and is_server(words[0]) and not Path(words[0]).exists():
         from spindle.cli.registry_add import Wish, choose_server
 
         wish = Wish(
@@ -161,6 +162,11 @@ def add(
         )
         registered = choose_server(cli, wish, file_to_edit(cli, user=user))
         chosen, document = Addition(registered.name, given=registered.table), None
+    elif inputs or package or named:
+        flag = "--input" if inputs else "--as" if package else "--registry"
+        raise UsageMistakeError(
+            f"{flag} goes with a server of the MCP registry", "spindle add io.github.owner/name"
+        )
     elif document:
         chosen = Addition(words[0], document=document, kind=kind)
     elif as_api:

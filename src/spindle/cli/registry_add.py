@@ -145,6 +145,7 @@ async def _plan(
     if offer.type == "mcpb":
         cli.output.status(f"getting {offer.identifier} …")
         bundle = await _bundle(registries, offer, entry, folder, undo, inside=inside)
+        _check_program(bundle)
         shown = _relative(bundle.folder, file, user=wish.user)
         answers = await _answers(cli, wish, [*questions(offer), *bundle.questions()])
         return plan_bundle(replace(bundle, folder=shown), offer, source, answers, entry)
@@ -182,6 +183,19 @@ async def _bundle(
         return await asyncio.to_thread(unpack, file, place)
     finally:
         file.unlink(missing_ok=True)
+
+
+def _check_program(bundle: Bundle) -> None:
+    import shutil
+
+    program = bundle.program
+    if "/" in program or "$" in program or shutil.which(program):
+        return
+    ways = {"node": "install Node.js (https://nodejs.org)", "uv": "install uv (https://docs.astral.sh/uv)"}
+    raise ConfigurationError(
+        f"the bundle is started by {program!r}, which is not on this machine",
+        hint=ways.get(program, "install it"),
+    )
 
 
 def _folder(file: Path, *, user: bool) -> Path:

@@ -43,6 +43,8 @@ class Preset:
     argument: PresetArgument | None = None
     url: str | None = None
     auth: dict[str, Any] | None = None
+    setup: str | None = None
+    """A sentence about what a user must have first."""
 
     @property
     def launched(self) -> tuple[str, ...]:
@@ -80,13 +82,20 @@ class Preset:
         if self.argument is not None:
             word = "needs" if self.argument.required else "takes"
             lines.append(f"It {word} --arg {self.argument.name}: {self.argument.help}.")
-        lines += [f"It reads the environment variable {name}." for name in self.variables()]
+        if variables := self.variables():
+            lines.append(f"It reads {' and '.join(variables)} from the environment.")
+        lines += [self.setup] if self.setup else []
         if (self.auth or {}).get("type") == "oauth":
             lines.append(f"You log in with `spindle auth login {self.name}`.")
         example = f"spindle add {self.name}"
         if self.argument is not None:
             example += f" --arg {self.argument.name}"
-        return [*lines, f"It is {self.url or ' '.join([*self.launched, *self.args])}", "", example]
+        place = (
+            f"It is at {self.url}"
+            if self.url
+            else f"It is started by {' '.join([*self.launched, *self.args])}"
+        )
+        return [*lines, place, "", example]
 
     def is_started_by(self, command: Sequence[str]) -> bool:
         """True if a command names the preset's package."""

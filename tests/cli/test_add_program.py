@@ -70,10 +70,25 @@ def test_what_a_help_text_says_cannot_break_the_file(workspace: Any, spindle: An
     assert command["parameters"]["a_b"] == {"flag": "--a.b", "description": 'a "quoted" = [thing]'}
 
 
-def test_without_a_program_there_is_nothing_to_draft(workspace: Any, spindle: Any) -> None:
-    done = spindle("add", "git", "--cli")
-    assert done.code == 2
-    assert "name the program" in done.err
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["git", "--cli"], 2, "name the program"),
+        (["git", "--cli", ""], 2, "name the program"),
+        (["git", "--cli", "'"], 2, "cannot be split into words"),
+        (["git", "--cli", "no-such-program-here", "x"], 3, "'no-such-program-here' was not found"),
+        (["flows", "--cli", "git", "status"], 2, "'flows' is the name of the workspace's own flows"),
+        (["9x", "--cli", "git", "status"], 2, "a source's name begins with a letter"),
+        (["../x", "--cli", "git", "status"], 2, "a source's name begins with a letter"),
+    ],
+)
+def test_what_cannot_be_drafted_is_said_and_nothing_is_written(
+    workspace: Any, spindle: Any, words: list[str], code: int, message: str
+) -> None:
+    done = spindle("add", *words)
+    assert (done.code, message in done.err) == (code, True), done.err
+    assert settings(workspace) == {}
+    assert not (workspace.root / "sources").exists()
 
 
 def test_subcommands_are_named_or_all_are_asked_for(workspace: Any, spindle: Any, tool: str) -> None:
@@ -93,7 +108,7 @@ def test_at_a_terminal_the_subcommands_are_chosen(workspace: Any, tool: str) -> 
     terminal = Terminal("add", "t", "--cli", tool)
     terminal.read_until("Enter for none) ")
     terminal.write("twoo\n")
-    terminal.read_until("did you mean 'two'?")
+    terminal.read_until("'twoo' is not among them; did you mean 'two'?")
     terminal.write("two\n")
     seen = plain(terminal.read_all())
     assert "  one  First\n  two  Second\n" in seen
@@ -171,4 +186,8 @@ def test_jq_takes_two_words_after_an_option_and_no_dashes_before_its_filter(
     words = json.dumps({"jq_filter": "$v", "file": ["x.json"], "arg": [["v", "some text"]], "r": True})
     assert spindle("call", "jq.jq", words).out == "some text\n"
     assert spindle("call", "jq.jq", "--jq_filter=.a", "--file=x.json").out == "1\n"
+    words = json.dumps(
+        {"jq_filter": "$ARGS.positional", "file": ["x", "y"], "args": True, "c": True, "n": True}
+    )
+    assert spindle("call", "jq.jq", words).out == '["x","y"]\n'
     assert spindle("call", "jq.jq", "--jq_filter=--help").code == 4

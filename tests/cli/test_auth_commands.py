@@ -20,6 +20,7 @@ import pytest
 from servers.oauth import OAuthProvider, User
 from servers.odd_provider import OddProvider
 from servers.running import PATIENCE
+from spindle.presets import Preset
 
 if TYPE_CHECKING:
     # Only for its names: `cli` is also the name of a folder below `sources`.
@@ -264,6 +265,16 @@ async def test_a_source_whose_server_wants_oauth_gets_it_written_when_the_user_a
     text = (workspace.root / "spindle.toml").read_text()
     assert text.startswith("# mine\n")
     assert "# here" in text
+
+
+async def test_a_preset_that_wants_a_login_says_how_to_log_in(
+    workspace: Workspace, spindle: Run, guarded_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Preset("work", "Issues at work", url=guarded_url, auth={"type": "oauth"})
+    monkeypatch.setattr("spindle.presets.presets", lambda: {"work": work})
+    done = await asyncio.to_thread(spindle, "add", "work")
+    assert done.code == 75, done.err
+    assert done.err.endswith("note: now run `spindle auth login work`, which also fetches its tools\n")
 
 
 def test_a_source_without_oauth_cannot_be_logged_in_to(workspace: Workspace, spindle: Run) -> None:

@@ -114,7 +114,7 @@ def test_a_program_beside_spindle_is_found_in_an_environment_that_is_not_activat
     workspace.write("my-server", "#!/bin/sh\n").chmod(0o755)
     done = spindle("add", "x", "--no-sync", "--", "my-server")
     assert done.code == 3
-    assert f"  hint: it is installed as {workspace.root / 'my-server'}; --yes" in done.err
+    assert f"  hint: it is installed as {workspace.root / 'my-server'}: give that path; --yes" in done.err
 
 
 def test_at_a_terminal_the_registries_are_asked_and_the_user_chooses(workspace, registry, launchers):

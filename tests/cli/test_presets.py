@@ -82,7 +82,8 @@ def test_the_help_of_a_preset_says_what_it_takes(spindle, folder, preset):
     assert done.code == 0
     assert f"  {preset.description}." in done.out
     assert (preset.url or f"{preset.package}@{preset.version}") in done.out
-    assert all(f"reads the environment variable {name}" in done.out for name in preset.variables())
+    assert all(name in done.out for name in preset.variables())
+    assert not preset.variables() or preset.setup in done.out
     if preset.argument is not None:
         assert f"--arg {preset.argument.name}: {preset.argument.help}." in done.out
         assert f"\n  spindle add {preset.name} --arg {preset.argument.name}\n" in done.out

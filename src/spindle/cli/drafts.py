@@ -19,17 +19,20 @@ def drafted(
     cli: CliContext, words: Sequence[str], after: Sequence[str] | None, *, take_all: bool
 ) -> Addition:
     """The source that is drafted from a program's help."""
-    import shlex
-
     from spindle.cli.add_words import Addition
     from spindle.cli.errors import UsageMistakeError
+    from spindle.cli.missing_program import is_there
     from spindle.cli.program_help.draft import draft
+    from spindle.errors import NotFoundError
 
     if len(words) < 2 and not (words and after):
         raise UsageMistakeError("name the program", "spindle add NAME --cli PROGRAM [SUBCOMMAND…]")
     name, *rest = words
     # A program of several words must be quoted, or follow `--`.
-    program, wanted = (after, rest) if after else (shlex.split(rest[0]), rest[1:])
+    program, wanted = (after, rest) if after else (_words(rest[0]), rest[1:])
+
+    if not is_there(program[0], {}, Path.cwd()):
+        raise NotFoundError(f"{program[0]!r} was not found", hint="install it, or give its whole path")
 
     async def choose(known: Mapping[str, Subcommand]) -> Sequence[str]:
         return list(known) if take_all else await _chosen(cli, name, program, known)
@@ -43,6 +46,20 @@ def drafted(
         "and say there which commands are `read_only`"
     )
     return Addition(name, given=table, note=note)
+
+
+def _words(program: str) -> list[str]:
+    import shlex
+
+    from spindle.cli.errors import UsageMistakeError
+
+    try:
+        words = shlex.split(program)
+    except ValueError as error:
+        raise UsageMistakeError(f"{program!r} cannot be split into words: {error}") from None
+    if not words:
+        raise UsageMistakeError("name the program", "spindle add NAME --cli PROGRAM [SUBCOMMAND…]")
+    return words
 
 
 def own_file(name: str) -> str:
@@ -86,9 +103,10 @@ async def _chosen(
         if said == "*":
             return list(known)
         given = said.replace(",", " ").split()
-        unknown = next((word for word in given if word not in known), None)
-        if unknown is None:
+        # A program may have more than its help lists.
+        slips = [(word, meant) for word in given if word not in known and (meant := suggest(word, known))]
+        if not slips:
             return given
-        meant = suggest(unknown, known)
-        cli.output.aside(f"there is no {unknown!r}" + (f"; did you mean {meant!r}?" if meant else ""))
+        word, meant = slips[0]
+        cli.output.aside(f"{word!r} is not among them; did you mean {meant!r}?")
     raise UsageMistakeError("no subcommand was chosen; nothing was added")

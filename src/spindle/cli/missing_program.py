@@ -45,7 +45,7 @@ def runnable(
     problem = f"{program!r} is not on this machine" if "/" in program else f"{program!r} is not on PATH"
     beside = _beside_us(program)
     if advice is None and beside is not None:
-        advice = f"it is installed as {beside}"
+        advice = f"it is installed as {beside}: give that path"
     advice = advice or _COMES_WITH.get(program)
     if not cli.can_ask:
         raise NotFoundError(

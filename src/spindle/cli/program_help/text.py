@@ -144,7 +144,7 @@ def _parameter(head: str, description: str, text: str) -> tuple[str, JsonObject]
         value = ""  # clap: may be repeated, without a value; kubectl: the default
     if not value:
         # npm says only in its usage that an option takes a value.
-        elsewhere = re.search(rf"{re.escape(flag)}[ =](<[^<>]+>)", text)
+        elsewhere = re.search(rf"\[[^\[\]]*{re.escape(flag)}[ =](<[^<>]+>)", text)
         value = elsewhere[1] if elsewhere else ""
     parameter: JsonObject = {}
     if flag.startswith("--[no-]"):
@@ -166,7 +166,7 @@ def _parameter(head: str, description: str, text: str) -> tuple[str, JsonObject]
     else:
         parameter["type"] = "boolean"
     short = " ".join(description.split())[:DESCRIPTION_LENGTH]
-    return name, {**parameter, "flag": flag, **({"description": short} if short else {})}
+    return name, {"flag": flag, **parameter, **({"description": short} if short else {})}
 
 
 def _value(value: str, description: str) -> JsonObject:

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast, overload
 
 
 class SpindleError(Exception):
@@ -335,3 +335,13 @@ def suggest(wrong: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant, or None."""
     close = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)
     return close[0] if close else None
+
+
+@overload
+def did_you_mean(wrong: str, known: Iterable[str], otherwise: str) -> str: ...
+@overload
+def did_you_mean(wrong: str, known: Iterable[str], otherwise: str | None = None) -> str | None: ...
+def did_you_mean(wrong: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
+    """The hint for a name that is not known: the one that was probably meant, else `otherwise`."""
+    meant = suggest(wrong, known)
+    return f"did you mean {meant!r}?" if meant else otherwise

@@ -128,7 +128,7 @@ def from_langchain(tool: BaseTool) -> Callable[..., Awaitable[Result]]:
         except ToolException as error:
             raise ToolError(str(error)) from error
         if not isinstance(answer, ToolMessage):
-            return Result((Block("text", text=str(answer)),))
+            return Result.of_text(str(answer))
         artifact: object = answer.artifact
         if isinstance(artifact, Result):
             return artifact

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from spindle.domain.call import new_id
 from spindle.domain.identity import Principal, Secret
 from spindle.domain.json_schema import JsonObject, canonical, from_json, to_json
+from spindle.domain.records import fields_of
 from spindle.domain.run import Pause, Run, RunEvent, RunStatus
 from spindle.errors import NotFoundError, StoreError
 
@@ -266,7 +267,7 @@ def _taken(run: Run, owner: str, lease_until: float, now: float) -> Run:
 
 def _plain(value: Any) -> JsonObject:
     """A record as JSON: bytes as base64, the principal as a pair."""
-    fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+    fields = fields_of(value)
     for name, part in fields.items():
         if isinstance(part, bytes):
             fields[name] = base64.b64encode(part).decode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.adapters.event_loop import Home
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
-from spindle.domain.call import Block, Result
-from spindle.domain.json_schema import JsonObject, is_object, type_of
+from spindle.calls.validate import read_arguments
+from spindle.domain.call import Result
 from spindle.domain.names import served_names
-from spindle.errors import InvalidArgumentsError, NotFoundError, ServerError, SpindleError, suggest
+from spindle.errors import NotFoundError, ServerError, SpindleError, did_you_mean
 from spindle.ports.store import ToolFilter
 from spindle.runs.outcomes import Finished, Paused
 
@@ -113,40 +112,16 @@ class Offer:
     def _find(self, name: str) -> Tool:
         if (tool := self.tools.get(name)) is not None:
             return tool
-        close = suggest(name, self.tools)
         some = sorted(self.tools)[:MAX_NAMED]
         listed = ", ".join(some) + (", …" if len(self.tools) > len(some) else "")
-        hint = f"did you mean {close!r}?" if close else f"there are: {listed or 'none'}"
+        hint = did_you_mean(name, self.tools, f"there are: {listed or 'none'}")
         raise NotFoundError(f"there is no tool {name!r}", hint=hint, tool=name)
-
-
-def read_arguments(arguments: object) -> JsonObject:
-    """Reads arguments as a model gave them: an object, or the JSON text of one, which models sometimes
-    break. None or an empty text means no arguments."""
-    if isinstance(arguments, str | bytes):
-        if not arguments.strip():
-            return {}
-        try:
-            # Not orjson: this one names the place, and accepts what models write, such as raw line breaks.
-            arguments = json.loads(arguments, strict=False)
-        except (ValueError, RecursionError) as error:
-            raise InvalidArgumentsError(
-                f"the arguments are not valid JSON: {error}", hint="send the call again with valid JSON"
-            ) from None
-    if arguments is None:
-        return {}
-    if not is_object(arguments):
-        raise InvalidArgumentsError(
-            f"the arguments must be a JSON object, not {type_of(arguments)}",
-            hint="send the call again with an object",
-        )
-    return arguments
 
 
 def failed(error: SpindleError) -> Result:
     """The result that tells a model about an error."""
     text = error.message if error.hint is None else f"{error.message}\nhint: {error.hint}"
-    return Result((Block("text", text=text),), is_error=True)
+    return Result.of_text(text, is_error=True)
 
 
 def _fits(name: str, wanted: str) -> bool:
@@ -155,8 +130,7 @@ def _fits(name: str, wanted: str) -> bool:
 
 def _check_source(choice: ToolChoice, known: Sequence[str]) -> None:
     if choice.source is not None and choice.source not in known:
-        close = suggest(choice.source, known)
-        hint = f"did you mean {close!r}?" if close else f"there are: {', '.join(known) or 'none'}"
+        hint = did_you_mean(choice.source, known, f"there are: {', '.join(known) or 'none'}")
         raise NotFoundError(f"there is no source {choice.source!r}", hint=hint, source=choice.source)
 
 
@@ -164,8 +138,7 @@ def _check_names(choice: ToolChoice, known: list[str], failures: Mapping[str, st
     for name in choice.names:
         if any(_fits(found, name) for found in known):
             continue
-        close = suggest(name, known)
-        hint = f"did you mean {close!r}?" if close else "`spindle tools` lists what there is"
+        hint = did_you_mean(name, known, "`spindle tools` lists what there is")
         if failures:
             said = "; ".join(f"{source}: {problem}" for source, problem in failures.items())
             hint = f"some sources could not be asked for their tools: {said}"

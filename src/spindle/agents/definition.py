@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.agents.limits import Limits
 from spindle.domain.json_schema import JsonObject
+from spindle.domain.records import fields_of
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool
@@ -41,16 +42,11 @@ class AgentDefinition:
         return any(fnmatchcase(tool.name, pattern) for pattern in self.approve)
 
     def to_dict(self) -> JsonObject:
-        return {
-            "name": self.name,
-            "model": self.model,
-            "instructions": self.instructions,
+        return fields_of(self) | {
             "tools": list(self.tools),
             "approve": list(self.approve),
-            "asks": self.asks,
             "limits": self.limits.to_dict(),
             "prices": {name: list(price) for name, price in self.prices.items()},
-            "settings": self.settings,
         }
 
     @classmethod
@@ -85,14 +81,10 @@ class Job:
     """The number of simultaneous calls, if it is lower than the agent's."""
 
     def to_dict(self) -> JsonObject:
-        return {
-            "run": self.run,
+        return fields_of(self) | {
             "agent": self.agent.to_dict(),
-            "task": self.task,
-            "output": self.output,
             "history": list(self.history),
             "earlier": list(self.earlier),
-            "parallel": self.parallel,
         }
 
     @classmethod

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from spindle.domain.json_schema import JsonObject, to_json
+from spindle.domain.records import set_fields
 
 EventKind = Literal["start", "thought", "text", "tool_call", "tool_result", "told", "pause", "end"]
 
@@ -37,19 +38,7 @@ class AgentEvent:
 
     def to_dict(self) -> JsonObject:
         """Returns the event as JSON, without fields that are not set."""
-        names = (
-            "kind",
-            "run_id",
-            "step",
-            "text",
-            "tool",
-            "call_id",
-            "arguments",
-            "outcome",
-            "pauses",
-            "result",
-        )
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        return set_fields(self)
 
 
 @dataclass(frozen=True, slots=True)

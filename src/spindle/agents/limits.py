@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from spindle.domain.json_schema import JsonObject
-from spindle.errors import ConfigurationError, suggest
+from spindle.errors import ConfigurationError, did_you_mean
 
 EndedBy = Literal["answer", "steps", "time", "tokens", "cost"]
 
@@ -59,8 +59,7 @@ class Limits:
         values: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {}
         for name in values:
             if name not in known:
-                meant = suggest(name, known)
-                hint = f"did you mean {meant!r}?" if meant else f"the limits are {', '.join(known)}"
+                hint = did_you_mean(name, known, f"the limits are {', '.join(known)}")
                 raise ConfigurationError(f"there is no limit {name!r}", hint=hint)
         return cls(**values)
 

@@ -17,7 +17,7 @@ from spindle.agents.events import AgentEvent
 from spindle.agents.limits import EndedBy, LimitReachedError
 from spindle.agents.own_tools import ANSWER
 from spindle.agents.record import events_of
-from spindle.domain.call import Block, Result
+from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.errors import ModelError
 
@@ -186,4 +186,4 @@ class Loop:
             "usage": self._budget.usage.to_dict(),
         }
         self._note("end", {"kind": "end", "step": self._step, "result": result})
-        return Result((Block("text", text=text),), structured=result, has_structured=True)
+        return Result.of_value(result, text)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from spindle.agents.own_tools import RESERVED, SEARCH
 from spindle.domain.json_schema import JsonObject, for_models
 from spindle.domain.names import LONGEST, served_names
-from spindle.errors import NotFoundError, SpindleError, suggest
+from spindle.errors import NotFoundError, SpindleError, did_you_mean
 from spindle.ports.store import ToolFilter
 
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ class Toolbox:
             raise NotFoundError(f"the tool {name!r} is no longer there, because it kept failing", tool=name)
         if tool is None:
             known = [given for full, given in view.given.items() if full not in self.removed]
-            close = suggest(name, known)
-            hint = f"did you mean {close!r}?" if close else self._some(view, known)
+            hint = did_you_mean(name, known, self._some(view, known))
             raise NotFoundError(f"there is no tool {name!r}", hint=hint, tool=name)
         return tool
 
@@ -195,8 +194,7 @@ class Toolbox:
     def _check_patterns(self, view: _View, seen: Sequence[str]) -> None:
         for pattern in self._patterns:
             if not any(fnmatchcase(name, pattern) for name in view.summaries):
-                close = suggest(pattern, seen)
-                hint = f"did you mean {close!r}?" if close else "`spindle tools` lists what there is"
+                hint = did_you_mean(pattern, seen, "`spindle tools` lists what there is")
                 raise NotFoundError(f"no tool matches {pattern!r}", hint=hint)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,8 @@ from spindle.agents.limits import LimitReachedError
 from spindle.agents.model_request import ask
 from spindle.agents.own_tools import ANSWER, ASK_USER, DESCRIBE, RESERVED, SEARCH
 from spindle.agents.results import READ_MORE, shown_error
-from spindle.calls.validate import problems_with
-from spindle.domain.json_schema import JsonObject, is_object, type_of
+from spindle.calls.validate import problems_with, read_arguments
+from spindle.domain.json_schema import JsonObject
 from spindle.errors import CallTimeoutError, InvalidArgumentsError, NotFoundError
 
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ class Turns:
         """Returns the meaning of a call as JSON, which is kept with the answer: later the catalog may
         differ."""
         try:
-            arguments = _read(call)
+            arguments = read_arguments(call.args)
             if call.tool_name in RESERVED:
                 return self._own_meaning(call.tool_name, arguments)
             return {"tool": await self._toolbox.meant_by(call.tool_name)}
@@ -194,25 +193,4 @@ def _kept(meaning: JsonObject) -> dict[str, Any]:
 
 
 def _arguments(call: ToolCallPart, meaning: JsonObject) -> JsonObject:
-    return {} if "problem" in meaning else _read(call)
-
-
-def _read(call: ToolCallPart) -> JsonObject:
-    given: Any = call.args
-    if isinstance(given, str):
-        if not given.strip():
-            return {}
-        try:
-            # Not orjson: this one says where, and takes what models write, such as a line break in a string.
-            given = json.loads(given, strict=False)
-        except (ValueError, RecursionError) as error:
-            raise InvalidArgumentsError(
-                f"the arguments are not valid JSON: {error}", hint="make the call again with valid JSON"
-            ) from None
-    if given is None:
-        return {}
-    if not is_object(given):
-        raise InvalidArgumentsError(
-            f"the arguments must be a JSON object, not {type_of(given)}", hint="make the call again with one"
-        )
-    return given
+    return {} if "problem" in meaning else read_arguments(call.args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -10,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
-from spindle.domain.json_schema import JsonObject, parameters
+from spindle.domain.json_schema import JsonObject, is_object, parameters, type_of
 from spindle.errors import InvalidArgumentsError, ServerError, suggest
 
 if TYPE_CHECKING:
@@ -21,6 +22,29 @@ if TYPE_CHECKING:
 MAX_PROBLEMS = 50
 MAX_COMPILED = 2000
 MAX_DEPTH = 200
+
+
+def read_arguments(arguments: object) -> JsonObject:
+    """Reads arguments as a model gave them: an object, or the JSON text of one, which models sometimes
+    break. None or an empty text means no arguments."""
+    if isinstance(arguments, str | bytes):
+        if not arguments.strip():
+            return {}
+        try:
+            # Not orjson: this one names the place, and accepts what models write, such as raw line breaks.
+            arguments = json.loads(arguments, strict=False)
+        except (ValueError, RecursionError) as error:
+            raise InvalidArgumentsError(
+                f"the arguments are not valid JSON: {error}", hint="make the call again with valid JSON"
+            ) from None
+    if arguments is None:
+        return {}
+    if not is_object(arguments):
+        raise InvalidArgumentsError(
+            f"the arguments must be a JSON object, not {type_of(arguments)}",
+            hint="make the call again with one",
+        )
+    return arguments
 
 
 class Validation:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spindle.domain.json_schema import JsonObject, is_object
+from spindle.domain.records import fields_of
 from spindle.domain.tool import Tool
 from spindle.ports.store import StoredTool
 
@@ -44,14 +45,9 @@ class SyncReport:
 
     def to_dict(self) -> JsonObject:
         """Returns the report as JSON."""
-        return {
-            "source": self.source,
-            "tools": self.tools,
-            "added": self.added,
-            "removed": self.removed,
+        return fields_of(self) | {
             "changed": [change.to_dict() for change in self.changed],
             "held": [change.to_dict() for change in self.held],
-            "error": self.error,
             "seconds": round(self.seconds, 3),
         }
 

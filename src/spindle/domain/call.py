@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from spindle.domain.identity import LOCAL, NO_CREDENTIAL, Credential, Principal
-from spindle.domain.json_schema import JsonObject
+from spindle.domain.json_schema import JsonObject, to_json
+from spindle.domain.records import fields_of, set_fields
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool
@@ -174,18 +176,15 @@ class Block:
 
     def to_dict(self) -> JsonObject:
         """Returns the block as JSON, without empty fields."""
-        fields: JsonObject = {
-            "type": self.type,
-            "text": self.text,
-            "data": self.data,
-            "mime_type": self.mime_type,
-            "uri": self.uri,
-            "name": self.name,
-            "path": self.path,
-            "size": self.size,
-            "annotations": self.annotations,
-        }
-        return {key: value for key, value in fields.items() if value is not None}
+        return set_fields(self)
+
+    @classmethod
+    def of_bytes(cls, content: bytes, mime_type: str = "application/octet-stream") -> Block:
+        """Returns the block that carries binary content: an image, audio or anything else."""
+        kind = mime_type.partition("/")[0]
+        data = base64.b64encode(content).decode()
+        type_: BlockType = "image" if kind == "image" else "audio" if kind == "audio" else "resource"
+        return cls(type_, data=data, mime_type=mime_type, size=len(content))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +204,17 @@ class Result:
     asked: JsonObject | None = field(default=None, repr=False)
     """The questions of the source before it continues, as MCP has them: only for a call that has a peer,
     which is asked, or told to make the call again with the answers."""
+
+    @classmethod
+    def of_text(cls, text: str, *, is_error: bool = False) -> Result:
+        """Returns a result that is nothing but text."""
+        return cls((Block("text", text=text),), is_error=is_error)
+
+    @classmethod
+    def of_value(cls, value: Any, text: str | None = None, *, is_error: bool = False) -> Result:
+        """Returns a result of structured data, with its JSON as text unless there is another."""
+        shown = to_json(value).decode() if text is None else text
+        return cls((Block("text", text=shown),), value, is_error, has_structured=True)
 
     @property
     def text(self) -> str:
@@ -260,16 +270,4 @@ class CallRecord:
 
     def to_dict(self) -> JsonObject:
         """Returns the record as JSON."""
-        return {
-            "key": self.key,
-            "tool": self.tool,
-            "source": self.source,
-            "principal": self.principal,
-            "arguments": self.arguments,
-            "outcome": self.outcome,
-            "started_at": self.started_at,
-            "duration": self.duration,
-            "attempts": self.attempts,
-            "error": self.error,
-            "parent": self.parent,
-        }
+        return fields_of(self)

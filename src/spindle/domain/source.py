@@ -6,7 +6,16 @@ import re
 import shlex
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 SOURCE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
@@ -149,6 +158,16 @@ def _words_from_text(value: Any) -> Any:
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_words_from_text)]
 """A program and its arguments: a list, or one string that is split as a shell would."""
+
+
+def _begins_with_http(value: str) -> str:
+    if not value.startswith(("http://", "https://", "${")):
+        raise ValueError("must begin with http:// or https://")
+    return value
+
+
+WebAddress = Annotated[str, AfterValidator(_begins_with_http)]
+"""An address of the web, or a variable that holds one."""
 
 
 def _check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from spindle.domain.definitions import Definitions, references_in
 from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, canonical
+from spindle.domain.records import set_fields
 from spindle.domain.trail import FIELD
 
 
@@ -27,13 +28,7 @@ class Hints:
 
     def to_dict(self) -> dict[str, bool]:
         """Returns the promises that are made, as JSON."""
-        fields = {
-            "read_only": self.read_only,
-            "idempotent": self.idempotent,
-            "destructive": self.destructive,
-            "open_world": self.open_world,
-        }
-        return {key: value for key, value in fields.items() if value is not None}
+        return set_fields(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from spindle.calls.validate import problems_with
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.drafting.draft import Draft
 from spindle.drafting.finding import Finder
-from spindle.errors import InvalidArgumentsError, ModelError, NotFoundError, suggest
+from spindle.errors import InvalidArgumentsError, ModelError, NotFoundError, did_you_mean
 from spindle.flows.build import input_schema
 from spindle.flows.check.check import check
 from spindle.flows.problems import BrokenFlowError
@@ -161,9 +161,8 @@ class Drafting:
         known: JsonObject = schema["properties"]
         for name in given:
             if name not in known:
-                meant = suggest(name, known)
                 listed = ", ".join(known) or "nothing"
-                hint = f"did you mean {meant!r}?" if meant else f"it takes {listed}"
+                hint = did_you_mean(name, known, f"it takes {listed}")
                 raise InvalidArgumentsError(
                     f"{draft.definition.name or 'the flow'} has no input {name!r}", hint=hint
                 )

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from spindle.domain.call import Block, Result
+from spindle.domain.call import Result
 from spindle.domain.json_schema import is_object, to_json
-from spindle.errors import FlowError, SpindleError, suggest
+from spindle.errors import FlowError, SpindleError, did_you_mean
 from spindle.flows.build import name_nodes, output_of
 from spindle.flows.node import BaseNode
 from spindle.flows.shared import SharedLookup
@@ -73,10 +73,9 @@ def starting_at(flow: Flow, id: str, *, only: bool = False) -> Flow:
     nodes = {node.id: node for node in flow.nodes() if node.id is not None}
     found: BaseNode | None = nodes.get(id)
     if found is None:
-        meant = suggest(id, nodes)
         raise FlowError(
             f"the flow has no node {id!r}",
-            hint=f"did you mean {meant!r}?" if meant else f"its nodes are {', '.join(nodes)}",
+            hint=did_you_mean(id, nodes, f"its nodes are {', '.join(nodes)}"),
         )
     part = copy.copy(flow)
     part.successors = {}
@@ -104,6 +103,5 @@ def _result(value: Any, *, is_whole: bool = False) -> Result:
     if value is None and not is_whole:
         return Result()
     if isinstance(value, str):
-        return Result((Block("text", text=value),))
-    text = to_json(value, default=repr).decode()
-    return Result((Block("text", text=text),), structured=value, has_structured=True)
+        return Result.of_text(value)
+    return Result.of_value(value, to_json(value, default=repr).decode())

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object
-from spindle.errors import suggest
+from spindle.errors import did_you_mean
 from spindle.flows.templates import MISSING, descend
 
 MAX_LENGTH: Final = 2000
@@ -226,11 +226,10 @@ class _Parser:
     def _call(self, token: _Token) -> Term:
         function = _FUNCTIONS.get(token.text)
         if function is None:
-            meant = suggest(token.text, _FUNCTIONS)
             raise ExpressionError(
                 f"there is no function {token.text!r}",
                 token.column,
-                f"did you mean {meant!r}?" if meant else "there are " + " and ".join(_FUNCTIONS),
+                did_you_mean(token.text, _FUNCTIONS, "there are " + " and ".join(_FUNCTIONS)),
             )
         argument = self._either()
         self._expect(")", token)

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spindle.errors import FlowError, suggest
+from spindle.errors import FlowError, did_you_mean
 from spindle.flows.definition import DEFAULT_ACTION, CacheRule, OnUnknown
 from spindle.flows.node import BaseNode
 
@@ -113,12 +113,9 @@ class Flow(BaseNode):
         found = successors.get(action or DEFAULT_ACTION)
         if found is None and action not in (DEFAULT_ACTION, "") and self.on_unknown == "error":
             known = ", ".join(repr(name) for name in successors)
-            meant = suggest(action, successors)
             raise FlowError(
                 f"{self._named(node)} chose {action!r}, but has no edge for it, only for {known}",
-                hint=f"did you mean {meant!r}?"
-                if meant
-                else 'add an edge, or let the flow end: on_unknown="end"',
+                hint=did_you_mean(action, successors, 'add an edge, or let the flow end: on_unknown="end"'),
             )
         return found
 

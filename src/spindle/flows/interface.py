@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import JsonObject, Parameter, is_object, parameters, types_of
+from spindle.domain.records import fields_of
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool
@@ -81,16 +82,11 @@ class Interface:
     """The fingerprint of the tool."""
 
     def to_dict(self) -> JsonObject:
-        return {
-            "name": self.name,
-            "description": self.description,
+        return fields_of(self) | {
             "reads": [key.to_dict() for key in self.reads],
             "writes": [key.to_dict() for key in self.writes],
             "params": [key.to_dict() for key in self.params],
             "actions": dict(self.actions),
-            "pure": self.pure,
-            "source": self.source,
-            "version": self.version,
         }
 
     def to_text(self) -> str:

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from spindle.documents.places import DocumentPath, TextMark
 from spindle.domain.json_schema import JsonObject
+from spindle.domain.records import set_fields
 from spindle.errors import ConfigurationError
 
 Severity = Literal["error", "warning"]
@@ -74,15 +75,7 @@ class Problem:
         return f"{self.where}: {self.message}" if self.where else self.message
 
     def to_dict(self) -> JsonObject:
-        fields = {
-            "severity": self.severity,
-            "message": self.message,
-            "hint": self.hint,
-            "place": self.place,
-            "line": self.line,
-            "column": self.column,
-        }
-        return {key: value for key, value in fields.items() if value is not None}
+        return set_fields(self)
 
 
 class BrokenFlowError(ConfigurationError):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
-from spindle.errors import FlowError, NotFoundError, suggest
+from spindle.errors import FlowError, NotFoundError, did_you_mean
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
@@ -84,8 +84,7 @@ class WorkspaceFlows:
             try:
                 await self._caller.find(text, principal)
             except NotFoundError as error:
-                near = suggest(text, [*self.library.names(), *self._known])
-                hint = f"did you mean {near!r}?" if near else error.hint
+                hint = did_you_mean(text, [*self.library.names(), *self._known], error.hint)
                 raise NotFoundError(f"there is neither a flow nor a tool {text!r}", hint=hint) from None
         return await self.read_pipe(text, principal)
 

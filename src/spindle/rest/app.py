@@ -16,7 +16,7 @@ from starlette.routing import Route
 from spindle.calls.caller import CallOptions
 from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
-from spindle.errors import Interruption, InvalidArgumentsError, LoopError, NotFoundError, suggest
+from spindle.errors import Interruption, InvalidArgumentsError, LoopError, NotFoundError, did_you_mean
 from spindle.ports.store import ToolFilter
 from spindle.rest import openapi, pages, utcp
 from spindle.rest.events import ResultStream, Steps
@@ -127,8 +127,7 @@ class _Api:
         known = (*_FILTERS, *further)
         for name in given:
             if name not in known:
-                meant = suggest(name, known)
-                hint = f"did you mean {meant!r}?" if meant else f"known are {', '.join(known)}"
+                hint = did_you_mean(name, known, f"known are {', '.join(known)}")
                 raise _RefusedError(
                     problem(400, "invalid_arguments", f"there is no parameter {name!r}", hint)
                 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.calls.forms import answer_problems
 from spindle.domain.json_schema import JsonObject, is_object, to_json
-from spindle.errors import InvalidArgumentsError, suggest
+from spindle.errors import InvalidArgumentsError, did_you_mean
 
 if TYPE_CHECKING:
     from spindle.calls.caller import Caller
@@ -45,8 +45,7 @@ async def _checked_approval(answer: Any, details: JsonObject, caller: Caller) ->
         raise _wrong('an approval is answered by {"approved": true} or {"approved": false}', [])
     for name in answer:
         if name not in _APPROVAL_FIELDS:
-            meant = suggest(name, _APPROVAL_FIELDS)
-            raise _wrong(f"an approval has no {name!r}", [], f"did you mean {meant!r}?" if meant else None)
+            raise _wrong(f"an approval has no {name!r}", [], did_you_mean(name, _APPROVAL_FIELDS))
     if not answer["approved"]:
         return {"refused": str(answer.get("reason") or "")[:4000]}
     edited = answer.get("arguments")

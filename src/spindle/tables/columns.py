@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from spindle.errors import TableError, suggest
+from spindle.errors import TableError, did_you_mean
 from spindle.tables import legacy
 from spindle.tables.arrow import ToolType, tool_array
 
@@ -40,8 +40,7 @@ def tool_column_name(table: pa.Table, name: str | None = None) -> str:
     """The name of the column of tools; raises TableError if none or several could be meant."""
     if name is not None:
         if name not in table.column_names:
-            meant = suggest(name, table.column_names)
-            hint = f"did you mean {meant!r}?" if meant else f"it has: {', '.join(table.column_names)}"
+            hint = did_you_mean(name, table.column_names, f"it has: {', '.join(table.column_names)}")
             raise TableError(f"the table has no column {name!r}", hint=hint)
         return name
     found = [field.name for field in table.schema if layout_of(field.type) is not None]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spindle.calls.record import MASK
 from spindle.domain.json_schema import JsonObject, is_array, is_object
-from spindle.errors import InvalidArgumentsError, TableError, suggest
+from spindle.errors import InvalidArgumentsError, TableError, did_you_mean
 
 MAX_COLUMNS = 200
 """Of a table, that are named to the model."""
@@ -37,9 +37,8 @@ class DataTables:
         """The table of that id. Raises InvalidArgumentsError, which a model can act on."""
         found = self._tables.get(name)
         if found is None:
-            meant = suggest(name, self._tables)
             there = f"there are: {', '.join(self._tables) or 'none'}"
-            hint = f"did you mean {meant!r}?" if meant else there
+            hint = did_you_mean(name, self._tables, there)
             raise InvalidArgumentsError(f"there is no table {name!r}", hint=hint)
         return found
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from spindle.domain.json_schema import JsonObject
+from spindle.domain.records import fields_of
 from spindle.errors import TableError, suggest
 from spindle.tables.columns import TODAY, as_tools, layout_of
 
@@ -54,7 +55,7 @@ class ConvertedColumn:
     rows: int
 
     def to_dict(self) -> JsonObject:
-        return {"column": self.column, "layout": self.layout, "rows": self.rows}
+        return fields_of(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from spindle.domain.json_schema import is_object, to_json
-from spindle.errors import TableError, suggest
+from spindle.errors import TableError, did_you_mean
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
@@ -64,10 +64,8 @@ def read_messages(given: Any) -> list[ConversationRow]:
 def _rows_of(table: pa.Table) -> list[Any]:
     for name in ("role", "content"):
         if name not in table.column_names:
-            meant = suggest(name, table.column_names)
-            hint = (
-                f"did you mean {meant!r}?" if meant else f"it has: {', '.join(table.column_names) or 'none'}"
-            )
+            there = f"it has: {', '.join(table.column_names) or 'none'}"
+            hint = did_you_mean(name, table.column_names, there)
             raise TableError(f"the table of messages has no column {name!r}", hint=hint)
     return table.select([name for name in SCHEMA.names if name in table.column_names]).to_pylist()
 
@@ -80,10 +78,9 @@ def _message(index: int, given: Any) -> ConversationRow:
     unknown = given.keys() - set(SCHEMA.names)
     if unknown:
         name = sorted(unknown)[0]
-        meant = suggest(name, SCHEMA.names)
         raise TableError(
             f"message {index} has {name!r}, which is not known",
-            hint=f"did you mean {meant!r}?" if meant else f"there are: {', '.join(SCHEMA.names)}",
+            hint=did_you_mean(name, SCHEMA.names, f"there are: {', '.join(SCHEMA.names)}"),
         )
     role, content = given.get("role"), given.get("content")
     if role not in ROLES:

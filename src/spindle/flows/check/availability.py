@@ -72,9 +72,6 @@ class Availability:
         self._number(level)
         self._walk(level, State())
 
-    def done_bit(self, node: Here) -> int:
-        return self._done[node].may
-
     def is_certain(self, key: str, state: State) -> bool:
         return bool(state.must & self._keys.get(key, 0))
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from spindle.documents.places import DocumentPath
 from spindle.domain.tool import Tool
-from spindle.errors import SpindleError, suggest
+from spindle.errors import SpindleError, did_you_mean
 from spindle.flows.check.availability import Availability, Level
 from spindle.flows.check.data import DataCheck
 from spindle.flows.check.graph import Graph
@@ -162,14 +162,13 @@ def _unknown_actions(level: Level, path: DocumentPath) -> Iterator[Finding]:
         shape = level.shapes.get(edge.source)
         if shape is None or edge.action in shape.actions:
             continue
-        meant = suggest(edge.action, shape.actions)
         known = f"there are {', '.join(shape.actions)}" if shape.actions else "it never ends"
         yield (
             (*path, "edges", index),
             Complaint(
                 "error",
                 f"{edge.source!r} never chooses the action {edge.action!r}",
-                f"did you mean {meant!r}?" if meant else known,
+                did_you_mean(edge.action, shape.actions, known),
             ),
         )
     if level.definition.on_unknown == "end":
@@ -184,8 +183,7 @@ def _unknown_actions(level: Level, path: DocumentPath) -> Iterator[Finding]:
 
 
 def _meant(name: str, ids: Mapping[str, int]) -> str:
-    meant = suggest(name, ids)
-    return f"did you mean {meant!r}?" if meant else f"there are {', '.join(list(ids)[:10])}"
+    return did_you_mean(name, ids, f"there are {', '.join(list(ids)[:10])}")
 
 
 def _listed(names: set[str]) -> str:

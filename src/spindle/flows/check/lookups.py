@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spindle.domain.json_schema import JsonObject, is_object, parameters, type_of, types_of
-from spindle.errors import suggest
+from spindle.errors import did_you_mean, suggest
 from spindle.flows.check.availability import Availability, State, Writer
 from spindle.flows.check.shapes import is_required, within
 from spindle.flows.problems import Severity
@@ -191,11 +191,10 @@ def _step(schema: JsonObject, path: Path, index: int, shown: str) -> JsonObject 
     rest = schema.get("additionalProperties")
     if not known or (rest is not False and rest is not None):
         return within(schema, rest) if is_object(rest) else {}
-    meant = suggest(step, known)
     return Complaint(
         "error" if rest is False else "warning",
         f"{shown}: {whole} has no key {step!r}" + ("" if rest is False else " that its schema names"),
-        f"did you mean {meant!r}?" if meant else f"there are {', '.join(known)}",
+        did_you_mean(step, known, f"there are {', '.join(known)}"),
     )
 
 

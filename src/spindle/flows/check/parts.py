@@ -10,7 +10,7 @@ from spindle.calls.validate import schema_problem
 from spindle.documents.places import DocumentPath
 from spindle.domain.json_schema import JsonObject, is_object, type_of, types_of
 from spindle.domain.tool import Tool
-from spindle.errors import suggest
+from spindle.errors import did_you_mean
 from spindle.flows import expression, templates
 from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits
 from spindle.flows.check.shapes import Shape, within
@@ -94,8 +94,7 @@ def fail_when_findings(node: NodeDefinition, shape: Shape, here: DocumentPath) -
     known = list(properties) if is_object(properties) else []
     for name in condition.names:
         if known and name not in known and name != expression.WHOLE:
-            meant = suggest(name, known)
-            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(known)}"
+            hint = did_you_mean(name, known, f"there are {', '.join(known)}")
             message = f"{node.id}: fail_when: the output has no key {name!r} that its schema names"
             yield place, Complaint("warning", message, hint)
 
@@ -131,12 +130,11 @@ def schema_errors(tool: Tool, given: JsonObject) -> Iterator[tuple[list[str | in
 
 def no_input(node: NodeDefinition, name: str, shape: Shape) -> Complaint:
     """Returns the complaint about an argument that the tool does not have."""
-    meant = suggest(name, shape.takes)
     known = (
         f"there are {', '.join(shape.takes)}" if shape.takes else f"{node.tool or node.id} takes no inputs"
     )
     message = f"{node.id}: {node.tool or 'the flow'} has no input {name!r}"
-    return Complaint("error", message, f"did you mean {meant!r}?" if meant else known)
+    return Complaint("error", message, did_you_mean(name, shape.takes, known))
 
 
 def types_wanted(shape: Shape, name: str) -> Types:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from spindle.documents.places import DocumentPath
 from spindle.documents.text import MAX_DEPTH
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve_pointer, type_of
-from spindle.errors import suggest
+from spindle.errors import did_you_mean
 from spindle.flows.definition import (
     DEFAULT_ACTION,
     Batch,
@@ -221,10 +221,7 @@ def _shown(path: DocumentPath) -> str:
 
 
 def _meant(name: str, known: list[str]) -> str | None:
-    meant = suggest(name, known)
-    if meant:
-        return f"did you mean {meant!r}?"
-    return f"there are {', '.join(known)}" if known else None
+    return did_you_mean(name, known, f"there are {', '.join(known)}" if known else None)
 
 
 def _listed(value: Any) -> list[str]:

@@ -17,25 +17,16 @@ from spindle.domain.identity import LOCAL, Principal, Secret, SecretKind
 from spindle.errors import AuthorizationRequired, NotFoundError, SpindleError, StoreError
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from spindle.auth.encryption import Sealer
     from spindle.auth.keys import Keys
-    from spindle.auth.oauth import AuthorizationRequest, Completed, DeviceLogin, OAuthHttp, Revoked, TokenInfo
+    from spindle.auth.oauth import AuthorizationRequest, Completed, DeviceLogin, Revoked, TokenInfo
     from spindle.auth.oauth.client_credentials import ClientTokens
     from spindle.auth.oauth.consent import Consent
     from spindle.auth.oauth.device import DeviceFlow
-    from spindle.auth.oauth.discovery import Discovery
-    from spindle.auth.oauth.single_flight import Flights, SharedLocks
-    from spindle.auth.oauth.token_store import TokenShelf
+    from spindle.auth.oauth.parts import OAuthParts, OAuthStore
     from spindle.auth.oauth.tokens import UserTokens
     from spindle.domain.source import SourceConfig
-    from spindle.ports.store import LeaseStore, SecretStore
     from spindle.settings.auth import AuthSettings
-
-    class OAuthStore(SecretStore, LeaseStore, Protocol):
-        """The parts of a store that OAuth keeps its state in."""
-
 
 DEFAULT_REDIRECT = "http://127.0.0.1:8719/callback"
 """Users come back to this address unless the settings name another: `spindle auth login` listens there."""
@@ -55,13 +46,9 @@ class Rotated:
 
 @dataclass(frozen=True, slots=True)
 class _OAuth:
-    """The parts of OAuth, which share one HTTP client."""
+    """The ways to a token, and the parts that they share."""
 
-    http: OAuthHttp
-    flights: Flights
-    leases: SharedLocks
-    discovery: Discovery
-    shelf: TokenShelf
+    parts: OAuthParts
     consent: Consent
     device: DeviceFlow
     users: UserTokens
@@ -95,30 +82,14 @@ class SourceAccess:
     @cached_property
     def _oauth(self) -> _OAuth:
         from spindle.auth.oauth.client_credentials import ClientTokens
-        from spindle.auth.oauth.clients import OAuthClients
         from spindle.auth.oauth.consent import Consent
         from spindle.auth.oauth.device import DeviceFlow
-        from spindle.auth.oauth.discovery import Discovery
-        from spindle.auth.oauth.http import OAuthHttp
-        from spindle.auth.oauth.single_flight import Flights, SharedLocks
-        from spindle.auth.oauth.token_store import TokenShelf
+        from spindle.auth.oauth.parts import OAuthParts
         from spindle.auth.oauth.tokens import UserTokens
 
-        store, sealer, now = self._store, self._sealer, self._now
-        http, flights = OAuthHttp(), Flights()
-        leases, shelf = SharedLocks(store, now), TokenShelf(store, sealer, now)
-        discovery = Discovery(http, now)
-        clients = OAuthClients(
-            store, sealer, http, leases, now,
-            metadata_url=self._settings.client_metadata_url, name=self._settings.client_name or "Spindle",
-        )  # fmt: skip
-        return _OAuth(
-            http, flights, leases, discovery, shelf,
-            Consent(store, sealer, http, leases, flights, discovery, clients, shelf, now),
-            DeviceFlow(http, discovery, clients, shelf, now),
-            UserTokens(http, leases, flights, discovery, clients, shelf, now, self._ask_user),
-            ClientTokens(http, flights, discovery, now),
-        )  # fmt: skip
+        parts = OAuthParts.of(self._store, self._sealer, self._settings, self._now)
+        users = UserTokens(parts, self._ask_user)
+        return _OAuth(parts, Consent(parts), DeviceFlow(parts), users, ClientTokens(parts))
 
     # --- tokens
 
@@ -194,13 +165,13 @@ class SourceAccess:
 
     async def list(self, source: str | None = None) -> list[TokenInfo]:
         """Lists who has given access to which sources. Never the tokens themselves."""
-        return await self._oauth.shelf.list(source)
+        return await self._oauth.parts.shelf.list(source)
 
     async def needs_login(self, source: str, principal: Principal = LOCAL) -> bool:
         """True if there is no token that could be shown, or refreshed, without the user."""
         from spindle.auth.oauth.discovery import binding
 
-        stored = await self._oauth.shelf.load(source, principal.id)
+        stored = await self._oauth.parts.shelf.load(source, principal.id)
         return stored is None or stored.binding != binding(self._config(source))
 
     async def wants_oauth(self, source: str) -> bool:
@@ -208,7 +179,7 @@ class SourceAccess:
         from spindle.auth.oauth.discovery import source_url
 
         url = source_url(self._config(source))
-        challenge = await self._oauth.discovery.challenge(url) if url else None
+        challenge = await self._oauth.parts.discovery.challenge(url) if url else None
         return challenge is not None and challenge.resource_metadata is not None
 
     async def revoke(self, source: str, principal: str = LOCAL.id) -> Revoked | None:
@@ -219,19 +190,19 @@ class SourceAccess:
         oauth = self._oauth
         await oauth.consent.cancel(source, principal)
         try:
-            stored = await oauth.shelf.load(source, principal)
+            stored = await oauth.parts.shelf.load(source, principal)
         except StoreError as error:
-            await oauth.shelf.drop(source, principal)
+            await oauth.parts.shelf.drop(source, principal)
             return Revoked(source, principal, at_provider=False, problem=error.message)
         if stored is None:
             return None
-        async with oauth.leases.hold(f"oauth refresh {stored.key}"):
-            stored = await oauth.shelf.load(source, principal) or stored
+        async with oauth.parts.leases.hold(f"oauth refresh {stored.key}"):
+            stored = await oauth.parts.shelf.load(source, principal) or stored
             try:
                 client = await oauth.users.client(stored, self._oauth_config(source))
-                return await revoke_at_provider(oauth.http, stored, client)
+                return await revoke_at_provider(oauth.parts.http, stored, client)
             finally:
-                await oauth.shelf.drop(source, principal)
+                await oauth.parts.shelf.drop(source, principal)
 
     def _oauth_config(self, source: str) -> SourceConfig | None:
         try:
@@ -275,8 +246,8 @@ class SourceAccess:
     async def close(self) -> None:
         """Ends what still runs in the background, and closes the HTTP client."""
         if "_oauth" in self.__dict__:
-            await self._oauth.flights.close()
-            await self._oauth.http.close()
+            await self._oauth.parts.flights.close()
+            await self._oauth.parts.http.close()
 
 
 def _is_for_all(config: SourceConfig) -> bool:

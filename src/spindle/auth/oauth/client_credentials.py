@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spindle.auth.oauth.clients import configured_client
-from spindle.auth.oauth.discovery import Discovery, binding
+from spindle.auth.oauth.discovery import binding
 from spindle.auth.oauth.http import OAuthHttp, OAuthProblem
 from spindle.auth.oauth.single_flight import Flights
 from spindle.auth.oauth.token_endpoint import Grant, OAuthClient, ask_for_tokens
 from spindle.auth.oauth.token_store import AHEAD
 
 if TYPE_CHECKING:
+    from spindle.auth.oauth.parts import OAuthParts
     from spindle.domain.source import SourceConfig
 
 WHAT = "a token for Spindle itself"
@@ -92,20 +93,17 @@ def own_token(
 class ClientTokens:
     """The tokens of sources whose settings name a client, by source and settings."""
 
-    def __init__(
-        self, http: OAuthHttp, flights: Flights, discovery: Discovery, now: Callable[[], float]
-    ) -> None:
-        self._http = http
-        self._flights = flights
-        self._discovery = discovery
-        self._now = now
+    def __init__(self, parts: OAuthParts) -> None:
+        self._oauth = parts
         self._kept: dict[tuple[str, str], OwnToken] = {}
 
     async def token(self, source: str, config: SourceConfig, refused: str | None = None) -> str:
         """Returns one that is valid now, and is not the one that was refused."""
         key = (source, binding(config))
         if key not in self._kept:
-            self._kept[key] = OwnToken(lambda: self._ask(source, config), self._flights, self._now)
+            self._kept[key] = OwnToken(
+                lambda: self._ask(source, config), self._oauth.flights, self._oauth.now
+            )
         return await self._kept[key].token(refused)
 
     async def _ask(self, source: str, config: SourceConfig) -> Grant:
@@ -113,11 +111,11 @@ class ClientTokens:
 
         auth = config.auth
         assert isinstance(auth, ClientCredentialsAuth)
-        provider = await self._discovery.provider(source, config)
+        provider = await self._oauth.discovery.provider(source, config)
         client = configured_client(auth, provider)
         try:
             return await ask_for_own_token(
-                self._http, provider.token_url, client, " ".join(auth.scopes),
+                self._oauth.http, provider.token_url, client, " ".join(auth.scopes),
                 found_by=provider.found_by, resource=provider.resource, audience=auth.audience,
             )  # fmt: skip
         except OAuthProblem as problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from spindle.auth.oauth.discovery import Provider
@@ -22,34 +23,24 @@ METHODS = ("client_secret_basic", "client_secret_post")
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 
+@dataclass(frozen=True, slots=True)
 class OAuthClients:
     """Finds or registers our client at a provider."""
 
-    def __init__(
-        self,
-        store: SecretStore,
-        sealer: Sealer,
-        http: OAuthHttp,
-        leases: SharedLocks,
-        now: Callable[[], float],
-        *,
-        metadata_url: str | None,
-        name: str,
-    ) -> None:
-        self._store = store
-        self._sealer = sealer
-        self._http = http
-        self._leases = leases
-        self._now = now
-        self._metadata_url = metadata_url
-        self._name = name
+    store: SecretStore
+    sealer: Sealer
+    http: OAuthHttp
+    leases: SharedLocks
+    now: Callable[[], float]
+    metadata_url: str | None
+    name: str
 
     async def client(
         self, source: str, auth: OAuthAuth, provider: Provider, redirect_uri: str
     ) -> OAuthClient:
         if auth.client_id:
             return configured_client(auth, provider)
-        document = auth.client_metadata_url or self._metadata_url
+        document = auth.client_metadata_url or self.metadata_url
         if document and provider.reads_client_documents:
             return OAuthClient(document)
         if provider.registration_url is None:
@@ -63,14 +54,14 @@ class OAuthClients:
 
     async def recall(self, registered: str) -> OAuthClient | None:
         """A registration that was made before."""
-        secret = await self._store.secret("client", registered)
+        secret = await self.store.secret("client", registered)
         if secret is None:
             return None
         try:
-            found = self._sealer.open(secret.sealed, place(registered))
+            found = self.sealer.open(secret.sealed, place(registered))
         except StoreError:
             return None  # its key is gone; another registration does as well
-        if found.get("expires_at") and found["expires_at"] <= self._now():
+        if found.get("expires_at") and found["expires_at"] <= self.now():
             return None
         return OAuthClient(found["id"], found["secret"], found["method"], registered)
 
@@ -80,7 +71,7 @@ class OAuthClients:
             return
         known = await self.recall(client.registered)
         if known is not None and known.id == client.id:
-            await self._store.delete_secret("client", client.registered)
+            await self.store.delete_secret("client", client.registered)
 
     async def _registered(self, provider: Provider, redirect_uri: str) -> OAuthClient:
         parts = f"{provider.issuer or provider.registration_url}\n{redirect_uri}"
@@ -88,14 +79,14 @@ class OAuthClients:
         known = await self.recall(key)
         if known is not None:
             return known
-        async with self._leases.hold(f"oauth client {key}"):
+        async with self.leases.hold(f"oauth client {key}"):
             return await self.recall(key) or await self._register(provider, redirect_uri, key)
 
     async def _register(self, provider: Provider, redirect_uri: str, key: str) -> OAuthClient:
         assert provider.registration_url is not None
         grants = ["authorization_code", "refresh_token", *([DEVICE_GRANT] if provider.device_url else [])]
         wanted: dict[str, Any] = {
-            "client_name": self._name,
+            "client_name": self.name,
             "redirect_uris": [redirect_uri],
             "grant_types": grants,
             "response_types": ["code"],
@@ -105,7 +96,7 @@ class OAuthClients:
             # OpenID Connect's word for programs on the user's own machine, which come back over loopback.
             wanted["application_type"] = "native"
         url = provider.registration_url
-        answer = await self._http.post_json(url, wanted, found_by=provider.found_by)
+        answer = await self.http.post_json(url, wanted, found_by=provider.found_by)
         found = (answer.json() if answer.status in (200, 201) else None) or {}
         id, secret = found.get("client_id"), found.get("client_secret")
         if not isinstance(id, str) or not id:
@@ -117,8 +108,8 @@ class OAuthClients:
         client = OAuthClient(id, secret, method if secret else "none", key)
         ends = found.get("client_secret_expires_at")
         expires_at = float(cast(float, ends)) if secret and isinstance(ends, (int, float)) and ends else None
-        sealed = self._sealer.seal({**client.to_dict(), "expires_at": expires_at}, place(key))
-        await self._store.save_secret(Secret("client", key, sealed, updated_at=self._now()))
+        sealed = self.sealer.seal({**client.to_dict(), "expires_at": expires_at}, place(key))
+        await self.store.save_secret(Secret("client", key, sealed, updated_at=self.now()))
         return client
 
 

@@ -6,17 +6,15 @@ from __future__ import annotations
 import hashlib
 import secrets
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from spindle.auth.oauth.clients import OAuthClients
-from spindle.auth.oauth.discovery import Discovery, Provider, binding
-from spindle.auth.oauth.http import OAuthHttp, OAuthProblem, words
-from spindle.auth.oauth.single_flight import Flights, SharedLocks
+from spindle.auth.oauth.discovery import Provider, binding
+from spindle.auth.oauth.http import OAuthProblem, words
 from spindle.auth.oauth.token_endpoint import Grant, OAuthClient, ask_for_tokens
-from spindle.auth.oauth.token_store import Stored, TokenShelf, end_of, union
+from spindle.auth.oauth.token_store import Stored, end_of, union
 from spindle.domain.identity import Secret
 from spindle.errors import (
     AuthError,
@@ -29,9 +27,8 @@ from spindle.errors import (
 )
 
 if TYPE_CHECKING:
-    from spindle.auth.encryption import Sealer
+    from spindle.auth.oauth.parts import OAuthParts
     from spindle.domain.source import OAuthAuth, SourceConfig
-    from spindle.ports.store import SecretStore
 
 EXPIRES_AFTER = 600.0
 SHARED_UNTIL = 120.0
@@ -72,27 +69,8 @@ class Completed:
 class Consent:
     """Makes the links for consent, and completes it when the user comes back."""
 
-    def __init__(
-        self,
-        store: SecretStore,
-        sealer: Sealer,
-        http: OAuthHttp,
-        leases: SharedLocks,
-        flights: Flights,
-        discovery: Discovery,
-        clients: OAuthClients,
-        shelf: TokenShelf,
-        now: Callable[[], float],
-    ) -> None:
-        self._store = store
-        self._sealer = sealer
-        self._http = http
-        self._leases = leases
-        self._flights = flights
-        self._discovery = discovery
-        self._clients = clients
-        self._shelf = shelf
-        self._now = now
+    def __init__(self, parts: OAuthParts) -> None:
+        self._oauth = parts
 
     # --- the first phase
 
@@ -103,27 +81,30 @@ class Consent:
         key = ("begin", source, principal, tuple(scopes), redirect_uri, binding(config))
 
         async def work() -> AuthorizationRequest:
-            provider = await self._discovery.provider(source, config)
+            provider = await self._oauth.discovery.provider(source, config)
             wanted = wanted_scopes(auth, provider, scopes)
-            async with self._leases.hold(f"oauth begin {source}:{principal}"):
+            async with self._oauth.leases.hold(f"oauth begin {source}:{principal}"):
                 known = await self._pending(source, principal, wanted, redirect_uri, binding(config))
                 return known or await self._begin(source, config, principal, provider, wanted, redirect_uri)
 
-        return await self._flights.share(key, work)
+        return await self._oauth.flights.share(key, work)
 
     async def _pending(
         self, source: str, principal: str, scopes: tuple[str, ...], redirect_uri: str, bound: str
     ) -> AuthorizationRequest | None:
         """A link to the same that was handed out before and can still be followed."""
-        for secret in await self._store.secrets("pending", source=source):
+        for secret in await self._oauth.store.secrets("pending", source=source):
             if secret.principal != principal or secret.used:
                 continue
             try:
-                found = self._sealer.open(secret.sealed, place(secret.key))
+                found = self._oauth.sealer.open(secret.sealed, place(secret.key))
             except StoreError:
                 continue  # its key is gone; a new link is as good
             same = (tuple(found["scopes"]), found["redirect_uri"], found["binding"])
-            if same == (scopes, redirect_uri, bound) and found["expires_at"] - self._now() >= SHARED_UNTIL:
+            if (
+                same == (scopes, redirect_uri, bound)
+                and found["expires_at"] - self._oauth.now() >= SHARED_UNTIL
+            ):
                 return _request(found)
         return None
 
@@ -143,8 +124,8 @@ class Consent:
                 hint=f"set `authorization_url` in sources.{source}.auth",
                 source=source,
             )
-        await self._http.check(provider.authorization_url, found_by=provider.found_by)
-        client = await self._clients.client(source, auth, provider, redirect_uri)
+        await self._oauth.http.check(provider.authorization_url, found_by=provider.found_by)
+        client = await self._oauth.clients.client(source, auth, provider, redirect_uri)
         state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
         found: dict[str, Any] = {
             "source": source,
@@ -162,15 +143,15 @@ class Consent:
             "resource": provider.resource,
             "scopes": list(scopes),
             "binding": binding(config),
-            "expires_at": self._now() + EXPIRES_AFTER,
+            "expires_at": self._oauth.now() + EXPIRES_AFTER,
         }
         found["url"] = _authorization_url(provider, client, found)
         key = key_of(state)
         forget_at = found["expires_at"] + REMEMBERED_FOR
-        sealed = self._sealer.seal(found, place(key))
-        await self._store.forget_secrets(self._now())
-        await self._store.save_secret(
-            Secret("pending", key, sealed, source, principal, forget_at, updated_at=self._now())
+        sealed = self._oauth.sealer.seal(found, place(key))
+        await self._oauth.store.forget_secrets(self._oauth.now())
+        await self._oauth.store.save_secret(
+            Secret("pending", key, sealed, source, principal, forget_at, updated_at=self._oauth.now())
         )
         return _request(found)
 
@@ -189,7 +170,7 @@ class Consent:
 
         async def work() -> Completed:
             # One at a time, here and in other processes: a code is good for one exchange.
-            async with self._leases.hold(f"oauth complete {key}"):
+            async with self._oauth.leases.hold(f"oauth complete {key}"):
                 secret, found = await self._claim(key, principal)
                 stranger = _wrong_issuer(found, iss)
                 if stranger is not None:
@@ -208,10 +189,10 @@ class Consent:
                 return await self._exchange(secret, found, code)
 
         # Not shared: of two that bring the same state, one is told that it was used.
-        return await self._flights.share(("complete", key, secrets.token_hex(4)), work)
+        return await self._oauth.flights.share(("complete", key, secrets.token_hex(4)), work)
 
     async def _claim(self, key: str, principal: str | None) -> tuple[Secret, dict[str, Any]]:
-        secret = await self._store.secret("pending", key)
+        secret = await self._oauth.store.secret("pending", key)
         if secret is None:
             raise NotFoundError(
                 "this login is not known", hint="it was not started here, or long ago: start it again"
@@ -222,14 +203,14 @@ class Consent:
                 hint="log in as that user, or start a login of your own",
                 source=secret.source,
             )
-        found = self._sealer.open(secret.sealed, place(key))
+        found = self._oauth.sealer.open(secret.sealed, place(key))
         if secret.used:
             raise AuthError(
                 f"this login at {found['provider']} was completed before: a link works once",
                 hint="if access is still missing, start it again",
                 source=secret.source,
             )
-        if found["expires_at"] <= self._now():
+        if found["expires_at"] <= self._oauth.now():
             raise AuthError(
                 f"this login at {found['provider']} has expired: it was open for ten minutes",
                 hint="start it again",
@@ -262,17 +243,22 @@ class Consent:
         }
         try:
             grant = await ask_for_tokens(
-                self._http, found["token_url"], client, form, found_by=found["found_by"], what="the login"
+                self._oauth.http,
+                found["token_url"],
+                client,
+                form,
+                found_by=found["found_by"],
+                what="the login",
             )
         except OAuthProblem as problem:
             # It can never succeed: the code is gone, or was not for us.
             await self._use_up(secret, found)
             if problem.code == "invalid_client":
-                await self._clients.forget(client)
+                await self._oauth.clients.forget(client)
             problem.hint = "start the login again"
             raise problem.about(source=found["source"]) from None
-        stored = to_stored(found, client, grant, self._now())
-        await self._shelf.save(stored)
+        stored = to_stored(found, client, grant, self._oauth.now())
+        await self._oauth.shelf.save(stored)
         await self._use_up(secret, found)
         return Completed(stored.source, stored.principal, stored.provider, stored.scopes)
 
@@ -280,16 +266,19 @@ class Consent:
         """Marks the link as used, and keeps no more of it than is needed to say so."""
         kept = {key: found[key] for key in ("source", "principal", "provider", "scopes", "expires_at")}
         used = replace(
-            secret, sealed=self._sealer.seal(kept, place(secret.key)), used=True, updated_at=self._now()
+            secret,
+            sealed=self._oauth.sealer.seal(kept, place(secret.key)),
+            used=True,
+            updated_at=self._oauth.now(),
         )
-        if not await self._store.swap_secret(secret, used):
+        if not await self._oauth.store.swap_secret(secret, used):
             raise AuthError("this login was completed by another process", source=secret.source)
 
     async def cancel(self, source: str, principal: str) -> None:
         """Links that were handed out no longer work."""
-        for secret in await self._store.secrets("pending", source=source):
+        for secret in await self._oauth.store.secrets("pending", source=source):
             if secret.principal == principal and not secret.used:
-                await self._store.delete_secret("pending", secret.key)
+                await self._oauth.store.delete_secret("pending", secret.key)
 
 
 def oauth_settings(source: str, config: SourceConfig) -> OAuthAuth:

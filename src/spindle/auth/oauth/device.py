@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spindle.auth.oauth.clients import DEVICE_GRANT, OAuthClients
+from spindle.auth.oauth.clients import DEVICE_GRANT
 from spindle.auth.oauth.consent import Completed, oauth_settings, to_stored, wanted_scopes
-from spindle.auth.oauth.discovery import Discovery, binding
-from spindle.auth.oauth.http import OAuthHttp, OAuthProblem, origin, refused
+from spindle.auth.oauth.discovery import binding
+from spindle.auth.oauth.http import OAuthProblem, origin, refused
 from spindle.auth.oauth.token_endpoint import OAuthClient, ask_for_tokens, authenticate
-from spindle.auth.oauth.token_store import TokenShelf
 from spindle.errors import AuthError, ConfigurationError, ConnectionFailedError, ServerError
 
 if TYPE_CHECKING:
+    from spindle.auth.oauth.parts import OAuthParts
     from spindle.domain.source import SourceConfig
 
 INTERVAL = 5.0
@@ -40,36 +40,27 @@ class DeviceLogin:
 class DeviceFlow:
     """Logs users in on another device."""
 
-    def __init__(
-        self,
-        http: OAuthHttp,
-        discovery: Discovery,
-        clients: OAuthClients,
-        shelf: TokenShelf,
-        now: Callable[[], float],
-    ) -> None:
-        self._http = http
-        self._discovery = discovery
-        self._clients = clients
-        self._shelf = shelf
-        self._now = now
+    def __init__(self, parts: OAuthParts) -> None:
+        self._oauth = parts
 
     async def begin(
         self, source: str, config: SourceConfig, principal: str, scopes: Sequence[str], redirect_uri: str
     ) -> DeviceLogin:
         auth = oauth_settings(source, config)
-        provider = await self._discovery.provider(source, config)
+        provider = await self._oauth.discovery.provider(source, config)
         if provider.device_url is None:
             raise ConfigurationError(
                 f"{provider.name} has no login for other devices",
                 hint="log in with a browser on this machine, without --device",
                 source=source,
             )
-        client = await self._clients.client(source, auth, provider, redirect_uri)
+        client = await self._oauth.clients.client(source, auth, provider, redirect_uri)
         wanted = wanted_scopes(auth, provider, scopes)
         form = {"scope": " ".join(wanted), **({"resource": provider.resource} if provider.resource else {})}
         headers = authenticate(client, form)
-        answer = await self._http.post_form(provider.device_url, form, headers, found_by=provider.found_by)
+        answer = await self._oauth.http.post_form(
+            provider.device_url, form, headers, found_by=provider.found_by
+        )
         given = (answer.json() if answer.status == 200 else None) or {}
         texts = [given.get(key) for key in ("device_code", "user_code", "verification_uri")]
         if not all(isinstance(text, str) and text for text in texts):
@@ -80,7 +71,7 @@ class DeviceFlow:
         complete_url = given.get("verification_uri_complete")
         for shown in (url, complete_url):
             if isinstance(shown, str):
-                await self._http.check(shown, found_by=provider.found_by)
+                await self._oauth.http.check(shown, found_by=provider.found_by)
         found = {
             "source": source,
             "principal": principal,
@@ -101,7 +92,7 @@ class DeviceFlow:
             user_code=user_code[:100],
             verification_url=url,
             complete_url=complete_url if isinstance(complete_url, str) else None,
-            expires_at=self._now() + lasts,
+            expires_at=self._oauth.now() + lasts,
             interval=max(_seconds(given.get("interval"), INTERVAL), 0.0),
             found=found,
             client=client,
@@ -115,11 +106,11 @@ class DeviceFlow:
             "device_code": found["device_code"],
             "resource": found["resource"],
         }
-        while self._now() < login.expires_at:
+        while self._oauth.now() < login.expires_at:
             await sleep(interval)
             try:
                 grant = await ask_for_tokens(
-                    self._http, found["token_url"], login.client, form,
+                    self._oauth.http, found["token_url"], login.client, form,
                     found_by=found["found_by"], what="the login",
                 )  # fmt: skip
             except OAuthProblem as problem:
@@ -136,7 +127,7 @@ class DeviceFlow:
                     case "expired_token":
                         break
                     case "invalid_client":
-                        await self._clients.forget(login.client)
+                        await self._oauth.clients.forget(login.client)
                     case _:
                         pass
                 raise problem.about(source=login.source) from None
@@ -145,8 +136,8 @@ class DeviceFlow:
                     raise
                 interval += INTERVAL  # as the standard asks: slower while the provider is not well
                 continue
-            stored = to_stored(found, login.client, grant, self._now())
-            await self._shelf.save(stored)
+            stored = to_stored(found, login.client, grant, self._oauth.now())
+            await self._oauth.shelf.save(stored)
             return Completed(stored.source, stored.principal, stored.provider, stored.scopes)
         raise AuthError(
             f"the code for {login.provider} has expired before it was entered",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.auth.oauth.http import OAuthHttp, origin, refused
 from spindle.auth.oauth.token_endpoint import OAuthClient, authenticate
+from spindle.domain.records import fields_of
 from spindle.errors import SpindleError
 
 if TYPE_CHECKING:
@@ -24,12 +25,7 @@ class Revoked:
     problem: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "source": self.source,
-            "principal": self.principal,
-            "at_provider": self.at_provider,
-            "problem": self.problem,
-        }
+        return fields_of(self)
 
 
 async def revoke_at_provider(http: OAuthHttp, stored: Stored, client: OAuthClient | None) -> Revoked:

@@ -7,7 +7,7 @@ import contextlib
 import copy
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Hashable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spindle.errors import ConnectionFailedError, SpindleError
@@ -98,6 +98,3 @@ class SharedLocks:
                     sent=False,
                 )
             await asyncio.sleep(LOOK_AGAIN)
-
-
-Sleep = Callable[[float], Awaitable[None]]

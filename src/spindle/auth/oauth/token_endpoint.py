@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from spindle.auth.oauth.http import OAuthHttp, origin, refused
+from spindle.domain.records import fields_of
 from spindle.errors import SpindleError
 from spindle.http.credentials import basic_header
 
@@ -27,7 +28,7 @@ class OAuthClient:
     """The key of its registration in the store; None: from the settings, or a metadata document."""
 
     def to_dict(self) -> dict[str, str | None]:
-        return {"id": self.id, "secret": self.secret, "method": self.method, "registered": self.registered}
+        return fields_of(self)
 
 
 @dataclass(frozen=True, slots=True)

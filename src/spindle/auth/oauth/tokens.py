@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from spindle.auth.oauth.challenge import Challenge, bearer_challenge
-from spindle.auth.oauth.clients import OAuthClients, configured_client
+from spindle.auth.oauth.clients import configured_client
 from spindle.auth.oauth.consent import oauth_settings
-from spindle.auth.oauth.discovery import Discovery, Provider, binding
-from spindle.auth.oauth.http import OAuthHttp, OAuthProblem
-from spindle.auth.oauth.single_flight import Flights, SharedLocks
+from spindle.auth.oauth.discovery import Provider, binding
+from spindle.auth.oauth.http import OAuthProblem
 from spindle.auth.oauth.token_endpoint import OAuthClient, ask_for_tokens
-from spindle.auth.oauth.token_store import Stored, TokenShelf, union
+from spindle.auth.oauth.token_store import Stored, union
 from spindle.errors import AuthError, ConnectionFailedError, ServerError, SpindleError
 
 if TYPE_CHECKING:
+    from spindle.auth.oauth.parts import OAuthParts
     from spindle.domain.identity import Principal
     from spindle.domain.source import SourceConfig
     from spindle.errors import AuthorizationRequired
@@ -30,29 +30,13 @@ AskUser = Callable[..., Awaitable["AuthorizationRequired"]]
 class UserTokens:
     """Returns valid tokens of users, and refreshes them when needed."""
 
-    def __init__(
-        self,
-        http: OAuthHttp,
-        leases: SharedLocks,
-        flights: Flights,
-        discovery: Discovery,
-        clients: OAuthClients,
-        shelf: TokenShelf,
-        now: Callable[[], float],
-        ask_user: AskUser,
-    ) -> None:
-        self._http = http
-        self._leases = leases
-        self._flights = flights
-        self._discovery = discovery
-        self._clients = clients
-        self._shelf = shelf
-        self._now = now
+    def __init__(self, parts: OAuthParts, ask_user: AskUser) -> None:
+        self._oauth = parts
         self._ask_user = ask_user
 
     async def token(self, source: str, config: SourceConfig, principal: Principal) -> str:
         stored = await self._usable(source, config, principal)
-        if stored is not None and not stored.is_fresh(self._now()):
+        if stored is not None and not stored.is_fresh(self._oauth.now()):
             stored = await self._refreshed(stored, config)
         if stored is None:
             raise await self._ask_user(source, config, principal, ())
@@ -79,7 +63,7 @@ class UserTokens:
             renewed = await self._refreshed(stored, config, after_refusal=True)
             if renewed is not None:
                 return renewed.access_token
-        elif self._now() - stored.consented_at < RECENT:
+        elif self._oauth.now() - stored.consented_at < RECENT:
             raise AuthError(
                 f"{source} refuses the token that {stored.provider} has just given",
                 hint=f"check `resource` and `scopes` in sources.{source}.auth; `spindle auth revoke {source}`"
@@ -88,7 +72,7 @@ class UserTokens:
                 status=error.status,
             )
         else:
-            await self._shelf.delete(stored)
+            await self._oauth.shelf.delete(stored)
         raise await self._ask_user(source, config, principal, stored.asked)
 
     async def _step_up(
@@ -99,11 +83,11 @@ class UserTokens:
             return challenge.scopes
         if status == 403 and challenge.error == "insufficient_scope":
             # It does not say which; all that it knows of are a superset.
-            return (await self._discovery.provider(source, config)).scopes
+            return (await self._oauth.discovery.provider(source, config)).scopes
         return ()
 
     async def _usable(self, source: str, config: SourceConfig, principal: Principal) -> Stored | None:
-        stored = await self._shelf.load(source, principal.id)
+        stored = await self._oauth.shelf.load(source, principal.id)
         return stored if stored is not None and stored.binding == binding(config) else None
 
     # --- refreshing
@@ -113,28 +97,28 @@ class UserTokens:
     ) -> Stored | None:
         """The token to use in place of this one; None: only the user can help."""
         if stored.refresh_token is None:
-            return stored if stored.is_valid(self._now()) and not after_refusal else None
+            return stored if stored.is_valid(self._oauth.now()) and not after_refusal else None
         try:
-            return await self._flights.share(
+            return await self._oauth.flights.share(
                 ("refresh", stored.key), lambda: self._refresh(stored, config, after_refusal)
             )
         except (ServerError, ConnectionFailedError):
-            if stored.is_valid(self._now()) and not after_refusal:
+            if stored.is_valid(self._oauth.now()) and not after_refusal:
                 return stored  # refreshing ahead of time failed; there is time to try again
             raise
 
     async def _refresh(self, old: Stored, config: SourceConfig, after_refusal: bool) -> Stored | None:
-        async with self._leases.hold(f"oauth refresh {old.key}"):
-            stored = await self._shelf.load(old.source, old.principal)
+        async with self._oauth.leases.hold(f"oauth refresh {old.key}"):
+            stored = await self._oauth.shelf.load(old.source, old.principal)
             if stored is None or stored.binding != old.binding:
                 return None
-            if stored.access_token != old.access_token and stored.is_fresh(self._now()):
+            if stored.access_token != old.access_token and stored.is_fresh(self._oauth.now()):
                 return stored  # another process did it while we waited for the lease
             if stored.refresh_token is None:
                 return None
             client = await self.client(stored, config)
             if client is None:
-                await self._shelf.delete(stored)
+                await self._oauth.shelf.delete(stored)
                 return None
             form = {
                 "grant_type": "refresh_token",
@@ -143,13 +127,13 @@ class UserTokens:
             }
             try:
                 grant = await ask_for_tokens(
-                    self._http, stored.token_url, client, form,
+                    self._oauth.http, stored.token_url, client, form,
                     found_by=stored.found_by, what="to refresh a token",
                 )  # fmt: skip
             except OAuthProblem as problem:
                 return await self._gone(stored, client, problem)
-            renewed = stored.renewed(grant, self._now(), after_refusal=after_refusal)
-            await self._shelf.save(renewed)
+            renewed = stored.renewed(grant, self._oauth.now(), after_refusal=after_refusal)
+            await self._oauth.shelf.save(renewed)
             return renewed
 
     async def _gone(self, stored: Stored, client: OAuthClient, problem: OAuthProblem) -> None:
@@ -161,14 +145,14 @@ class UserTokens:
             problem.hint = f"check `client_id` and `client_secret` in sources.{stored.source}.auth"
             raise problem.about(source=stored.source)
         if problem.code != "invalid_grant":
-            await self._clients.forget(client)
-        await self._shelf.delete(stored)
+            await self._oauth.clients.forget(client)
+        await self._oauth.shelf.delete(stored)
 
     async def client(self, stored: Stored, config: SourceConfig | None) -> OAuthClient | None:
         """The client that the token was given to; None when it is no longer known."""
         known = stored.to_client()
         if known.registered is not None:
-            found = await self._clients.recall(known.registered)
+            found = await self._oauth.clients.recall(known.registered)
             return found if found is not None and found.id == known.id else None
         auth = oauth_settings(stored.source, config) if config is not None else None
         if auth is not None and auth.client_id == known.id:

@@ -28,11 +28,11 @@ GROUP = "spindle.sources"
 
 
 @cache
-def source_class(kind: str) -> type[Source] | None:
+def source_class(kind: str) -> type[Source[Any]] | None:
     """The class that serves a kind of source, or None if there is none."""
     if kind in BUILT_IN:
         module, _, name = BUILT_IN[kind].partition(":")
-        return cast("type[Source]", getattr(import_module(module), name))
+        return cast("type[Source[Any]]", getattr(import_module(module), name))
     from importlib.metadata import entry_points
 
     for entry in entry_points(group=GROUP, name=kind):
@@ -48,7 +48,7 @@ def source_class(kind: str) -> type[Source] | None:
                 f"the plugin for sources of kind {kind!r} ({entry.value}) is not a kind of source",
                 hint="its class must be a subclass of spindle.ports.source.Source",
             )
-        return found
+        return cast("type[Source[Any]]", found)
     return None
 
 

@@ -14,7 +14,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spindle.domain import trail
 from spindle.domain.identity import Credential
@@ -35,7 +35,7 @@ class Connection:
     def __init__(
         self,
         name: str,
-        source: Source,
+        source: Source[Any],
         config: SourceConfig,
         credential: Credential,
         on_change: Callable[[], None],
@@ -245,7 +245,13 @@ class Connections:
         self._closed = False
 
     def session(
-        self, name: str, source: Source, config: SourceConfig, credential: Credential, *, own: bool = False
+        self,
+        name: str,
+        source: Source[Any],
+        config: SourceConfig,
+        credential: Credential,
+        *,
+        own: bool = False,
     ) -> AbstractAsyncContextManager[Session]:
         """Returns the session of this source for this credential, opened if need be. `own`: for the workspace
         itself, and never one that was opened with another credential, even where it could serve calls."""
@@ -259,7 +265,7 @@ class Connections:
         return _Use(self._connection(name, source, config, credential, own=own), way)
 
     def _connection(
-        self, name: str, source: Source, config: SourceConfig, credential: Credential, *, own: bool
+        self, name: str, source: Source[Any], config: SourceConfig, credential: Credential, *, own: bool
     ) -> Connection:
         if self._closed:
             raise ConnectionFailedError("this Spindle was closed", hint="open it again", sent=False)

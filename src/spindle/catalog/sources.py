@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import canonical
 from spindle.domain.trail import workspace_id
-from spindle.errors import ConfigurationError, NotFoundError, suggest
+from spindle.errors import ConfigurationError, NotFoundError, did_you_mean
 from spindle.plugins import config_models, source_class
 from spindle.ports.source import RelaySource
 from spindle.settings.expand import expand, missing_variables, secret_values
@@ -31,11 +31,11 @@ class SourceSet:
         self._tables = dict(settings.sources)
         self._validated: dict[str, SourceConfig] | None = None
         self._configs: dict[str, SourceConfig] = {}
-        self._made: dict[str, Source] = {}
+        self._made: dict[str, Source[Any]] = {}
         self._handed_over: set[str] = set()
         """Those that were made in Python."""
         self._table_marks: dict[str, str] = {}
-        self._classes: dict[str, type[Source] | None] = {}
+        self._classes: dict[str, type[Source[Any]] | None] = {}
         self.notices: list[SourceNotice] = []
         """The listeners for news from the servers of all sources, other than changed tools."""
 
@@ -91,7 +91,7 @@ class SourceSet:
         """Returns the kind of a source."""
         return str(self.table(name)["kind"])
 
-    def add(self, name: str, source: Source, config: SourceConfig) -> None:
+    def add(self, name: str, source: Source[Any], config: SourceConfig) -> None:
         """Adds a source that was made in Python instead of being configured."""
         if name in self._tables:
             raise ConfigurationError(f"there is already a source {name!r}", hint="choose another name")
@@ -119,7 +119,7 @@ class SourceSet:
         self._configs[name] = config
         return config
 
-    def get(self, name: str) -> Source:
+    def get(self, name: str) -> Source[Any]:
         """Returns the source, made the first time it is asked for."""
         made = self._made.get(name)
         if made is None:
@@ -157,7 +157,7 @@ class SourceSet:
         cls = self._class(name)
         return cls.signature(self._tables[name], self._settings.root) if cls is not None else None
 
-    def _class(self, name: str) -> type[Source] | None:
+    def _class(self, name: str) -> type[Source[Any]] | None:
         # Kept, because finding the class of a plugin looks through all installed packages.
         if name not in self._classes:
             self._classes[name] = source_class(self.kind(name))
@@ -165,6 +165,5 @@ class SourceSet:
 
     def _require(self, name: str) -> None:
         if name not in self._tables:
-            meant = suggest(name, self._tables)
-            hint = f"did you mean {meant!r}?" if meant else "`spindle sources` lists them"
+            hint = did_you_mean(name, self._tables, "`spindle sources` lists them")
             raise NotFoundError(f"there is no source {name!r}", hint=hint, source=name)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from spindle.domain.call import Call, Result
 from spindle.domain.identity import Credential
@@ -28,6 +28,8 @@ Notice = Callable[[str, JsonObject], None]
 
 SourceNotice = Callable[[str, str, JsonObject], None]
 """Takes the name of a source, and the method and parameters of a notification that its server sent."""
+
+ConfigT = TypeVar("ConfigT", bound="SourceConfig")
 
 
 class Session(ABC):
@@ -52,13 +54,23 @@ class Session(ABC):
         """Returns when the link is lost, with the reason; never, unless overridden by what can be lost."""
         return await asyncio.get_running_loop().create_future()
 
+    async def __aenter__(self) -> Self:
+        """Opens the link, where that needs waiting."""
+        return self
 
-class Source(ABC):
+    async def __aexit__(self, *_: object) -> None:  # noqa: B027 - not all have something to close
+        """Closes the link, and leaves nothing behind."""
+
+
+class Source(ABC, Generic[ConfigT]):
     """One configured source. Making it must be cheap; `open` does the work."""
 
-    @abstractmethod
-    def __init__(self, name: str, config: Any, root: Path, note: Note) -> None:
+    def __init__(self, name: str, config: ConfigT, root: Path, note: Note) -> None:
         """Takes the source's name, its settings (a `config_model()`), the workspace's folder, and `note`."""
+        self.name = name
+        self.config = config
+        self.root = root
+        self.note = note
 
     @staticmethod
     @abstractmethod
@@ -76,8 +88,8 @@ class Source(ABC):
     def open(
         self, credential: Credential, on_change: Callable[[], None]
     ) -> AbstractAsyncContextManager[Session]:
-        """Opens a session. Entered and left by one task. `on_change` may be called at any time
-        to say that the list of tools is no longer what `discover` returned."""
+        """Returns a session, or what opens one. Entered and left by one task. `on_change` may be called at
+        any time to say that the list of tools is no longer what `discover` returned."""
 
 
 class RelaySession(Session):
@@ -100,11 +112,14 @@ class RelaySession(Session):
         the link is lost. `on_ready` is called once no change is missed any more."""
 
 
-class RelaySource(Source):
+class RelaySource(Source[ConfigT]):
     """A source whose sessions are all `RelaySession`s."""
 
-    notices: list[SourceNotice]
-    """The listeners for news from its servers other than changed tools. Set by the catalog before `open`."""
+    def __init__(self, name: str, config: ConfigT, root: Path, note: Note) -> None:
+        super().__init__(name, config, root, note)
+        self.notices: list[SourceNotice] = []
+        """The listeners for news from its servers other than changed tools. Set by the catalog before
+        `open`."""
 
     @abstractmethod
     def open(

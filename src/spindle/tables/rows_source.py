@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from spindle.domain.call import Call
     from spindle.domain.identity import Credential
     from spindle.domain.tool import Tool
-    from spindle.ports.source import Note
     from spindle.tables.calling import OpenRows
     from spindle.tables.tool_row import ToolRow
 
@@ -56,12 +55,10 @@ class RowsConfig(SourceConfig):
     check_results: bool | Literal["note"] = False
 
 
-class RowsSource(Source):
+class RowsSource(Source[RowsConfig]):
     """Offers rows as tools. `destructive` allows calls of tools that declare themselves destructive."""
 
-    def __init__(self, name: str, config: RowsConfig, root: Path, note: Note) -> None:
-        self.config = config
-        self._make: Callable[[Path], RowsSession] | None = None
+    _make: Callable[[Path], RowsSession] | None = None
 
     @classmethod
     def of_rows(
@@ -74,7 +71,7 @@ class RowsSource(Source):
         return source, config
 
     @staticmethod
-    def config_model() -> type[SourceConfig]:
+    def config_model() -> type[RowsConfig]:
         return RowsConfig
 
     @contextlib.asynccontextmanager
@@ -160,7 +157,7 @@ class RowsSession(Session):
         that looks like one."""
         if result.is_error:
             shown = self._data.hidden_in(result.text, given) if given else None
-            return result if shown is None else Result((Block("text", text=shown),), is_error=True)
+            return result if shown is None else Result.of_text(shown, is_error=True)
         if not result.has_structured:
             return result
         marked, value = table_results(row), result.structured

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +10,15 @@ from spindle.ports.source import Source
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
-    from spindle.domain.source import SourceConfig
-    from spindle.ports.source import Note, Session
     from spindle.sources.cli.config import CliConfig
+    from spindle.sources.cli.session import CliSession
 
 
-class CliSource(Source):
+class CliSource(Source["CliConfig"]):
     """A source of the commands of one program."""
 
-    def __init__(self, name: str, config: CliConfig, root: Path, note: Note) -> None:
-        self.name = name
-        self.config = config
-        self._root = root
-
     @staticmethod
-    def config_model() -> type[SourceConfig]:
+    def config_model() -> type[CliConfig]:
         from spindle.sources.cli.config import CliConfig
 
         return CliConfig
@@ -35,8 +28,7 @@ class CliSource(Source):
         # The settings are the whole definition, and changes to them are noticed anyway.
         return "settings"
 
-    @contextlib.asynccontextmanager
-    async def open(self, credential: Credential, on_change: Callable[[], None]) -> AsyncGenerator[Session]:
+    def open(self, credential: Credential, on_change: Callable[[], None]) -> CliSession:
         from spindle.sources.cli.session import CliSession
 
-        yield CliSession(self.name, self.config, self._root, credential)
+        return CliSession(self.name, self.config, self.root, credential)

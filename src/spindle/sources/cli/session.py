@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.call import Block, Call, Result
-from spindle.domain.json_schema import from_json, to_json
+from spindle.domain.json_schema import from_json
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import NotFoundError, ServerError
 from spindle.ports.source import Session
@@ -20,9 +19,6 @@ from spindle.sources.programs.process import ProcessResult, run
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.sources.cli.config import CliConfig, Command
-
-STDERR_LINES = 20
-STDERR_LINE_LENGTH = 500
 
 
 class CliSession(Session):
@@ -62,24 +58,8 @@ class CliSession(Session):
             limit=self._config.max_result_size,
         )
         if finished.exit_code not in command.exit_codes:
-            return _failure(tool, finished)
+            return finished.failure(tool.name)
         return _result(tool, command, finished)
-
-
-def _failure(tool: Tool, finished: ProcessResult) -> Result:
-    """The result of a program that ran and reported a failure, which is an error of the tool itself."""
-    said = _last_lines(finished.stderr) or _last_lines(finished.stdout)
-    text = f"{tool.name} {finished.epitaph}" + (f":\n{said}" if said else "")
-    return Result(
-        (Block("text", text=text),),
-        structured={
-            "exit_code": finished.exit_code,
-            "stderr": _last_lines(finished.stderr),
-            "stdout": _last_lines(finished.stdout),
-        },
-        is_error=True,
-        has_structured=True,
-    )
 
 
 def _result(tool: Tool, command: Command, finished: ProcessResult) -> Result:
@@ -88,19 +68,17 @@ def _result(tool: Tool, command: Command, finished: ProcessResult) -> Result:
     except UnicodeDecodeError as error:
         if command.output != "text":
             raise _unreadable(tool, command, f"byte {error.start} is not UTF-8", finished) from None
-        data = base64.b64encode(finished.stdout).decode()
-        size = len(finished.stdout)
-        return Result((Block("resource", data=data, mime_type="application/octet-stream", size=size),))
+        return Result((Block.of_bytes(finished.stdout),))
     match command.output:
         case "text":
-            return Result((Block("text", text=_without_newline(text)),))
+            return Result.of_text(_without_newline(text))
         case "lines":
-            return _structured(_lines(text))
+            return Result.of_value(_lines(text))
         case "json":
-            return _structured(_value(tool, command, text, finished), text)
+            return Result.of_value(_value(tool, command, text, finished), _without_newline(text))
         case "jsonl":
             lines = enumerate(_lines(text), 1)
-            return _structured(
+            return Result.of_value(
                 [_value(tool, command, line, finished, at) for at, line in lines if line.strip()]
             )
 
@@ -115,17 +93,12 @@ def _value(tool: Tool, command: Command, text: str, finished: ProcessResult, fir
 
 
 def _unreadable(tool: Tool, command: Command, reason: str, finished: ProcessResult) -> ServerError:
-    said = _last_lines(finished.stderr)
+    said = finished.said
     return ServerError(
         f"the output of {tool.name} is not {command.output}, as its settings say: {reason}",
         hint=f'see its `output` in {tool.spec.place}; "text" takes anything',
         details={"stderr": said} if said else None,
     )
-
-
-def _structured(value: Any, text: str | None = None) -> Result:
-    shown = to_json(value).decode() if text is None else _without_newline(text)
-    return Result((Block("text", text=shown),), structured=value, has_structured=True)
 
 
 def _lines(text: str) -> list[str]:
@@ -135,9 +108,3 @@ def _lines(text: str) -> list[str]:
 
 def _without_newline(text: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")
-
-
-def _last_lines(data: bytes) -> str:
-    lines = [line.rstrip() for line in data.decode("utf-8", "replace").split("\n")]
-    kept = [line[-STDERR_LINE_LENGTH:] for line in lines if line][-STDERR_LINES:]
-    return "\n".join(kept)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -14,7 +13,6 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from spindle.calls.context import Context
 from spindle.domain.call import Block, Call, Result
-from spindle.domain.json_schema import to_json
 from spindle.errors import (
     InvalidArgumentsError,
     NotFoundError,
@@ -41,9 +39,9 @@ async def call_function(found: FunctionTool | None, tool: Tool, call: Call, sour
     try:
         value = await _run(found.function, arguments, source)
     except ToolError as error:
-        value = _failure(error.message)
+        value = Result.of_text(error.message, is_error=True)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's function raises is its result
-        value = _failure(f"{type(error).__name__}: {error}")
+        value = Result.of_text(f"{type(error).__name__}: {error}", is_error=True)
     except BaseException as error:
         context.abandon()
         pause = interruption_in(error)
@@ -61,10 +59,6 @@ async def _run(function: Callable[..., Any], arguments: dict[str, Any], source: 
     work = functools.partial(function, **arguments)
     value = await in_thread(work, f"spindle-{source}")
     return await value if inspect.isawaitable(value) else value
-
-
-def _failure(message: str) -> Result:
-    return Result((Block("text", text=message),), is_error=True)
 
 
 def _invalid(tool: Tool, error: ValidationError) -> InvalidArgumentsError:
@@ -89,13 +83,12 @@ def _result(found: FunctionTool, tool: Tool, value: Any) -> Result:
     if returns.plain is not None and not isinstance(value, returns.plain):
         raise _wrong_return(tool, f"a value of type {type(cast(object, value)).__name__}")
     if isinstance(value, bytes):
-        data = base64.b64encode(value).decode()
-        return Result((Block("resource", data=data, mime_type="application/octet-stream", size=len(value)),))
+        return Result((Block.of_bytes(value),))
     if returns.adapter is None:
         if value is None:
             return Result()
         if isinstance(value, str):
-            return Result((Block("text", text=value),))
+            return Result.of_text(value)
     try:
         if returns.adapter is not None:
             structured = returns.adapter.dump_python(value, mode="json", warnings="error")
@@ -103,8 +96,7 @@ def _result(found: FunctionTool, tool: Tool, value: Any) -> Result:
             structured = to_jsonable_python(value)
     except (PydanticSerializationError, UserWarning, ValueError) as error:
         raise _wrong_return(tool, str(error)) from None
-    text = structured if isinstance(structured, str) else to_json(structured).decode()
-    return Result((Block("text", text=text),), structured=structured, has_structured=True)
+    return Result.of_value(structured, structured if isinstance(structured, str) else None)
 
 
 def _wrong_return(tool: Tool, problem: str) -> ServerError:

@@ -11,8 +11,8 @@ from spindle.documents.refs import Documents
 from spindle.errors import ConfigurationError, SpindleError, suggest
 from spindle.http.client import HttpClient
 from spindle.ports.source import Note
+from spindle.sources.document_changes import ENDINGS, MAX_FILES
 from spindle.sources.events.config import EventsConfig
-from spindle.sources.events.folder import ENDINGS, MAX_FILES
 
 ASYNCAPI = "an AsyncAPI document"
 SETTING = "`path` or `url`"

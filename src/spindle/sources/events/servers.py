@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from spindle.domain.json_schema import JsonObject
-from spindle.errors import ConfigurationError, suggest
+from spindle.errors import ConfigurationError, did_you_mean
 from spindle.settings.expand import expand_text, has_reference
 from spindle.sources.events.config import EventsConfig
 from spindle.sources.events.operations import EventServer
@@ -61,8 +61,7 @@ def chosen(servers: list[EventServer], config: EventsConfig, source: str) -> Eve
             return server
     if not wanted:
         names = [server.name for server in servers]
-        meant = suggest(config.server or "", names)
-        hint = f"did you mean {meant!r}?" if meant else f"it has {', '.join(names)}"
+        hint = did_you_mean(config.server or "", names, f"it has {', '.join(names)}")
         raise ConfigurationError(
             f"it has no server {config.server!r}, which sources.{source}.server names; {hint}"
         )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from spindle.domain.call import Block, Call, Result, new_id
+from spindle.domain.call import Call, Result, new_id
 from spindle.domain.event import Event
-from spindle.domain.json_schema import JsonObject, to_json
+from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError, SpindleError
 from spindle.ports.source import Session
 from spindle.sources.events.addresses import filled
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 class EventsSession(Session):
-    """The documents of a source and the links to its servers."""
+    """The documents of a source and the links to its servers, which the first call connects: the tools come
+    from the documents alone."""
 
     def __init__(
         self, name: str, config: EventsConfig, root: Path, credential: Credential, note: Note
@@ -40,9 +41,6 @@ class EventsSession(Session):
         self._root = root
         self._note = note
         self._links = LinkPool(name, config, root, credential)
-
-    async def __aenter__(self) -> Self:
-        return self  # servers are connected by the first call: the tools come from the documents alone
 
     async def __aexit__(self, *_: object) -> None:
         await self._links.close()
@@ -78,7 +76,7 @@ class EventsSession(Session):
             return await self._ask(tool, call, link, message)
         acknowledged = await link.publish(message)
         event = message.event
-        return _structured({
+        return Result.of_value({
             "id": event.id,
             "type": event.type,
             "channel": event.channel,
@@ -140,7 +138,7 @@ class EventsSession(Session):
             if not timer.expired():
                 raise
             text = f"no event came on {address} within {patience:g} s"
-            return Result((Block("text", text=text),), is_error=True)
+            return Result.of_text(text, is_error=True)
 
 
 async def _first(incoming: AsyncIterator[Incoming], fits: Callable[[Incoming], bool]) -> Incoming:
@@ -185,8 +183,4 @@ def _fitting(tool: Tool, payload: Any) -> JsonObject:
 
 
 def _received(item: Incoming) -> Result:
-    return _structured(item.event.to_dict())
-
-
-def _structured(value: JsonObject) -> Result:
-    return Result((Block("text", text=to_json(value).decode()),), structured=value, has_structured=True)
+    return Result.of_value(item.event.to_dict())

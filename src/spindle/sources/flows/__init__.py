@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,23 +10,15 @@ from spindle.ports.source import Source
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
-    from spindle.domain.source import SourceConfig
-    from spindle.ports.source import Note
     from spindle.sources.flows.config import FlowsConfig
     from spindle.sources.flows.session import FlowsSession
 
 
-class FlowsSource(Source):
+class FlowsSource(Source["FlowsConfig"]):
     """The flows and nodes of one folder, as tools."""
 
-    def __init__(self, name: str, config: FlowsConfig, root: Path, note: Note) -> None:
-        self.name = name
-        self.config = config
-        self._root = root
-        self._note = note
-
     @staticmethod
-    def config_model() -> type[SourceConfig]:
+    def config_model() -> type[FlowsConfig]:
         from spindle.sources.flows.config import FlowsConfig
 
         return FlowsConfig
@@ -39,10 +30,7 @@ class FlowsSource(Source):
 
         return folder_signature(root / str(settings.get("path", "flows")), (".py", *ENDINGS))
 
-    @contextlib.asynccontextmanager
-    async def open(
-        self, credential: Credential, on_change: Callable[[], None]
-    ) -> AsyncGenerator[FlowsSession]:
+    def open(self, credential: Credential, on_change: Callable[[], None]) -> FlowsSession:
         from spindle.sources.flows.session import FlowsSession
 
-        yield FlowsSession(self.name, self.config, self._root, self._note)
+        return FlowsSession(self.name, self.config, self.root, self.note)

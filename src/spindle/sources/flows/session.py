@@ -16,8 +16,8 @@ from spindle.flows.library import Library
 from spindle.flows.node import Node
 from spindle.flows.problems import BrokenFlowError
 from spindle.flows.trace import NodeEvent, observer
-from spindle.ports.source import Session
 from spindle.sources.code.modules import FolderModules
+from spindle.sources.code.session import CodeSession
 from spindle.sources.flows.node_tool import call_node, spec_of
 from spindle.threads import in_thread, stdout_to_stderr
 
@@ -30,34 +30,15 @@ if TYPE_CHECKING:
 Found = Flow | type[Node]
 
 
-class FlowsSession(Session):
+class FlowsSession(CodeSession[Found]):
     """The flows and nodes of one folder, read and ready to be called."""
 
     def __init__(self, name: str, config: FlowsConfig, root: Path, note: Note) -> None:
-        self._name = name
-        self._root = root
+        super().__init__(name, root, note)
         self._library = Library(root, config.path)
-        self._note = note
-        self._found: dict[str, Found] | None = None
-        self._loading = asyncio.Lock()
-
-    async def discover(self) -> list[ToolSpec]:
-        async with self._loading:
-            return await self._discover()
-
-    async def _discover(self) -> list[ToolSpec]:
-        with stdout_to_stderr():
-            pairs = await in_thread(lambda: list(self._load()), f"spindle-load-{self._name}")
-        self._found = {spec.remote_name: found for spec, found in pairs}
-        return [spec for spec, _ in pairs]
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
-        if self._found is None:
-            async with self._loading:
-                if self._found is None:
-                    await self._discover()
-        assert self._found is not None
-        found = self._found.get(tool.spec.remote_name)
+        found = await self._find(tool)
         if found is None:
             raise NotFoundError(f"{tool.name} is no longer defined", hint="run `spindle sync`")
         assert call.host is not None
@@ -73,7 +54,11 @@ class FlowsSession(Session):
 
     # --- loading
 
-    def _load(self) -> Iterable[tuple[ToolSpec, Found]]:
+    async def _load(self) -> list[tuple[ToolSpec, Found]]:
+        with stdout_to_stderr():
+            return await in_thread(lambda: list(self._in_folder()), f"spindle-load-{self._name}")
+
+    def _in_folder(self) -> Iterable[tuple[ToolSpec, Found]]:
         for path, loaded in self._library.all():
             place = self._library.place(path)
             if isinstance(loaded, BrokenFlowError):

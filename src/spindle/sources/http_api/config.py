@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import ByteSize, Field, field_validator
 
-from spindle.domain.source import SourceConfig
+from spindle.sources.api_config import ApiConfig
 
 Method = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 METHODS: tuple[Method, ...] = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 
 
-class HttpConfig(SourceConfig):
+class HttpConfig(ApiConfig):
     """Settings of a source of kind `http`."""
-
-    auth_place_known: ClassVar[bool] = True
 
     kind: Literal["http"] = "http"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     url: str
@@ -25,11 +23,7 @@ class HttpConfig(SourceConfig):
     """True to look for a description at the usual places."""
     methods: tuple[Method, ...] = Field(default=METHODS, min_length=1)
     """The methods that the tool `request` may use."""
-    headers: dict[str, str] = Field(default_factory=dict[str, str])
-    allow_private: bool = False
-    max_document_size: ByteSize = Field(default=ByteSize(32 * 1024 * 1024), gt=0)
     max_download_size: ByteSize = Field(default=ByteSize(1024 * 1024 * 1024), gt=0)
-    check_results: bool | Literal["note"] = "note"
 
     @field_validator("url")
     @classmethod

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from spindle import plugins
 from spindle.documents.fetch import Fetcher, complete
@@ -25,8 +25,6 @@ from spindle.sources.openapi.request import prepare
 from spindle.sources.openapi.servers import ServerChoice
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from spindle.ports.source import Note
     from spindle.sources.http_api.config import HttpConfig
 
@@ -56,12 +54,7 @@ class HttpApiSession(Session):
         self._calls = ApiCalls(name, config)
         self._delegates: dict[str, Delegate] = {}
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for delegate in self._delegates.values():
             await delegate.aclose()
         await self._calls.aclose()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spindle.ports.source import RelaySource
@@ -12,25 +11,18 @@ from spindle.ports.source import RelaySource
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.domain.json_schema import JsonObject
-    from spindle.domain.source import SourceConfig
-    from spindle.ports.source import Note, RelaySession, SourceNotice
+    from spindle.ports.source import RelaySession
     from spindle.sources.mcp.config import McpConfig
 
 
-class McpSource(RelaySource):
+class McpSource(RelaySource["McpConfig"]):
     """A source for an MCP server."""
 
-    def __init__(self, name: str, config: McpConfig, root: Path, note: Note) -> None:
-        self.name = name
-        self.config = config
-        self._root = root
-        self._note = note
-        self._is_older = False
-        """True if the last session that was opened spoke a version with a handshake."""
-        self.notices: list[SourceNotice] = []
+    _is_older = False
+    """True if the last session that was opened spoke a version with a handshake."""
 
     @staticmethod
-    def config_model() -> type[SourceConfig]:
+    def config_model() -> type[McpConfig]:
         from spindle.sources.mcp.config import McpConfig
 
         return McpConfig
@@ -49,7 +41,7 @@ class McpSource(RelaySource):
         else:
             from spindle.sources.mcp.open_stdio import open_stdio
 
-            opening = open_stdio(self.name, config, self._root, credential, on_change, self._note, self._tell)
+            opening = open_stdio(self.name, config, self.root, credential, on_change, self.note, self._tell)
         async with opening as session:
             self._is_older = not session.is_modern
             yield session

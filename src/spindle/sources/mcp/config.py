@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from spindle.domain.source import SourceConfig, Words
+from spindle.domain.source import SourceConfig, WebAddress, Words
 
 
 class McpConfig(SourceConfig):
@@ -18,7 +18,7 @@ class McpConfig(SourceConfig):
     args: tuple[str, ...] = ()
     """Further arguments, for those who keep them apart from the program."""
     cwd: str | None = None
-    url: str | None = None
+    url: WebAddress | None = None
     transport: Literal["auto", "stdio", "http", "sse"] = "auto"
     protocol: Literal["auto", "handshake", "2026-07-28"] = "auto"
     """The era of the protocol to speak; `auto` detects it."""
@@ -26,13 +26,6 @@ class McpConfig(SourceConfig):
     answers: tuple[Literal["elicitation", "sampling", "roots"], ...] = Field(
         default=("elicitation",), description="what the server may ask of the callers of its tools"
     )
-
-    @field_validator("url")
-    @classmethod
-    def _is_http(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(("http://", "https://", "${")):
-            raise ValueError("must begin with http:// or https://")
-        return value
 
     @model_validator(mode="after")
     def _one_way_in(self) -> McpConfig:

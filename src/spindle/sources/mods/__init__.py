@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,22 +10,15 @@ from spindle.ports.source import Source
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
-    from spindle.domain.source import SourceConfig
-    from spindle.ports.source import Note, Session
     from spindle.sources.mods.config import ModsConfig
+    from spindle.sources.mods.session import ModsSession
 
 
-class ModsSource(Source):
+class ModsSource(Source["ModsConfig"]):
     """A source of all mods of the workspace."""
 
-    def __init__(self, name: str, config: ModsConfig, root: Path, note: Note) -> None:
-        self.name = name
-        self.config = config
-        self._root = root
-        self._note = note
-
     @staticmethod
-    def config_model() -> type[SourceConfig]:
+    def config_model() -> type[ModsConfig]:
         from spindle.sources.mods.config import ModsConfig
 
         return ModsConfig
@@ -38,12 +30,7 @@ class ModsSource(Source):
         # Their settings are part of the source's own signature.
         return folder_signature(root / str(settings["path"])) if "path" in settings else "installed"
 
-    @contextlib.asynccontextmanager
-    async def open(self, credential: Credential, on_change: Callable[[], None]) -> AsyncGenerator[Session]:
+    def open(self, credential: Credential, on_change: Callable[[], None]) -> ModsSession:
         from spindle.sources.mods.session import ModsSession
 
-        session = ModsSession(self.name, self.config, self._root, self._note)
-        try:
-            yield session
-        finally:
-            await session.stop()
+        return ModsSession(self.name, self.config, self.root, self.note)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spindle.ports.source import Session
 from spindle.sources.code.functions import call_function
 from spindle.sources.code.schema import FunctionTool, UnusableFunctionError, function_tool, place
+from spindle.sources.code.session import CodeSession
 from spindle.sources.mods.loading import UnusableModError, make, mod_classes
 from spindle.threads import in_thread, stdout_to_stderr
 
@@ -24,31 +24,19 @@ if TYPE_CHECKING:
 STOP_TIMEOUT = 10.0
 
 
-class ModsSession(Session):
+class ModsSession(CodeSession[FunctionTool]):
     """The running mods of a workspace."""
 
     def __init__(self, name: str, config: ModsConfig, root: Path, note: Note) -> None:
-        self._name = name
+        super().__init__(name, root, note)
         self._config = config
-        self._root = root
-        self._note = note
         self._running: dict[str, Mod] = {}
-        self._tools: dict[str, FunctionTool] | None = None
-        self._specs: list[ToolSpec] = []
-        self._loading = asyncio.Lock()
-
-    async def discover(self) -> list[ToolSpec]:
-        """Loads all mods, or loads them again after stopping the old ones."""
-        async with self._loading:
-            return await self._load()
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
-        if self._tools is None:
-            async with self._loading:
-                if self._tools is None:
-                    await self._load()
-        assert self._tools is not None
-        return await call_function(self._tools.get(tool.spec.remote_name), tool, call, self._name)
+        return await call_function(await self._find(tool), tool, call, self._name)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
     async def stop(self) -> None:
         """Stops all mods."""
@@ -60,23 +48,23 @@ class ModsSession(Session):
             except Exception as error:  # noqa: BLE001 - the others must be stopped too
                 self._note(f"mods.{name} could not be stopped: {type(error).__name__}: {error}")
 
-    async def _load(self) -> list[ToolSpec]:
+    async def _load(self) -> list[tuple[ToolSpec, FunctionTool]]:
+        """Starts all mods, after stopping the old ones. A call waits until their tools are found again."""
         await self.stop()
+        self._found = None
         folder = self._root / self._config.path if self._config.path else None
         with stdout_to_stderr():
             classes = await in_thread(
                 lambda: mod_classes(folder, self._config.mods, self._note), f"spindle-load-{self._name}"
             )
-        self._tools, self._specs = {}, []
+        tools: list[FunctionTool] = []
         for name, cls in classes.items():
             settings = self._config.mods.get(name, {})
             if settings.get("enabled", True) is not False:
-                await self._start(name, cls, settings)
-        # Duplicate names are kept: the catalog refuses them and names both places.
-        return self._specs
+                tools += await self._start(name, cls, settings)
+        return [(tool.spec, tool) for tool in tools]
 
-    async def _start(self, name: str, cls: type[Mod], settings: dict[str, Any]) -> None:
-        assert self._tools is not None
+    async def _start(self, name: str, cls: type[Mod], settings: dict[str, Any]) -> list[FunctionTool]:
         try:
             mod = await in_thread(lambda: make(name, cls, settings), f"spindle-load-{self._name}")
             # Counted as running even if the start fails: what it opened must be closed.
@@ -86,15 +74,14 @@ class ModsSession(Session):
         except Exception as error:  # noqa: BLE001 - somebody else's code: reported, and left out
             reason = str(error) if isinstance(error, UnusableModError) else f"{type(error).__name__}: {error}"
             self._note(f"mods.{name} is left out: {reason}")
-            return
+            return []
+        tools: list[FunctionTool] = []
         for function in functions:
             try:
-                tool = function_tool(function)
+                tools.append(function_tool(function))
             except UnusableFunctionError as error:
                 self._note(f"mods.{name}: `{place(function)}` is left out: {error}")
-                continue
-            self._tools.setdefault(tool.spec.remote_name, tool)
-            self._specs.append(tool.spec)
+        return tools
 
     async def _do(self, step: Callable[[], Any] | None) -> None:
         if step is None:

@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 from spindle.documents.refs import Document, entries, shown
 from spindle.domain.json_schema import JsonObject, is_array, is_object
-from spindle.errors import ConfigurationError, suggest
+from spindle.errors import ConfigurationError, did_you_mean
 from spindle.http.addresses import same_origin
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
@@ -59,10 +59,9 @@ class Servers:
         """Returns remarks on the choice, once all operations are read. Refuses variables that nothing has."""
         for name in self._choice.variables:
             if name not in self._variables and not self._choice.overridden:
-                meant = suggest(name, self._variables)
                 raise ConfigurationError(
                     f"{shown(self._main.address)}: no server that is used has a variable {name!r}",
-                    hint=f"did you mean {meant!r}?" if meant else "check `server_variables`",
+                    hint=did_you_mean(name, self._variables, "check `server_variables`"),
                 )
         if len(self._given) > 1 and self._choice.server is None and not self._choice.overridden:
             used = self._own["url"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from spindle.documents.fetch import Fetcher, file_address, load
 from spindle.domain.call import Call, Result
@@ -16,8 +16,6 @@ from spindle.sources.openapi.request import prepare
 from spindle.sources.openapi.servers import ServerChoice
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from spindle.ports.source import Note
     from spindle.sources.openapi.config import OpenApiConfig
 
@@ -34,18 +32,12 @@ class OpenApiSession(Session):
         self._note = note
         self._calls = ApiCalls(name, config)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._calls.aclose()
 
     async def discover(self) -> list[ToolSpec]:
         config = self._config
-        is_url = config.document.startswith(("http://", "https://"))
-        address = config.document if is_url else file_address(self._root / config.document)
+        address = config.document if config.is_url else file_address(self._root / config.document)
         fetcher = Fetcher(
             self._calls.http,
             config.max_document_size,

@@ -14,8 +14,9 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+from spindle.domain.call import Result
 from spindle.errors import ConnectionFailedError, InvalidArgumentsError, ResultTooLargeError
 from spindle.sources.programs import descendants
 from spindle.sources.programs.groups import end_group, signal_group, started
@@ -25,6 +26,8 @@ TERM_GRACE = 2.0
 OUTPUT_GRACE = 1.0
 """Seconds to wait for output that somebody outside the program's group holds open after its end."""
 STDERR_KEPT = 16 * 1024
+SHOWN_LINES, SHOWN_LENGTH = 20, 500
+"""The last lines of its output that an error shows, and the characters of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,23 @@ class ProcessResult:
         except ValueError:
             name = f"signal {-self.exit_code}"
         return f"was ended by {name}"
+
+    @property
+    def said(self) -> str:
+        """The end of what it wrote to stderr, shortened so that it can be shown."""
+        return _last_lines(self.stderr)
+
+    def failure(self, what: str, **more: Any) -> Result:
+        """The result of a program that ran and reported a failure, which is an error of the tool itself."""
+        said, shown = self.said, _last_lines(self.stdout)
+        ended = {**more, "exit_code": self.exit_code, "stderr": said, "stdout": shown}
+        text = f"{what} {self.epitaph}" + (f":\n{said or shown}" if said or shown else "")
+        return Result.of_value(ended, text, is_error=True)
+
+
+def _last_lines(data: bytes) -> str:
+    lines = [line.rstrip() for line in data.decode("utf-8", "replace").split("\n")]
+    return "\n".join([line[-SHOWN_LENGTH:] for line in lines if line][-SHOWN_LINES:])
 
 
 async def run(

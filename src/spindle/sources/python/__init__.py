@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +10,15 @@ from spindle.ports.source import Source
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
-    from spindle.domain.source import SourceConfig
     from spindle.ports.source import Note
     from spindle.sources.python.config import PythonConfig
     from spindle.sources.python.session import PythonSession
 
 
-class PythonSource(Source):
+class PythonSource(Source["PythonConfig"]):
     """A source of Python functions."""
 
-    def __init__(self, name: str, config: PythonConfig, root: Path, note: Note) -> None:
-        self.name = name
-        self.config = config
-        self._root = root
-        self._note = note
-        self._functions: Sequence[Callable[..., Any]] = ()
+    _functions: Sequence[Callable[..., Any]] = ()
 
     @classmethod
     def of_functions(
@@ -41,7 +34,7 @@ class PythonSource(Source):
         return source, config
 
     @staticmethod
-    def config_model() -> type[SourceConfig]:
+    def config_model() -> type[PythonConfig]:
         from spindle.sources.python.config import PythonConfig
 
         return PythonConfig
@@ -56,10 +49,7 @@ class PythonSource(Source):
             return module_signature(str(settings["module"]), root)
         return None
 
-    @contextlib.asynccontextmanager
-    async def open(
-        self, credential: Credential, on_change: Callable[[], None]
-    ) -> AsyncGenerator[PythonSession]:
+    def open(self, credential: Credential, on_change: Callable[[], None]) -> PythonSession:
         from spindle.sources.python.session import PythonSession
 
-        yield PythonSession(self.name, self.config, self._root, self._functions, self._note)
+        return PythonSession(self.name, self.config, self.root, self._functions, self.note)

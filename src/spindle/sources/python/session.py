@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.errors import ServerError
-from spindle.ports.source import Session
 from spindle.sources.code.decorator import MARK, ToolOptions
 from spindle.sources.code.functions import call_function
 from spindle.sources.code.modules import FolderModules, load_module
 from spindle.sources.code.schema import FunctionTool, UnusableFunctionError, function_tool, place
+from spindle.sources.code.session import CodeSession
 from spindle.threads import in_thread, stdout_to_stderr
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from spindle.sources.python.config import PythonConfig
 
 
-class PythonSession(Session):
+class PythonSession(CodeSession[FunctionTool]):
     """The loaded functions of one source."""
 
     def __init__(
@@ -33,34 +32,19 @@ class PythonSession(Session):
         functions: Sequence[Callable[..., Any]],
         note: Note,
     ) -> None:
-        self._name = name
+        super().__init__(name, root, note)
         self._config = config
-        self._root = root
         self._functions = functions
-        self._note = note
-        self._tools: dict[str, FunctionTool] | None = None
-        self._loading = asyncio.Lock()
-
-    async def discover(self) -> list[ToolSpec]:
-        """Loads all functions, or loads them again."""
-        async with self._loading:
-            return await self._discover()
-
-    async def _discover(self) -> list[ToolSpec]:
-        with stdout_to_stderr():
-            tools = await in_thread(self._load, f"spindle-load-{self._name}")
-        self._tools = {tool.spec.remote_name: tool for tool in tools}
-        return [tool.spec for tool in tools]
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
-        if self._tools is None:
-            async with self._loading:
-                if self._tools is None:
-                    await self._discover()
-        assert self._tools is not None
-        return await call_function(self._tools.get(tool.spec.remote_name), tool, call, self._name)
+        return await call_function(await self._find(tool), tool, call, self._name)
 
-    def _load(self) -> list[FunctionTool]:
+    async def _load(self) -> list[tuple[ToolSpec, FunctionTool]]:
+        with stdout_to_stderr():
+            tools = await in_thread(self._function_tools, f"spindle-load-{self._name}")
+        return [(tool.spec, tool) for tool in tools]
+
+    def _function_tools(self) -> list[FunctionTool]:
         tools: list[FunctionTool] = []
         seen: set[int] = set()
         for function in self._find_functions():
@@ -80,7 +64,7 @@ class PythonSession(Session):
             yield from self._functions_in_folder(self._root / self._config.path)
         elif self._config.module is not None:
             try:
-                module = load_module(self._config.module, self._root, again=self._tools is not None)
+                module = load_module(self._config.module, self._root, again=self._found is not None)
             except (Exception, SystemExit) as error:
                 reason = f"{type(error).__name__}: {error}"
                 raise ServerError(f"cannot import {self._config.module}: {reason}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,8 +26,6 @@ from spindle.sources.utcp.commands import (
 if TYPE_CHECKING:
     from spindle.sources.utcp.templates import CliTemplate
 
-STDERR_LINES = 20
-STDERR_LINE_LENGTH = 500
 
 FindVariable = Callable[[str], str | None]
 
@@ -86,9 +83,8 @@ async def run_commands(
         if program == "cd":
             folder = running.cwd / _text(words[1], running)
             if not folder.is_dir():
-                return _failure(
-                    tool, number, ProcessResult(1, b"", f"cd: there is no folder {folder}".encode())
-                )
+                refused = ProcessResult(1, b"", f"cd: there is no folder {folder}".encode())
+                return refused.failure(f"command {number} of {tool}", command=number)
             running.cwd = folder
             finished = b""
         elif program == "echo":
@@ -97,7 +93,7 @@ async def run_commands(
             vector = vector_of(words, running)
             done = await run(name, vector, env=running.env, cwd=running.cwd, stdin=None, limit=limit)
             if done.exit_code != 0:
-                return _failure(tool, number, done)
+                return done.failure(f"command {number} of {tool}", command=number)
             finished = done.stdout
         running.outputs.append(finished.decode("utf-8", "replace").rstrip("\n"))
     shown = [
@@ -180,37 +176,12 @@ def _result(shown: list[str], last: bytes, *, only: bool) -> Result:
         try:
             last.decode()
         except UnicodeDecodeError:
-            data = base64.b64encode(last).decode()
-            block = Block("resource", data=data, mime_type="application/octet-stream", size=len(last))
-            return Result((block,))
+            return Result((Block.of_bytes(last),))
     text = "\n".join(shown).strip()
-    block = Block("text", text=text)
     # UTCP says so: what looks like JSON and is JSON is taken for it.
     if text.startswith(("{", "[")):
         try:
-            return Result((block,), structured=from_json(text.encode()), has_structured=True)
+            return Result.of_value(from_json(text.encode()), text)
         except ValueError:
             pass
-    return Result((block,))
-
-
-def _failure(tool: str, number: int, finished: ProcessResult) -> Result:
-    """The program ran and says that it failed: an error of the tool's own, so a result."""
-    said = _last_lines(finished.stderr) or _last_lines(finished.stdout)
-    text = f"command {number} of {tool} {finished.epitaph}" + (f":\n{said}" if said else "")
-    return Result(
-        (Block("text", text=text),),
-        structured={
-            "command": number,
-            "exit_code": finished.exit_code,
-            "stderr": _last_lines(finished.stderr),
-            "stdout": _last_lines(finished.stdout),
-        },
-        is_error=True,
-        has_structured=True,
-    )
-
-
-def _last_lines(data: bytes) -> str:
-    lines = [line.rstrip() for line in data.decode("utf-8", "replace").split("\n")]
-    return "\n".join([line[-STDERR_LINE_LENGTH:] for line in lines if line][-STDERR_LINES:])
+    return Result.of_text(text)

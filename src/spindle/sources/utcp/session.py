@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from spindle.calls.record import clean, clean_json
-from spindle.domain.call import Block, Call, Result
+from spindle.domain.call import Call, Result
 from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool, ToolSpec
@@ -66,9 +66,6 @@ class UtcpSession(Session):
         self._secrets: dict[str, dict[str, str]] | None = None
         """The secrets of tools, which the store does not hold, since the manual was last read."""
         self._reading = asyncio.Lock()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._api is not None:
@@ -186,7 +183,7 @@ class UtcpSession(Session):
             case CliTemplate():
                 return await self._run(template, tool, call, manuals)
             case TextTemplate():
-                return Result((Block("text", text=await self._text(template, tool)),))
+                return Result.of_text(await self._text(template, tool))
 
     def _require_allowed(self, tool: Tool) -> None:
         how = tool.spec.metadata

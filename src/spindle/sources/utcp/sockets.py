@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from spindle.domain.call import Block, Call, Result
+from spindle.domain.call import Call, Result
 from spindle.domain.json_schema import JsonObject, from_json, to_json
 from spindle.errors import InvalidArgumentsError
 from spindle.http.request import check_headers
@@ -158,7 +158,7 @@ def _result(template: WebSocketTemplate, result: Result) -> Result:
     except ValueError:
         # As UTCP has it: what is not JSON is text after all.
         return result
-    return Result((Block("text", text=text),), structured=value, has_structured=True)
+    return Result.of_value(value, text)
 
 
 # --- messages

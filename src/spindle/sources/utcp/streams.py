@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import codecs
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 from spindle.domain.call import Block, Result
-from spindle.domain.json_schema import from_json, to_json
+from spindle.domain.json_schema import from_json
 from spindle.http.bodies import body_kind
 
 LINES = frozenset(
@@ -89,21 +88,11 @@ def item_of(data: str) -> Any:
 
 def collected(items: list[Any]) -> Result:
     """The result that holds all items of a stream."""
-    return Result((Block("text", text=to_json(items).decode()),), structured=items, has_structured=True)
+    return Result.of_value(items)
 
 
 def whole(media_type: str, body: bytes) -> Result:
     """The result for a stream of a single piece."""
     if body_kind(media_type) in ("text", "xml", "form"):
         return Result((Block("text", text=body.decode("utf-8", "replace"), mime_type=media_type),))
-    kind = (
-        "image"
-        if media_type.startswith("image/")
-        else "audio"
-        if media_type.startswith("audio/")
-        else "resource"
-    )
-    data = base64.b64encode(body).decode()
-    return Result(
-        (Block(kind, data=data, mime_type=media_type or "application/octet-stream", size=len(body)),)
-    )
+    return Result((Block.of_bytes(body, media_type or "application/octet-stream"),))

@@ -58,7 +58,7 @@ def failure(request: Request, message: Any, arguments: JsonObject) -> Result | N
     problem = at(message, request.error) if isinstance(request.error, str) else message
     said = at(problem, "message")
     text = as_text(problem if said is MISSING else said)
-    return Result((Block("text", text=text),), structured=problem, is_error=True, has_structured=True)
+    return Result.of_value(problem, text, is_error=True)
 
 
 def useful(tool: Tool, request: Request, message: Any) -> Any:
@@ -77,7 +77,7 @@ def useful(tool: Tool, request: Request, message: Any) -> Any:
 def to_result(config: WebSocketConfig, value: Any) -> Result:
     """The result for a reply."""
     if config.format == "json":
-        return Result((Block("text", text=as_text(value)),), structured=value, has_structured=True)
+        return Result.of_value(value, as_text(value))
     items = cast("list[str]", value) if isinstance(value, list) else [str(value)]
     if config.format == "text":
         return Result(tuple(Block("text", text=item) for item in items))

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from websockets.exceptions import ConnectionClosed
 from websockets.protocol import State
@@ -46,7 +46,8 @@ TOO_LARGE = 1009
 
 
 class WebSocketSession(Session):
-    """One connection: sends requests and gives each reply to the call that it belongs to."""
+    """One connection: sends requests and gives each reply to the call that it belongs to. The first call
+    connects it: the settings alone say which tools there are."""
 
     def __init__(
         self,
@@ -73,9 +74,6 @@ class WebSocketSession(Session):
         """The address that the connection leads to, also when it is over."""
         self._connection: ClientConnection | None = None
         self._reader: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        return self  # connected by the first call: the settings alone say which tools there are
 
     @property
     def late(self) -> int:

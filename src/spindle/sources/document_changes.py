@@ -13,7 +13,18 @@ ENDINGS: Final = (".yaml", ".yml", ".json")
 MAX_FILES: Final = 1000
 
 
-def signature(path: Path) -> str:
+def document_signature(document: str, root: Path) -> str | None:
+    """A text that changes when the document does; None where it is not a file of this machine."""
+    if "://" in document or "${" in document:
+        return None
+    try:
+        found = (root / document).stat()
+    except OSError:
+        return "missing"
+    return f"{found.st_mtime_ns}:{found.st_size}"
+
+
+def folder_signature(path: Path) -> str:
     """A text that changes when a document or a file beside it does."""
     marks: list[str] = []
     folder = path if path.is_dir() else path.parent

@@ -256,7 +256,7 @@ def _given(texts: tuple[str, ...], draft: Draft) -> JsonObject:
 
     from spindle.calls.flags import Flags
     from spindle.cli.errors import UsageMistakeError
-    from spindle.errors import InvalidArgumentsError, suggest
+    from spindle.errors import InvalidArgumentsError, did_you_mean
     from spindle.flows.build import input_schema
 
     flow = draft.definition
@@ -266,9 +266,8 @@ def _given(texts: tuple[str, ...], draft: Draft) -> JsonObject:
         if not equals:
             raise UsageMistakeError(f"--input {text}: a value is missing", f"--input {name}=VALUE")
         if flags.find(name) is None:
-            meant = suggest(name, flow.inputs)
             listed = ", ".join(flow.inputs) or "nothing"
-            hint = f"did you mean {meant!r}?" if meant else f"it takes {listed}"
+            hint = did_you_mean(name, flow.inputs, f"it takes {listed}")
             raise InvalidArgumentsError(f"{flow.name or 'the flow'} has no input {name!r}", hint=hint)
         flags.take(text, deque())
     return flags.arguments()

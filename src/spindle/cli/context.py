@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -142,13 +143,22 @@ def _fast_loop() -> Callable[[], Any] | None:
     return uvloop.new_event_loop
 
 
+Work = Callable[..., "int | Coroutine[Any, Any, int | None] | None"]
+
+
 def command(
     name: str, *, cls: type[click.Command] = click.Command, **settings: Any
-) -> Callable[[Callable[..., int | None]], click.Command]:
-    """A command whose function gets the `CliContext` first and may return an exit code."""
+) -> Callable[[Work], click.Command]:
+    """A command whose function gets the `CliContext` first and may return an exit code. An async function
+    is run as `CliContext.run` does."""
 
-    def make(function: Callable[..., int | None]) -> click.Command:
-        made = click.command(name, cls=cls, **settings)(click.pass_obj(function))
+    def make(function: Work) -> click.Command:
+        @functools.wraps(function)
+        def work(cli: CliContext, *words: Any, **options: Any) -> int | None:
+            done = function(cli, *words, **options)
+            return cli.run(done) if isinstance(done, Coroutine) else done
+
+        made = click.command(name, cls=cls, **settings)(click.pass_obj(work))
         made.params.extend(shared_options())
         return made
 

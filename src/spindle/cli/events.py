@@ -30,7 +30,7 @@ events = LazyGroup(
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="Stop after this many events.")
 @click.option("--timeout", metavar="SECONDS", type=SECONDS, help="Stop after this many seconds.")
 @click.option("--webhook", metavar="HOST:PORT", help="Receive webhooks here; port 0 takes any free port.")
-def listen(
+async def listen(
     cli: CliContext,
     pattern: str,
     source: str | None,
@@ -42,26 +42,15 @@ def listen(
 
     PATTERN, such as 'orders/*', matches the channel or the type of an event.
     """
-    cli.run(_listen(cli, pattern, source, count, timeout, webhook))
-
-
-async def _listen(
-    cli: CliContext,
-    pattern: str,
-    only: str | None,
-    count: int | None,
-    timeout: float | None,
-    webhook: str | None,
-) -> None:
     from spindle.auth.credentials import configured
     from spindle.errors import CallTimeoutError, ConfigurationError
-    from spindle.sources.events.listening import listen
+    from spindle.sources.events.listening import listen as listen_to
 
     _check_place(webhook)
     heard = 0
     async with cli.open() as app:
-        sources = [(source, configured(source.config)) for source in _sources(app, only)]
-        async with listen(sources, pattern, webhook) as listening:
+        sources = [(found, configured(found.config)) for found in _sources(app, source)]
+        async with listen_to(sources, pattern, webhook) as listening:
             for line in listening.silent:
                 cli.output.note(line)
             for place in listening.places:

@@ -36,14 +36,13 @@ def new(cli: CliContext, path: Path, template: str) -> None:
 
 def _read_template(template: str) -> dict[str, str]:
     from spindle.cli.errors import UsageMistakeError
-    from spindle.errors import suggest
+    from spindle.errors import did_you_mean
 
     known = sorted(folder.name for folder in TEMPLATES.iterdir() if folder.is_dir())
     if template not in known:
-        meant = suggest(template, known)
         raise UsageMistakeError(
             f"there is no template {template!r}",
-            f"did you mean {meant!r}?" if meant else f"known are: {', '.join(known)}",
+            did_you_mean(template, known, f"known are: {', '.join(known)}"),
         )
     folder = TEMPLATES / template
     return {

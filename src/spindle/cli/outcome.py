@@ -36,7 +36,7 @@ async def conclude(
 
     while isinstance(outcome, Paused):
         pause = outcome.pauses[0] if outcome.pauses else None
-        answered = pause and await _answer(cli, pause, approve=approve)
+        answered = pause and await answered_here(cli, pause, approve=approve)
         if not pause or not answered:
             show_paused(cli, outcome)
             return PAUSED
@@ -67,12 +67,7 @@ async def watching(progress: NodeProgress | None) -> AsyncGenerator[None]:
 
 
 async def answered_here(cli: CliContext, pause: OpenPause, *, approve: bool) -> dict[str, Any] | None:
-    """The answer of the person at the terminal, as arguments of `resume`."""
-    return await _answer(cli, pause, approve=approve)
-
-
-async def _answer(cli: CliContext, pause: OpenPause, *, approve: bool) -> dict[str, Any] | None:
-    """The answer as arguments of `resume`; None if nobody here gives one."""
+    """The answer of the person at the terminal as arguments of `resume`; None if nobody gives one."""
     if approve and pause.kind == "approval":
         return {"answer": True}
     if not cli.can_ask or cli.answers_later:

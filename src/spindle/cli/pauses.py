@@ -7,15 +7,11 @@ from spindle.cli.output import when
 
 
 @command("pauses")
-def pauses(cli: CliContext) -> None:
+async def pauses(cli: CliContext) -> None:
     """List the pauses that wait for a person, the oldest first: consent, approval or an answer.
 
     `spindle resume TOKEN` answers one and resumes its run.
     """
-    cli.run(_pauses(cli))
-
-
-async def _pauses(cli: CliContext) -> None:
     async with cli.open() as app:
         found = await app.pauses()
     if cli.output.as_json:

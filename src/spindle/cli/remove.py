@@ -39,7 +39,7 @@ def remove(cli: CliContext, name: str) -> None:
 
 
 def _file_of(settings: Settings, name: str) -> Path:
-    from spindle.errors import NotFoundError, suggest
+    from spindle.errors import NotFoundError, did_you_mean
     from spindle.settings import FOLDERS
 
     if name in settings.origins:
@@ -51,8 +51,7 @@ def _file_of(settings: Settings, name: str) -> Path:
             raise NotFoundError(f"{name!r} is not in [sources]: they are installed", hint=hint, source=name)
         hint = f"move {folder} away to remove it"
         raise NotFoundError(f"{name!r} is the workspace's own folder, not in a file", hint=hint, source=name)
-    meant = suggest(name, settings.origins)
-    hint = f"did you mean {meant!r}?" if meant else "`spindle sources` lists them"
+    hint = did_you_mean(name, settings.origins, "`spindle sources` lists them")
     raise NotFoundError(f"there is no source {name!r}", hint=hint, source=name)
 
 

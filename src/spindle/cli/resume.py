@@ -26,7 +26,7 @@ LOOK_AGAIN = 0.5
 @click.option("--answer", metavar="JSON", help="The answer as JSON.")
 @click.option("--approve", is_flag=True, help="Approve the call.")
 @click.option("--refuse", metavar="REASON", help="Refuse, with a reason.")
-def resume(
+async def resume(
     cli: CliContext, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
 ) -> int:
     """Answer a pause and resume its run.
@@ -38,12 +38,15 @@ def resume(
     With the id of a RUN (or its beginning, or `last`), resumes a run that was stopped or whose process died,
     or shows how it ended. Steps that were done are not done again.
     """
+    from spindle.agents.events import listening
+    from spindle.cli.agent_view import View
+    from spindle.cli.errors import UsageMistakeError
+
     given = [name for name, said in _said(value, answer, approve, refuse).items() if said]
     if len(given) > 1:
-        from spindle.cli.errors import UsageMistakeError
-
         raise UsageMistakeError(f"{given[0]} and {given[1]} cannot both be the answer", "give one of them")
-    return cli.run(_resume(cli, token, value, answer, approve, refuse))
+    with listening(View(cli.output, says_text=False).hear):  # to an agent, if it is one's run
+        return await _answered(cli, token, value, answer, approve, refuse)
 
 
 def _said(value: str | None, answer: str | None, approve: bool, refuse: str | None) -> dict[str, bool]:
@@ -53,16 +56,6 @@ def _said(value: str | None, answer: str | None, approve: bool, refuse: str | No
         "--approve": approve,
         "--refuse": refuse is not None,
     }
-
-
-async def _resume(
-    cli: CliContext, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
-) -> int:
-    from spindle.agents.events import listening
-    from spindle.cli.agent_view import View
-
-    with listening(View(cli.output, says_text=False).hear):  # to an agent, if it is one's run
-        return await _answered(cli, token, value, answer, approve, refuse)
 
 
 async def _answered(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.argument("flow", metavar="FLOW", shell_complete=complete_flow)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--NAME=VALUE]… [JSON]")
 @click.pass_context
-def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, ...], **options: Any) -> int:
+async def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, ...], **options: Any) -> int:
     """Run a flow: the name or the file of one, or a line of tools such as "search --query TODO >> summarize".
 
     Flags after FLOW are its inputs, or parameters of its nodes; `spindle run FLOW --help` lists them. Piped
@@ -47,19 +47,13 @@ def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, ...], 
 
     The nodes are shown on stderr as they run. Ctrl-C stops the run, and `spindle resume` continues it.
     """
-    return cli.run(_run(ctx, cli, flow, words, options))
-
-
-async def _run(
-    ctx: click.Context, cli: CliContext, text: str, words: tuple[str, ...], options: dict[str, Any]
-) -> int:
     async with cli.open() as app:
-        flow, names, said = await _meant(app, text, words, ctx.command)
+        found, names, said = await _meant(app, flow, words, ctx.command)
         options = _with_later(ctx, said, options)
         if said.wants_help:
-            _help(cli, text, flow, names)
+            _help(cli, flow, found, names)
             return 0
-        return await _Running(cli, app, text, flow, names, options).run(said.values)
+        return await _Running(cli, app, found, names, options).run(said.values)
 
 
 async def _meant(
@@ -143,7 +137,6 @@ class _Running:
         self,
         cli: CliContext,
         app: Spindle,
-        text: str,
         flow: FlowDefinition,
         names: InputNames,
         options: dict[str, Any],
@@ -283,6 +276,8 @@ class _Running:
 def _print_plan(cli: CliContext, name: str, inputs: JsonObject, planned: Sequence[Planned]) -> None:
     from itertools import pairwise
 
+    from spindle.cli.flow.show import shown_value
+
     output = cli.output
     if output.as_json:
         nodes = [node.to_dict() for node in planned]
@@ -294,9 +289,9 @@ def _print_plan(cli: CliContext, name: str, inputs: JsonObject, planned: Sequenc
         output.line(f"{node.node.ljust(widest)}  {node.tool or f'asks a person: {node.ask}'}".rstrip())
         pad = " " * (widest + 4)
         if node.over is not None:
-            output.line(f"{pad}for each of {_shown(node.over)}")
+            output.line(f"{pad}for each of {shown_value(node.over)}")
         for key, value in node.arguments.items():
-            output.line(f"{pad}{key} = {_shown(value)}")
+            output.line(f"{pad}{key} = {shown_value(value)}")
         for key in node.missing:
             output.line(f"{pad}{key} = ? nothing provides it")
         for action, target in node.next.items():
@@ -308,11 +303,3 @@ def _print_plan(cli: CliContext, name: str, inputs: JsonObject, planned: Sequenc
                 output.line(f"{pad}then: {target}")
     missing = [f"{key} of {node.node}" for node in planned for key in node.missing]
     output.note("nothing was called" + (f"; missing: {', '.join(missing)}" if missing else ""))
-
-
-def _shown(value: Any) -> str:
-    import json
-
-    if isinstance(value, str) and value.startswith("${") and value.endswith("}"):
-        return value
-    return json.dumps(value, ensure_ascii=False)

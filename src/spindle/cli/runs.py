@@ -26,15 +26,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="The number of runs to show at most.",
 )
-def runs(cli: CliContext, flow: str | None, status: Any, limit: int) -> None:
+async def runs(cli: CliContext, flow: str | None, status: Any, limit: int) -> None:
     """List the runs of flows, and of calls that waited for a person, the newest first.
 
     `spindle trace RUN` shows one, `spindle resume RUN` continues one that was stopped.
     """
-    cli.run(_runs(cli, flow, status, limit))
-
-
-async def _runs(cli: CliContext, flow: str | None, status: Any, limit: int) -> None:
     async with cli.open() as app:
         kind = "flow" if flow else None
         found = await app.store.runs(limit=limit, status=status, kind=kind, name=flow)

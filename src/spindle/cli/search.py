@@ -17,14 +17,11 @@ from spindle.cli.context import CliContext, command
     show_default=True,
     help="At most this many.",
 )
-def search(cli: CliContext, words: tuple[str, ...], limit: int) -> None:
+async def search(cli: CliContext, words: tuple[str, ...], limit: int) -> None:
     """Find tools by words in their names, descriptions and parameters, the best first."""
-    cli.run(_search(cli, " ".join(words), limit))
-
-
-async def _search(cli: CliContext, query: str, limit: int) -> None:
     from spindle.cli.tools import note_unsynced, print_tools
 
+    query = " ".join(words)
     async with cli.open() as app:
         found = await app.search(query, limit=limit)
         print_tools(cli, found)

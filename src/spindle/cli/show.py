@@ -16,23 +16,19 @@ if TYPE_CHECKING:
 @command("show")
 @click.argument("tool", shell_complete=complete_tool)
 @click.option("--as-node", is_flag=True, help="As a node of a flow: its inputs, outputs and actions.")
-def show(cli: CliContext, tool: str, as_node: bool) -> None:
+async def show(cli: CliContext, tool: str, as_node: bool) -> None:
     """Show one tool: its parameters, hints and origin.
 
     The last part of a name is enough if only one tool has it.
     """
-    found = cli.run(_find(cli, tool))
+    async with cli.open() as app:
+        found = await app.show(tool)
     if as_node:
         _print_node(cli, found)
     elif cli.output.as_json:
         cli.output.json(found.to_dict())
     else:
         _print(cli, found)
-
-
-async def _find(cli: CliContext, name: str) -> Tool:
-    async with cli.open() as app:
-        return await app.show(name)
 
 
 def _print(cli: CliContext, tool: Tool) -> None:

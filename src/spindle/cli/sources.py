@@ -13,12 +13,8 @@ if TYPE_CHECKING:
 
 
 @command("sources")
-def sources(cli: CliContext) -> None:
+async def sources(cli: CliContext) -> None:
     """List the sources and their state. Contacts none of them."""
-    cli.run(_sources(cli))
-
-
-async def _sources(cli: CliContext) -> None:
     async with cli.open() as app:
         stale = set(app.catalog.unsynced())
         states = await app.catalog.states()

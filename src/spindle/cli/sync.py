@@ -31,7 +31,7 @@ SHOWN_NOTES = 10
     is_flag=True,
     help="Show every note, such as about parts of a document that are not supported.",
 )
-def sync(
+async def sync(
     cli: CliContext, names: tuple[str, ...], accept: tuple[str, ...], accept_all: bool, verbose: bool
 ) -> int:
     """Ask all sources, or those named, for their tools.
@@ -41,7 +41,7 @@ def sync(
     """
     notes = _Notes(cli, None if verbose else SHOWN_NOTES)
     try:
-        return cli.run(_sync(cli, names, accept, accept_all, notes))
+        return await _sync(cli, names, accept, accept_all, notes)
     finally:
         notes.close()
 
@@ -74,15 +74,14 @@ async def _sync(
         reports = await sync_and_print(cli, app, names, True if accept_all else await _full(app, accept))
         known = set(await app.store.names())
     from spindle.cli.errors import exit_code
-    from spindle.errors import NotFoundError, suggest
+    from spindle.errors import NotFoundError, did_you_mean
 
     failed = next((report.error for report in reports if report.error), None)
     if failed is not None:
         return exit_code(failed["category"])
     for name in accept:
         if name not in known and not any(full.endswith(f".{name}") for full in known):
-            meant = suggest(name, known)
-            hint = f"did you mean {meant!r}?" if meant else "`spindle sync` shows what is held"
+            hint = did_you_mean(name, known, "`spindle sync` shows what is held")
             raise NotFoundError(f"there is no tool {name!r} to accept", hint=hint, tool=name)
     return 0
 

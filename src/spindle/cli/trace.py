@@ -26,31 +26,27 @@ SHOWN = 160
 @command("trace")
 @click.argument("run", metavar="[RUN]", default="last", shell_complete=complete_run)
 @click.option("--full", is_flag=True, help="Show whole values.")
-def trace(cli: CliContext, run: str, full: bool) -> None:
+async def trace(cli: CliContext, run: str, full: bool) -> None:
     """Show one run node by node: times, inputs and outputs, attempts, cached answers, errors.
 
     RUN is an id or the beginning of one; without it, the last run.
     """
-    cli.run(_trace(cli, run, full=full))
-
-
-async def _trace(cli: CliContext, text: str, *, full: bool) -> None:
     from spindle.cli.run_names import find_run
 
     async with cli.open() as app:
-        found = await find_run(app, text)
+        found = await find_run(app, run)
         if found.kind == "agent":
             from spindle.cli.agent_view import print_record
 
             print_record(cli.output, await app.agents.record(found.id), full=full)
             return
-        run, given, nodes = await app.flows.trace(found.id)
-        history = await app.store.history(run.id)
-        waiting = await app.pauses(run=run.id)
+        found, given, nodes = await app.flows.trace(found.id)
+        history = await app.store.history(found.id)
+        waiting = await app.pauses(run=found.id)
     if cli.output.as_json:
-        cli.output.json(_as_dict(run, given, nodes, history, waiting))
+        cli.output.json(_as_dict(found, given, nodes, history, waiting))
     else:
-        _Printing(cli, run, full=full).all(given, nodes, history, waiting)
+        _Printing(cli, found, full=full).all(given, nodes, history, waiting)
 
 
 def _as_dict(

@@ -26,16 +26,12 @@ def print_key(cli: CliContext) -> None:
     is_flag=True,
     help="Forget the old keys. Runs that were recorded under them can no longer be read.",
 )
-def rotate(cli: CliContext, drop_old: bool) -> int:
+async def rotate(cli: CliContext, drop_old: bool) -> None:
     """Create a new key and encrypt all stored tokens with it.
 
     Old keys are kept to read what is still encrypted with them, unless --drop-old is given. If the keys
     are in SPINDLE_KEY, first put a new one (`spindle auth new-key`) in front yourself, then run this.
     """
-    return cli.run(_rotate(cli, drop_old))
-
-
-async def _rotate(cli: CliContext, drop_old: bool) -> int:
     async with cli.open() as app:
         keys = app.auth.keys
         done = await app.auth.rotate(drop_old=drop_old)
@@ -59,4 +55,3 @@ async def _rotate(cli: CliContext, drop_old: bool) -> int:
         cli.output.note(f"{plural(done.old_keys, 'key')} after the first can now be removed from SPINDLE_KEY")
     elif done.old_keys:
         cli.output.note(f"{plural(done.old_keys, 'old key')} kept, for runs recorded before; see --drop-old")
-    return 0

@@ -16,26 +16,20 @@ if TYPE_CHECKING:
 
 
 @command("list")
-def listing(cli: CliContext) -> int:
+async def listing(cli: CliContext) -> None:
     """List the access that users have given, and how long it is valid. Never shows the tokens."""
-    return cli.run(_list(cli))
-
-
-async def _list(cli: CliContext) -> int:
     async with cli.open() as app:
         found = await app.auth.list()
     if cli.output.as_json:
         cli.output.json([item.to_dict() for item in found])
-        return 0
-    if not found:
+    elif not found:
         cli.output.note("nobody has logged in to a source yet; use `spindle auth login SOURCE`")
-        return 0
-    rows = [
-        (item.source, item.principal, item.provider or "-", " ".join(item.scopes) or "-", _state(item))
-        for item in found
-    ]
-    cli.output.table(("SOURCE", "USER", "PROVIDER", "SCOPES", "ACCESS"), rows)
-    return 0
+    else:
+        rows = [
+            (item.source, item.principal, item.provider or "-", " ".join(item.scopes) or "-", _state(item))
+            for item in found
+        ]
+        cli.output.table(("SOURCE", "USER", "PROVIDER", "SCOPES", "ACCESS"), rows)
 
 
 def _state(item: TokenInfo) -> str:
@@ -54,19 +48,14 @@ def _state(item: TokenInfo) -> str:
 @click.argument("source", shell_complete=complete_source)
 @click.option("--as", "user", metavar="USER", help="The access of this user instead of yours.")
 @click.option("--all", "everybody", is_flag=True, help="Every user's access to this source.")
-def revoke(cli: CliContext, source: str, user: str | None, everybody: bool) -> int:
+async def revoke(cli: CliContext, source: str, user: str | None, everybody: bool) -> None:
     """Revoke access: at the provider if it supports that, and by deleting the tokens here in any case."""
     from spindle.cli.errors import UsageMistakeError
-
-    if user and everybody:
-        raise UsageMistakeError("give either --as or --all")
-    return cli.run(_revoke(cli, source, user, everybody))
-
-
-async def _revoke(cli: CliContext, source: str, user: str | None, everybody: bool) -> int:
     from spindle.domain.identity import LOCAL
     from spindle.errors import NotFoundError, suggest
 
+    if user and everybody:
+        raise UsageMistakeError("give either --as or --all")
     done: list[Revoked] = []
     async with cli.open() as app:
         known = await app.auth.list()
@@ -86,9 +75,8 @@ async def _revoke(cli: CliContext, source: str, user: str | None, everybody: boo
         )
     if cli.output.as_json:
         cli.output.json([item.to_dict() for item in done])
-        return 0
+        return
     for item in done:
         cli.output.line(f"{item.principal} has no access to {item.source} any more")
         if item.problem:
             cli.output.note(f"the tokens may stay valid at the provider until they expire: {item.problem}")
-    return 0

@@ -17,34 +17,26 @@ if TYPE_CHECKING:
 
 @command("check")
 @click.argument("flows", nargs=-1, metavar="[FLOW]…", shell_complete=complete_flow)
-def check(cli: CliContext, flows: tuple[str, ...]) -> int:
+async def check(cli: CliContext, flows: tuple[str, ...]) -> int:
     """Check flows without running them: names, files, lines of tools, or all saved ones.
 
     Each problem is shown with its file and line. Exits with 12 if there is an error; warnings do not count.
     """
-    return cli.run(_check(cli, flows))
-
-
-async def _check(cli: CliContext, flows: Sequence[str]) -> int:
+    problems: list[Problem] = []
     async with cli.open() as app:
-        checked = 0
-        problems: list[Problem] = []
-        for text in flows:
-            checked += 1
+        texts = flows or [str(path) for path in app.flows.library.files()]
+        for text in texts:
             problems += await problems_of(app, text)
-        if not flows:
-            for path in app.flows.library.files():
-                checked += 1
-                problems += await problems_of(app, str(path))
     errors = sum(problem.severity == "error" for problem in problems)
     if cli.output.as_json:
         cli.output.json({"ok": not errors, "problems": [problem.to_dict() for problem in problems]})
     else:
         print_problems(cli, problems)
-        if not checked:
+        if not texts:
             cli.output.note("there are no saved flows yet")
         elif not problems:
-            cli.output.line("no problems found" if checked == 1 else f"no problems found in {checked} flows")
+            many = f" in {len(texts)} flows" if len(texts) > 1 else ""
+            cli.output.line(f"no problems found{many}")
     return 12 if errors else 0
 
 

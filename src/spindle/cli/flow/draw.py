@@ -17,17 +17,13 @@ from spindle.cli.context import CliContext, command
 @click.option(
     "--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a file."
 )
-def draw(cli: CliContext, flow: str, form: str | None, out: Path | None) -> None:
+async def draw(cli: CliContext, flow: str, form: str | None, out: Path | None) -> None:
     """Draw a flow: a name, a file, or a line of tools."""
-    cli.run(_draw(cli, flow, form, out))
-
-
-async def _draw(cli: CliContext, text: str, form: str | None, out: Path | None) -> None:
     from spindle.cli.flow.show import find_flow
     from spindle.flows.draw.pictures import mermaid, svg
 
     async with cli.open() as app:
-        found = await find_flow(app, text)
+        found = await find_flow(app, flow)
     form = form or ("svg" if out is not None and out.suffix.lower() == ".svg" else "mermaid")
     picture = svg(found.definition) if form == "svg" else mermaid(found.definition)
     if out is not None:

@@ -13,12 +13,8 @@ if TYPE_CHECKING:
 
 
 @command("list")
-def listing(cli: CliContext) -> None:
+async def listing(cli: CliContext) -> None:
     """List the saved flows. For one whose file is broken, the problem is shown."""
-    cli.run(_list(cli))
-
-
-async def _list(cli: CliContext) -> None:
     async with cli.open() as app:
         library = app.flows.library
         found = [(library.place(path), loaded) for path, loaded in library.all()]

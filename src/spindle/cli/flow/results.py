@@ -35,7 +35,7 @@ def print_value(cli: CliContext, value: Any) -> None:
 async def print_key(cli: CliContext, app: Spindle, flow: Flow, run_id: str, result: Result, key: str) -> None:
     """Prints one output of the flow, or the value that its nodes left under a shared key."""
     from spindle.domain.json_schema import is_object
-    from spindle.errors import NotFoundError, suggest
+    from spindle.errors import NotFoundError, did_you_mean
     from spindle.flows.shared import SharedLookup
     from spindle.flows.templates import MISSING, TemplateError, parse_path
 
@@ -51,9 +51,8 @@ async def print_key(cli: CliContext, app: Spindle, flow: Flow, run_id: str, resu
     found = SharedLookup(shared, outputs)(path)
     if found is MISSING:
         known = [*outputs, *(name for name in shared if name not in outputs)]
-        meant = suggest(key, known)
         raise NotFoundError(
             f"the run is done, and left nothing under {key!r}",
-            hint=f"did you mean {meant!r}?" if meant else f"there are {', '.join(known)}",
+            hint=did_you_mean(key, known, f"there are {', '.join(known)}"),
         )
     print_value(cli, found)

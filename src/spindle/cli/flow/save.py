@@ -24,18 +24,14 @@ if TYPE_CHECKING:
 @click.option(
     "--description", metavar="TEXT", help="What the flow does, for people and models that search for tools."
 )
-def save(cli: CliContext, name: str, flow: str, force: bool, form: Format, description: str | None) -> int:
+async def save(
+    cli: CliContext, name: str, flow: str, force: bool, form: Format, description: str | None
+) -> int:
     """Save a line of tools, a file or another flow as the flow NAME, in flows/.
 
     It records the full names and fingerprints of its tools, so that `spindle check` can tell when one has
     changed. The flow is a tool itself: `spindle call NAME`.
     """
-    return cli.run(_save(cli, name, flow, form, description, force=force))
-
-
-async def _save(
-    cli: CliContext, name: str, text: str, form: Format, description: str | None, *, force: bool
-) -> int:
     from dataclasses import replace
 
     from spindle.cli.flow.check import print_problems
@@ -44,11 +40,11 @@ async def _save(
 
     async with cli.open() as app:
         await check_name(app, name, force=force)
-        loaded = await find_flow(app, text)
-        flow = replace(loaded.definition, name=name)
+        loaded = await find_flow(app, flow)
+        saved = replace(loaded.definition, name=name)
         if description is not None:
-            flow = replace(flow, description=description)
-        problems = await check(flow, app.show, loaded.positions, loaded.place)
+            saved = replace(saved, description=description)
+        problems = await check(saved, app.show, loaded.positions, loaded.place)
         if any(problem.severity == "error" for problem in problems):
             if cli.output.as_json:
                 cli.output.json({"saved": None, "problems": [problem.to_dict() for problem in problems]})
@@ -56,7 +52,7 @@ async def _save(
                 print_problems(cli, problems)
             cli.output.aside("spindle: nothing was saved")
             return 12
-        place = await save_flow(app, flow, form)
+        place = await save_flow(app, saved, form)
     if cli.output.as_json:
         cli.output.json(
             {"saved": name, "file": place, "problems": [problem.to_dict() for problem in problems]}
@@ -64,8 +60,8 @@ async def _save(
     else:
         cli.output.line(f"saved {name} in {place}")
         print_problems(cli, problems)
-        flags = "".join(f" --{key}=…" for key, schema in flow.inputs.items() if "default" not in schema)
-        piped = "… | " if "stdin" in flow.inputs else ""
+        flags = "".join(f" --{key}=…" for key, schema in saved.inputs.items() if "default" not in schema)
+        piped = "… | " if "stdin" in saved.inputs else ""
         cli.output.aside(f"try: {piped}spindle run {name}{flags if not piped else ''}")
     return 0
 
@@ -133,13 +129,9 @@ def _write(target: Path, text: str) -> None:
 
 @command("remove")
 @click.argument("name", shell_complete=complete_saved_flow)
-def remove(cli: CliContext, name: str) -> None:
+async def remove(cli: CliContext, name: str) -> None:
     """Remove a saved flow: its file in flows/."""
-    cli.run(_remove(cli, name))
-
-
-async def _remove(cli: CliContext, name: str) -> None:
-    from spindle.errors import NotFoundError, suggest
+    from spindle.errors import NotFoundError, did_you_mean
     from spindle.flows.text.files import Loaded
 
     async with cli.open() as app:
@@ -154,6 +146,5 @@ async def _remove(cli: CliContext, name: str) -> None:
                 else:
                     cli.output.line(f"removed {place}")
                 return
-        meant = suggest(name, library.names())
-        hint = f"did you mean {meant!r}?" if meant else "`spindle flow list` lists them"
+        hint = did_you_mean(name, library.names(), "`spindle flow list` lists them")
         raise NotFoundError(f"there is no saved flow {name!r}", hint=hint)

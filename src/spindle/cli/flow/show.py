@@ -20,34 +20,30 @@ if TYPE_CHECKING:
 @click.argument("flow", shell_complete=complete_flow)
 @click.option("--pipe", is_flag=True, help="As the line of tools that makes the same flow.")
 @click.option("--yaml", "as_yaml", is_flag=True, help="As YAML.")
-def show(cli: CliContext, flow: str, pipe: bool, as_yaml: bool) -> None:
+async def show(cli: CliContext, flow: str, pipe: bool, as_yaml: bool) -> None:
     """Show a flow: inputs, nodes, edges, outputs. FLOW is a name, a file, or a line of tools."""
-    cli.run(_show(cli, flow, pipe=pipe, as_yaml=as_yaml))
-
-
-async def _show(cli: CliContext, text: str, *, pipe: bool, as_yaml: bool) -> None:
     from spindle.errors import FlowError
     from spindle.flows.text.files import write
     from spindle.flows.text.pipe import to_pipe
     from spindle.flows.text.writing import to_document
 
     async with cli.open() as app:
-        loaded = await find_flow(app, text)
-        flow = loaded.definition
-        line = await to_pipe(flow, app.show) if pipe else None
+        loaded = await find_flow(app, flow)
+        found = loaded.definition
+        line = await to_pipe(found, app.show) if pipe else None
     if pipe:
         if line is None:
             raise FlowError(
-                f"{flow.name or 'this flow'} cannot be written as a line of tools",
+                f"{found.name or 'this flow'} cannot be written as a line of tools",
                 hint="`spindle flow show` without --pipe shows it",
             )
         cli.output.line(line)
     elif as_yaml:
-        cli.output.line(write(flow, "yaml").rstrip("\n"))
+        cli.output.line(write(found, "yaml").rstrip("\n"))
     elif cli.output.as_json:
-        cli.output.json(to_document(flow))
+        cli.output.json(to_document(found))
     else:
-        print_flow(cli.output, flow, loaded.place)
+        print_flow(cli.output, found, loaded.place)
 
 
 async def find_flow(app: Any, text: str) -> Loaded:
@@ -78,13 +74,13 @@ def print_flow(output: Output, flow: FlowDefinition, place: str) -> None:
     if flow.params:
         output.line("\nParams:")
         for name, value in flow.params.items():
-            output.line(f"  {name} = {_value(value)}")
+            output.line(f"  {name} = {shown_value(value)}")
     output.line("\nNodes:")
     _print_nodes(output, flow, "  ")
     if flow.outputs is not None:
         output.line("\nOutputs:")
         for name, item in flow.outputs.items():
-            output.line(f"  {name} = {_value(item.value)}")
+            output.line(f"  {name} = {shown_value(item.value)}")
 
 
 def _print_nodes(output: Output, flow: FlowDefinition, pad: str) -> None:
@@ -94,7 +90,7 @@ def _print_nodes(output: Output, flow: FlowDefinition, pad: str) -> None:
         output.line(f"{pad}{node.id.ljust(widest)}  {_kind(node)}{first}")
         inner = pad + " " * (widest + 4)
         for name, value in node.params.items():
-            output.line(f"{inner}{name} = {_value(value)}")
+            output.line(f"{inner}{name} = {shown_value(value)}")
         for name, path in node.inputs.items():
             output.line(f"{inner}{name} ← {path}")
         for name, key in node.outputs.items():
@@ -119,7 +115,7 @@ def _settings(node: NodeDefinition) -> list[str]:
     lines: list[str] = []
     if node.batch is not None:
         lines.append(
-            f"for each {node.batch.item} of {_value(node.batch.over)}, {node.batch.concurrency} at once"
+            f"for each {node.batch.item} of {shown_value(node.batch.over)}, {node.batch.concurrency} at once"
         )
     if node.retry.attempts > 1:
         lines.append(f"up to {node.retry.attempts} attempts, {node.retry.wait:g} s apart")
@@ -132,7 +128,8 @@ def _settings(node: NodeDefinition) -> list[str]:
     return lines
 
 
-def _value(value: Any) -> str:
+def shown_value(value: Any) -> str:
+    """A value as it is shown in a flow: a template as it is written, anything else as JSON."""
     if isinstance(value, str) and value.startswith("${") and value.endswith("}"):
         return value
     return json.dumps(value, ensure_ascii=False)

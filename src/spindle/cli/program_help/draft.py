@@ -10,7 +10,7 @@ from typing import Any
 
 from spindle.cli.program_help.text import behind_dashes, clean, described, knows_dashes, parameters
 from spindle.cli.program_help.usage import Subcommand, literals, subcommands, words_of
-from spindle.errors import ConnectionFailedError, NotFoundError, suggest
+from spindle.errors import ConnectionFailedError, NotFoundError, did_you_mean
 from spindle.sources.programs.environment import environment
 from spindle.sources.programs.process import run
 
@@ -56,10 +56,9 @@ async def draft(
                     notes.append(f"{word} was left out: {error.message}")
                     return None
             if word not in known and _REFUSED.search(help_text[:300]):
-                meant = suggest(word, known)
                 raise NotFoundError(
                     f"{word!r} is not a subcommand of {program[0]!r}",
-                    hint=f"did you mean {meant!r}?" if meant else None,
+                    hint=did_you_mean(word, known),
                 )
             row = known.get(word, Subcommand(""))
             if help_text == text:

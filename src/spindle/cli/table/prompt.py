@@ -67,6 +67,7 @@ def prompt(
     with --trust in their own.
     """
     from spindle.cli.agent_view import View
+    from spindle.cli.table.show import rows_in_file
     from spindle.errors import SpindleError
     from spindle.tables import prompt_async, write_table
     from spindle.tables.files import format_for
@@ -75,7 +76,7 @@ def prompt(
     if out is not None:
         format_for(out)  # an unknown suffix is a mistake before the model is asked
     config = _config(cli, model)
-    rows = _rows(file, column)
+    rows = rows_in_file(file, column)
     tables, credentials = _tables(data), _credentials(bearer_env)
     given = set(tables)
     view = View(cli.output, says_text=False)
@@ -133,19 +134,6 @@ def _config(cli: CliContext, model: str | None) -> Any:
     require_library()
     check_name(config.model)
     return config
-
-
-def _rows(file: Path, column: str | None) -> Any:
-    from spindle.errors import TableError
-    from spindle.tables import read_table
-    from spindle.tables.prompt import rows_in
-
-    table = read_table(file)
-    try:
-        return rows_in(table, column)
-    except TableError as error:
-        hint = "say which with --column" if error.hint == "say which one" else error.hint
-        raise TableError(f"{file}: {error.message}", hint=hint) from None
 
 
 def _tables(given: tuple[str, ...]) -> dict[str, Any]:

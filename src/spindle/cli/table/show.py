@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 @click.option("--column", help="The column of tools, if there are several.")
 def show(cli: CliContext, file: Path, column: str | None) -> None:
     """Show the tools in a file: Parquet, Feather or Arrow, of any layout."""
-    from spindle.errors import TableError
-    from spindle.tables import read_table, tool_column
-
-    read = read_table(file)
-    try:
-        rows: list[ToolRow | None] = tool_column(read, column).to_pylist()
-    except TableError as error:
-        hint = "say which with --column" if error.hint == "say which one" else error.hint
-        raise TableError(f"{file}: {error.message}", hint=hint) from None
+    rows = rows_in_file(file, column)
     if cli.output.as_json:
         cli.output.json([None if row is None else row.to_dict() for row in rows])
         return
@@ -36,6 +28,19 @@ def show(cli: CliContext, file: Path, column: str | None) -> None:
         from spindle.cli.output import plural
 
         cli.output.note(f"{plural(empty, 'cell')} without a tool")
+
+
+def rows_in_file(file: Path, column: str | None) -> list[ToolRow | None]:
+    """Reads the tools in a column of a file."""
+    from spindle.errors import TableError
+    from spindle.tables import read_table, tool_column
+
+    table = read_table(file)
+    try:
+        return tool_column(table, column).to_pylist()
+    except TableError as error:
+        hint = "say which with --column" if error.hint == "say which one" else error.hint
+        raise TableError(f"{file}: {error.message}", hint=hint) from None
 
 
 def _line(row: ToolRow | None) -> tuple[str, str, str, str]:

@@ -170,7 +170,7 @@ TAKEN: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
             "github": {
                 "command": ["npx", "-y", GITHUB],
                 "auth": {"type": "oauth"},
-                "include": ["create_.*", "list_.*"],
+                "include": ["create_.*", "(?:list).*", "(?i)(?:get|read).*"],
             },
             "weather": {
                 "kind": "utcp",

@@ -29,6 +29,7 @@ _TRANSPORTS = {
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 # Gemini CLI and Goose also take variables without braces.
 _BARE = re.compile(r"\$([A-Za-z_]\w*)")
+_FLAGS = re.compile(r"\(\?[aimsux]+\)")
 _OF_THE_PROGRAM = frozenset({"builtin", "platform", "frontend", "inline_python"})
 _URL_KEYS = ("url", "serverUrl", "httpUrl", "uri")
 _INCLUDE = ("includeTools", "enabled_tools", "available_tools")
@@ -255,11 +256,20 @@ def _external_tool(entry: JsonObject, notes: list[str]) -> JsonObject | None:
         if isinstance(entry.get(name), (int, float)):
             table[key] = entry[name]
     if is_array(entry.get("tool_filter")) and entry["tool_filter"]:
-        table["include"] = [str(pattern) for pattern in entry["tool_filter"]]
+        table["include"] = [_whole(str(pattern)) for pattern in entry["tool_filter"]]
     if "auth" in table and "command" in table and table["auth"]["type"] != "oauth":
         notes.append("its auth is for programs that are started: give the secret under `env` instead")
         del table["auth"]
     return table
+
+
+def _whole(pattern: str) -> str:
+    """A pattern for whole names, as `include` has them, from one for their beginnings."""
+    if pattern.endswith(".*") and "|" not in pattern:
+        return pattern
+    flags = _FLAGS.match(pattern)
+    begin = flags[0] if flags else ""
+    return f"{begin}(?:{pattern.removeprefix(begin)}).*"
 
 
 def _split(command: str) -> list[str]:

@@ -310,6 +310,21 @@ def test_only_this_project_and_the_users_own_are_taken_from_claude_code(workspac
     assert told == {"web": "there already", "here": "there already", "there": "left out", "old": "left out"}
 
 
+@pytest.mark.parametrize("place", ["home", "project"])
+def test_what_claude_code_has_switched_off_is_left_out(workspace, spindle, tmp_path, place):
+    workspace.write(".mcp.json", '{"mcpServers": {"on": {"command": "a"}, "off": {"command": "b"}}}')
+    off = {"disabledMcpjsonServers": ["off"]}
+    if place == "home":
+        settings = {"projects": {str(workspace.root): off, "/other": {"disabledMcpjsonServers": ["on"]}}}
+        (tmp_path / "home" / ".claude.json").write_text(json.dumps(settings))
+    else:
+        workspace.write(".claude/settings.local.json", json.dumps(off))
+    done = spindle("import")
+    assert done.code == 0
+    assert list(sources(workspace.root)) == ["on"]
+    assert "note: off: is switched off there\n" in done.err
+
+
 def test_the_network_of_openagents_is_taken_over(workspace, spindle):
     home = workspace.root / "demo"
     (home / "tools").mkdir(parents=True)

@@ -467,6 +467,20 @@ def test_without_a_workspace_there_is_nothing_to_install(folder, spindle):
 # --- that it works
 
 
+@pytest.mark.parametrize("client", [name for name in CLIENTS if name not in ("claude-desktop", "zed")])
+def test_an_address_with_a_token_comes_back_as_it_went(workspace, spindle, client):
+    workspace.write("spindle.toml", '[serve]\nauth_token_env = "MY_TOKEN"\nport = 8400\n')
+    assert spindle("install", client, "--http").code == 0
+    other = workspace.write("other/spindle.toml", "").parent
+    assert spindle("-w", str(other), "import", str(place_of(client, workspace.root))).code == 0
+    source = tomllib.loads((other / "spindle.toml").read_text())["sources"]["spindle"]
+    source.pop("transport", None)  # not every form says it
+    assert source == {
+        "url": "http://127.0.0.1:8400/mcp",
+        "headers": {"Authorization": "Bearer ${MY_TOKEN}"},
+    }
+
+
 def test_an_address_that_was_installed_is_what_import_reads(workspace, spindle):
     workspace.write("spindle.toml", '[serve]\nauth_token_env = "MY_TOKEN"\n')
     spindle("install", "vscode", "--http")

@@ -135,7 +135,7 @@ def _reason_to_leave_out(entry: JsonObject) -> str | None:
 def _table(entry: JsonObject, notes: list[str]) -> JsonObject | None:
     transport = str(entry.get("type") or entry.get("transport") or entry.get("transportType") or "").lower()
     if transport and transport not in _TRANSPORTS:
-        notes.append(f"its transport {transport!r} is not supported")
+        notes.append(f"its transport {transport[:40]!r} is not supported")
         return None
     url = next((entry[key] for key in _URL_KEYS if entry.get(key)), None)
     command = _command(entry)
@@ -152,8 +152,8 @@ def _table(entry: JsonObject, notes: list[str]) -> JsonObject | None:
         table["command"] = command
         if entry.get("cwd"):
             table["cwd"] = entry["cwd"]
-    if env := _environment(entry):
-        table["env"] = env
+        if env := _environment(entry):
+            table["env"] = env
     if url and (headers := _headers(entry)):
         table["headers"] = headers
     if url and (auth := _auth(entry)):
@@ -187,9 +187,9 @@ def _command(entry: JsonObject) -> list[Any]:
 def _environment(entry: JsonObject) -> dict[str, str]:
     held = entry.get("command")
     sources = [entry.get("env"), entry.get("envs"), held.get("env") if is_object(held) else None]
-    found = {
-        str(name): _text(value) for values in sources if is_object(values) for name, value in values.items()
-    }
+    found: dict[str, str] = {}
+    for values in sources:
+        found |= _texts(values)
     for key in ("env_keys", "env_vars"):
         names = entry.get(key)
         found |= {
@@ -201,8 +201,7 @@ def _environment(entry: JsonObject) -> dict[str, str]:
 def _headers(entry: JsonObject) -> dict[str, str]:
     found: dict[str, str] = {}
     for key in ("headers", "http_headers"):
-        values = entry.get(key)
-        found |= {str(name): _text(value) for name, value in (values if is_object(values) else {}).items()}
+        found |= _texts(entry.get(key))
     named = entry.get("env_http_headers")
     found |= {str(name): f"${{{variable}}}" for name, variable in (named if is_object(named) else {}).items()}
     if isinstance(entry.get("bearer_token_env_var"), str):
@@ -237,7 +236,9 @@ def _external_tool(entry: JsonObject, notes: list[str]) -> JsonObject | None:
     elif transport == "http":
         table = {"kind": "http", "url": connection}
     else:
-        notes.append(f"its transport {transport!r} is not supported: `spindle add --cli` describes programs")
+        notes.append(
+            f"its transport {transport[:40]!r} is not supported: `spindle add --cli` describes programs"
+        )
         return None
     if env := _environment(entry):
         table["env"] = env
@@ -277,6 +278,12 @@ def _split(command: str) -> list[str]:
         return shlex.split(command)
     except ValueError:
         return [command]
+
+
+def _texts(values: Any) -> dict[str, str]:
+    if not is_object(values):
+        return {}
+    return {str(name): _text(value) for name, value in values.items() if value is not None}
 
 
 def _text(value: Any) -> str:

@@ -16,6 +16,8 @@ from spindle.cli.client_text import BOM, FORMS, form_of
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import ConfigurationError
 
+PROJECT_FILE = ".mcp.json"
+"""The file of a project's servers that Claude Code reads."""
 TABLES = ("mcpServers", "servers", "context_servers", "mcp_servers")
 """The keys under which programs hold their servers. Goose, whose file is YAML, has `extensions`."""
 
@@ -33,7 +35,7 @@ class ClientSettings:
 def usual_places(folder: Path) -> list[Path]:
     """The files that may hold servers: those of the project first, then the user's own."""
     places = [
-        folder / ".mcp.json",
+        folder / PROJECT_FILE,
         folder / ".cursor/mcp.json",
         folder / ".vscode/mcp.json",
         folder / ".gemini/settings.json",
@@ -62,6 +64,9 @@ def read_settings(file: Path, workspace: Path, variables: SecretVariables) -> Cl
     found = ClientSettings([reader.read(name, entry) for name, entry in _entries(data, keys)])
     if is_object(data):
         _leave_out_excluded(data, found.servers)
+    if file.name == PROJECT_FILE and os.path.realpath(file.parent) == os.path.realpath(workspace):
+        _leave_out_disabled(workspace, found.servers)
+    if is_object(data):
         found.servers += _of_projects(data, workspace, reader)
     if not found.servers and not _may_hold_servers(data, keys):
         raise ConfigurationError(
@@ -125,6 +130,26 @@ def _of_projects(data: JsonObject, workspace: Path, reader: ServerReader) -> Ite
                 other = reader.unread(name)
                 other.left_out, other.project = f"belongs to another project, {folder}", folder
                 yield other
+
+
+def _leave_out_disabled(workspace: Path, servers: list[ImportedServer]) -> None:
+    """Claude Code keeps elsewhere which servers of a project's file its user has switched off."""
+    off: set[str] = set()
+    home = Path.home() / ".claude.json"
+    for file in (home, workspace / ".claude/settings.json", workspace / ".claude/settings.local.json"):
+        try:
+            settings = _load(file, ())
+        except ConfigurationError:
+            continue  # not there; or broken, which is said where it is read for its servers
+        if file == home:
+            projects = settings.get("projects") if is_object(settings) else None
+            settings = projects.get(str(workspace)) if is_object(projects) else None
+        for key in ("disabledMcpjsonServers", "disabledMcpServers"):
+            names = settings.get(key) if is_object(settings) else None
+            off |= {str(name) for name in (names if is_array(names) else ())}
+    for server in servers:
+        if server.name in off and server.left_out is None:
+            server.left_out = "is switched off there"
 
 
 def _leave_out_excluded(data: JsonObject, servers: list[ImportedServer]) -> None:

@@ -140,7 +140,10 @@ def _take(
         if starts_workspace(table, target.parent):
             server.left_out = "is this workspace itself, which cannot be its own source"
         elif own is not None and same_address(str(table.get("url", "")), own):
-            server.left_out = f"is the address at which this workspace itself serves ({own})"
+            server.left_out = (
+                f"is {own}, where this workspace itself serves; if another one does, "
+                f"`spindle add {server.name} {own}` adds it"
+            )
     if server.left_out is not None:
         outcome.status, outcome.notes = LEFT_OUT, [server.left_out]
         return outcome

@@ -128,7 +128,11 @@ class CatalogServer:
         self.changes.start()
         self.app.catalog.on_change(self._changed)
         if self._workspace in trail.inherited():
-            return  # every request will be refused
+            # Its sources are not asked: no client will get an answer.
+            logger.warning(
+                "started by itself, so every request is refused; without %s it serves", trail.VARIABLE
+            )
+            return
         unasked = self.app.catalog.untried()
         if unasked:
             self._first_sync = asyncio.create_task(self._ask(unasked), name="first sync")
@@ -167,8 +171,11 @@ class CatalogServer:
             if isinstance(work, Coroutine):
                 work.close()
             raise loop_refusal(LoopError.along(()))
-        with trail.following(way):
+        outside = trail.follow(way)
+        try:
             return await work
+        finally:
+            trail.follow(outside)
 
     # --- tools
 

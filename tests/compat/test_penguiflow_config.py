@@ -30,6 +30,7 @@ from spindle.compat.penguiflow import (
     adapt_exception,
     get_preset,
 )
+from spindle.compat.penguiflow.source_settings import source_table
 
 USUAL: dict[str, Any] = {"name": "shop", "transport": TransportType.MCP, "connection": "shop-server"}
 
@@ -78,6 +79,49 @@ def test_the_defaults_are_those_of_penguiflow() -> None:
 def test_what_cannot_be_honoured_is_refused(wrong: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         ExternalToolConfig(**{**USUAL, **wrong})
+
+
+def test_limits_retries_and_timeouts_become_those_of_the_source() -> None:
+    policy = RetryPolicy(
+        max_attempts=5, wait_exponential_min_s=0.5, wait_exponential_max_s=2, retry_on_status=[503]
+    )
+    table = source_table(
+        ExternalToolConfig(**USUAL, timeout_s=90, max_concurrency=3, retry_policy=policy, env={"A": "b"})
+    )
+    assert (table["timeout"], table["connect_timeout"], table["max_concurrency"]) == (90, 90, 3)
+    assert table["retry"] == {"attempts": 5, "wait": 0.5, "max_wait": 2, "statuses": [503]}
+    assert (table["kind"], table["command"], table["env"]) == ("mcp", ["shop-server"], {"A": "b"})
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"connection": "https://a.example/mcp"}, {"kind": "mcp", "url": "https://a.example/mcp"}),
+        (
+            {"connection": "server.py --fast"},
+            {"kind": "mcp", "command": [sys.executable, "server.py", "--fast"]},
+        ),
+        ({"connection": "server.js"}, {"kind": "mcp", "command": ["node", "server.js"]}),
+        (
+            {"transport": "utcp", "connection": "https://a.example/.well-known/utcp"},
+            {"kind": "utcp", "document": "https://a.example/.well-known/utcp"},
+        ),
+        (
+            {"transport": "http", "connection": "https://a.example/v1"},
+            {"kind": "http", "url": "https://a.example/v1"},
+        ),
+        (
+            {"transport": "http", "connection": "https://a.example/v1", "utcp_mode": "manual_url"},
+            {"kind": "utcp", "document": "https://a.example/v1"},
+        ),
+        ({"transport": "utcp", "connection": "manual.json"}, {"kind": "utcp", "document": "manual.json"}),
+    ],
+    ids=lambda item: item.get("connection") if "connection" in item else "",
+)
+def test_a_connection_becomes_the_place_of_a_source(given: dict[str, Any], place: dict[str, Any]) -> None:
+    table = source_table(ExternalToolConfig.model_validate({**USUAL, **given}))
+    assert {key: table[key] for key in place} == place
+    assert "cli" not in table.get("allowed_protocols", ())
 
 
 def test_presets_are_those_of_spindle() -> None:

@@ -111,6 +111,11 @@ def test_subcommands_of_argparse_programs_are_read() -> None:
          {"source": "array!", "dest": "", "directory": ""}),
         ("git checkout [<options>] <branch>\n   or: git checkout [<options>] [<branch>] -- <file>...",
          {"branch": "", "file": "array"}),
+        ("git branch [<options>] [-r]\n   or: git branch <name> [<start>]\n   or: git branch -d <name>...",
+         {"name": "", "start": ""}),
+        ("git tag <name> [<commit>]\n   or: git tag -d <name>...", {"name": "!", "commit": ""}),
+        ("git tag <name> [<commit>]\n   or: git tag -l [<pattern>...]", {"name": "", "commit": ""}),
+        ("git show <object>...\n   or: git log [<range>]", {"object": "array!"}),
         ("git log [<options>] [<range>] [[--] <path>...]\n   or: git show <object>...",
          {"range": "", "path": "array"}),
         ("git diff [<commit>] [--] [<path>...]\n"
@@ -162,6 +167,8 @@ def test_values_in_the_next_word_are_read_as_the_help_writes_them() -> None:
         "  -h, --help   help for deploy",
         "  -h, --help  Print help",
         "  --other=WHEN   colour",
+        "      --name string   its name",
+        "    --output='':\n\tthe form",
     ],
 )
 def test_programs_of_known_libraries_and_those_that_write_an_equals_sign_know_it(sign: str) -> None:
@@ -190,8 +197,9 @@ async def test_only_programs_that_surely_know_two_dashes_get_them(
 
 
 async def test_words_that_follow_two_dashes_of_their_own_get_their_places(tmp_path: Path) -> None:
-    made, _ = await draft("git", ["git"], ["log", "checkout", "add"], tmp_path)
-    log, checkout, add = (made["commands"][name] for name in ("log", "checkout", "add"))
+    made, _ = await draft("git", ["git"], ["log", "checkout", "add", "show"], tmp_path)
+    log, checkout, add, show = made["commands"].values()
+    assert (show["args"], show["separator"]) == (["show"], "--end-of-options")
     assert log["args"] == ["log", "{revision_range}", "--", "{path}"]
     assert checkout["args"] == ["checkout", "{branch}", "--", "{file}"]
     assert add["args"] == ["add"]
@@ -298,6 +306,17 @@ def test_flags_of_clap_and_kubectl_that_take_no_value_are_booleans() -> None:
         "verbose": "boolean", "all": "boolean", "name": None,
     }  # fmt: skip
     assert found["verbose"]["flag"] == "--verbose"
+
+
+def test_the_last_of_several_names_has_the_value() -> None:
+    found = options("  -n COUNT, --number COUNT  how many\n  -delete -printf FORMAT -print  what is done\n")
+    assert found["number"] == {
+        "type": "integer",
+        "flag": "--number",
+        "description": "how many",
+        "separate": True,
+    }
+    assert found["delete"]["type"] == "boolean"
 
 
 def test_a_text_that_says_nothing_gives_nothing() -> None:

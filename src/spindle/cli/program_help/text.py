@@ -26,10 +26,14 @@ _MANY = re.compile(r"(?i)multiple times|repeatable|repeated|more than once|sever
 MAX_WORDS = 3
 # A word to fill in: `name`, `NAME`, `<name>`.
 _PLACEHOLDER = re.compile(r"<[^<>]+>|[A-Za-z][A-Za-z0-9_-]*")
-# Sentences of argparse, click, cobra and clap, whose programs know `--flag=value` and `--`.
+# Words of argparse, click, clap and cobra, whose programs know `--flag=value` and `--`. Those of cobra name
+# types of Go, and kubectl writes `--flag=default:`.
 _LIBRARIES = re.compile(
-    r"show this help message and exit|Show this message and exit|Print help\b|\bhelp for \w"
-    r"|for more information (?:about|on) a command"
+    r"show this help message and exit|Show this message and exit|Print help\b"
+    r"|--help +help for |for more information (?:about|on) a command"
+    r"|--[\w-]+ (?:string|strings|stringArray|int|uint|duration|bytes|list|filter) {2,}"
+    r"|^ +(?:-\w, )?--[\w-]+=.*:$",
+    re.MULTILINE,
 )
 _GNU = re.compile(
     r"--version +output version information and exit|long options (?:are|apply)|\bGNU\b", re.IGNORECASE
@@ -138,8 +142,8 @@ def _parameter(head: str, description: str, text: str) -> tuple[str, JsonObject]
         return None
     longs = [name for name in names if name.startswith("--")]
     flag = (longs or names)[0]
-    # argparse: `-f FILE, --file FILE`
-    value = re.split(r",\s+", _NAME.sub("", head).strip(" ,|/"))[-1]
+    # Of `-f FILE, --file FILE`, and of find's `-print0 -printf FORMAT`, the last one's value.
+    value = head[[match.end() for match in _NAME.finditer(head)][-1] :].strip(" ,|/")
     if value == "..." or re.fullmatch(r"=(true|false):?", value):
         value = ""  # clap: may be repeated, without a value; kubectl: the default
     if not value:

@@ -80,42 +80,54 @@ class _Form(NamedTuple):
     parameters: JsonObject
     after_dashes: set[str]
     """Those that follow a `--`."""
-    has_flag: bool = False
+    has_flag: bool
     """True if an option must be given for this form."""
+    values: set[str]
+    """Names that may be the value of an option before them."""
+
+    def requires(self, name: str) -> bool:
+        return name in self.values or bool(self.parameters.get(name, {}).get("required"))
 
 
 def standing(text: str, program: list[str]) -> JsonObject:
     """The positional parameters of the usage, in order. One is required if every form requires it."""
     forms = _forms(text, program)
     found: JsonObject = {}
-    for form in forms:
+    for form in _own(forms):
         for name, made in form.parameters.items():
             if name not in found:
                 found[name] = {**made, "position": len(found) + 1}
             elif made.get("type") == "array":
                 found[name]["type"] = "array"
     for name, made in found.items():
-        if not all(form.parameters.get(name, {}).get("required") for form in forms):
+        if not all(form.requires(name) for form in forms):
             made.pop("required", None)
     return found
 
 
 def after_dashes(text: str, program: list[str]) -> set[str]:
     """The positional parameters that the usage writes after a `--`."""
-    return {name for form in _forms(text, program) for name in form.after_dashes}
+    return {name for form in _own(_forms(text, program)) for name in form.after_dashes}
 
 
 def _forms(text: str, program: list[str]) -> list[_Form]:
-    """The forms of the usage that describe this command. Left out are those of another command, those that
-    an option turns on, and those that share no name with the first: they mean the same words."""
-    forms = usages(text)
-    about = [form for form in forms if _names_command(form, program[1:])] or forms[:1]
+    """The forms of the usage that describe this command, without those whose names the first does not have:
+    they mean the same words."""
     has_commands = bool(subcommands(text))
-    read = [_form(_after_name(form), program, has_commands=has_commands) for form in about]
-    others = [
-        form for form in read[1:] if not form.has_flag and form.parameters.keys() & read[0].parameters.keys()
-    ]
-    return [*read[:1], *others]
+    read = [_form(_after_name(line), program, has_commands=has_commands) for line in _about(text, program)]
+    names = next((form.parameters.keys() for form in _own(read) if form.parameters), ())
+    return [form for form in read if form.has_flag or not form.parameters or form.parameters.keys() & names]
+
+
+def _own(forms: list[_Form]) -> list[_Form]:
+    """The forms whose names are parameters: not those that an option turns on."""
+    return [form for number, form in enumerate(forms) if not number or not form.has_flag]
+
+
+def _about(text: str, program: list[str]) -> list[str]:
+    """The forms of the usage that name this command; some programs add those of a neighbour."""
+    lines = usages(text)
+    return [line for line in lines if _names_command(line, program[1:])] or lines[:1]
 
 
 def _names_command(form: str, subcommand: list[str]) -> bool:
@@ -126,7 +138,7 @@ def _names_command(form: str, subcommand: list[str]) -> bool:
 def literals(text: str, program: list[str]) -> list[str]:
     """The literal words that the usage begins with: `npm access list packages [<user>]`. Known only if it
     marks the words to fill in."""
-    line = _after_name(usage(text))
+    line = _after_name(next(iter(_about(text, program)), ""))
     found: list[str] = []
     for token in _own_tokens(line, program) if "<" in line else ():
         if not re.fullmatch(r"[a-z][a-z0-9-]*", token):
@@ -146,6 +158,7 @@ def _form(line: str, program: list[str], *, has_commands: bool) -> _Form:
     left_out = _OPTION_WORDS | (_COMMAND_WORDS | _ARGUMENT_WORDS if has_commands else set[str]())
     found: JsonObject = {}
     behind: set[str] = set()
+    values: set[str] = set()
     of_option = has_dashes = has_flag = False
     for token in _own_tokens(line, program):
         was_option, of_option = of_option, False
@@ -158,6 +171,7 @@ def _form(line: str, program: list[str], *, has_commands: bool) -> _Form:
             has_flag = has_flag or not token.startswith("[")
             continue
         if was_option and not token.startswith("["):
+            values |= {name for place, _ in _places(token) for name, _ in _named(place)}
             continue  # the value of the option before it
         for place, optional in _places(token):
             for name, many in _named(place):
@@ -165,7 +179,7 @@ def _form(line: str, program: list[str], *, has_commands: bool) -> _Form:
                 if not literal and name.replace("_", " ").split()[-1].rstrip(".") not in left_out:
                     _add(found, name, many=many, required=not optional)
                     behind |= {name} if has_dashes else set()
-    return _Form(found, behind, has_flag)
+    return _Form(found, behind, has_flag, values)
 
 
 def _after_name(line: str) -> str:

@@ -30,7 +30,8 @@ def test_pages_need_no_token_and_hold_nothing_of_the_catalog(closed: Served) -> 
     front = anonymous(closed, "/")
     assert front.json() == {
         "name": "Spindle",
-        "about": "the tools of one workspace, called by POST /tools/NAME with their arguments as JSON",
+        "about": "This server lets programs call the tools of one workspace over HTTP."
+        " A tool is called by POST /tools/NAME with its arguments as JSON.",
         "docs": "/docs",
         "openapi": "/openapi.json",
         "utcp": "/utcp",
@@ -39,7 +40,7 @@ def test_pages_need_no_token_and_hold_nothing_of_the_catalog(closed: Served) -> 
     texts = [
         anonymous(closed, path, **HTML).text for path in ("/", "/docs", "/docs/docs.js", "/docs/docs.css")
     ]
-    assert "Try the tools" in texts[0]
+    assert "try the tools" in texts[0]
     for text in texts:
         assert not re.search(r"\b(grow|wait_for|Say it as text)\b", text)
         # Nothing is loaded from elsewhere, and no text becomes markup.

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import pytest
 from starlette.applications import Starlette
 
 import spindle
@@ -21,6 +20,7 @@ from spindle.registry.client import RegistryClient
 from spindle.registry.entry import read_entry
 from spindle.registry.publish import namespace, source_entry
 from spindle.serving.access import Guard, ServingAccess
+from spindle.serving.front import FrontLink, FrontPage, front_or_list
 from spindle.serving.published import PublishedRegistry, open_list
 from spindle.serving.server import listen, serve
 from spindle.settings import Settings
@@ -157,32 +157,32 @@ async def test_pages_follow_their_cursors_to_the_end(tmp_path: Path) -> None:
         assert len(names) == 5
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("?limit=0", 400),
-        ("?limit=101", 400),
-        ("?limit=x", 400),
-        ("?updated_since=soon", 400),
-        ("?search=time", 200),
-        ("?version=9.9.9", 200),
-        ("?cursor=zzz", 200),
-        ("?updated_since=2999-01-01T00:00:00Z", 200),
-        ("/local%2Ftime/versions/latest", 200),
-        ("/local%2Ftime/versions/1.0", 200),
-        ("/local%2Ftime/versions/2.0", 404),
-        ("/local%2Ftime/versions", 200),
-        ("/local%2Fpath/versions/latest", 404),
-        ("/local%2Ftime", 404),
-        ("/..%2F..", 404),
-    ],
-)
-async def test_each_endpoint_has_its_status(tmp_path: Path, path: str, status: int) -> None:
+STATUSES = {
+    "?limit=0": 400,
+    "?limit=101": 400,
+    "?limit=x": 400,
+    "?updated_since=soon": 400,
+    "?search=time": 200,
+    "?version=9.9.9": 200,
+    "?cursor=zzz": 200,
+    "?updated_since=2999-01-01T00:00:00Z": 200,
+    "/local%2Ftime/versions/latest": 200,
+    "/local%2Ftime/versions/1.0": 200,
+    "/local%2Ftime/versions/2.0": 404,
+    "/local%2Ftime/versions": 200,
+    "/local%2Fpath/versions/latest": 404,
+    "/local%2Ftime": 404,
+    "/..%2F..": 404,
+}
+
+
+async def test_each_endpoint_has_its_status(tmp_path: Path) -> None:
     async with serving(tmp_path, registry=True) as url:
-        answer = await get(f"{url}/v0.1/servers{path}")
-        assert answer.status_code == status
-        if "?" in path and status == 200:
-            assert len(answer.json()["servers"]) == (1 if "search" in path else 0)
+        for path, status in STATUSES.items():
+            answer = await get(f"{url}/v0.1/servers{path}")
+            assert (path, answer.status_code) == (path, status)
+            if "?" in path and status == 200:
+                assert len(answer.json()["servers"]) == (1 if "search" in path else 0)
 
 
 async def test_with_a_token_only_those_who_show_it_see_it(tmp_path: Path) -> None:
@@ -219,6 +219,27 @@ async def test_a_group_that_may_not_use_a_source_does_not_see_it(tmp_path: Path)
     async with serving(tmp_path, mcp_path=None, **settings) as url:
         found = (await get(f"{url}/v0.1/servers")).json()["servers"]
         assert [entry["server"]["name"] for entry in found] == ["local/remote"]
+
+
+async def test_the_front_page_says_what_is_there(tmp_path: Path) -> None:
+    access = ServingAccess.of(ServeConfig(registry=True, auth_token=TOKEN), {})
+    front = FrontPage(Starlette(), access, "About <it>.", [FrontLink("mcp", "/mcp", "the server")])
+    transport = httpx2.ASGITransport(app=Guard(front, access, front_or_list))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        said = (await client.get("/")).json()
+        assert said == {
+            "name": "Spindle",
+            "about": "About <it>.",
+            "mcp": "/mcp",
+            "registry": "/v0.1/servers",
+            "wants_token": True,
+        }
+        page = await client.get("/", headers={"accept": "text/html"})
+        assert "<p>About &lt;it&gt;.</p>" in page.text
+        assert '<a href="mcp">/mcp</a>' in page.text
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert (await client.post("/")).status_code == 401
+        assert (await client.get("/mcp")).status_code == 401
 
 
 def test_the_namespace_is_the_name_of_the_host_turned_around() -> None:

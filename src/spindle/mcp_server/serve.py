@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.serving.access import ServingAccess
 
+_ABOUT = "This server gives the tools of one workspace to MCP clients, over Streamable HTTP."
+
 
 async def run_stdio(app: Spindle, stdout: int, access: ServingAccess) -> None:
     """Serves one client. No other code may write to the descriptor `stdout`."""
@@ -30,7 +32,8 @@ async def run_http(app: Spindle, access: ServingAccess, listening: socket.socket
     """Serve every client that `access` lets in, each with the tools that exist for it."""
     from spindle.mcp_server.http import PATH, McpApp
     from spindle.serving.access import Guard
-    from spindle.serving.published import PublishedRegistry, open_list
+    from spindle.serving.front import FrontLink, FrontPage, front_or_list
+    from spindle.serving.published import PublishedRegistry
     from spindle.serving.server import serve
 
     catalog = CatalogServer(app, access)
@@ -46,9 +49,10 @@ async def run_http(app: Spindle, access: ServingAccess, listening: socket.socket
     try:
         # The one server of a registry that every client of ours can use is this one.
         published = PublishedRegistry(served, app, access, mcp_path=PATH)
-        await serve(
-            Guard(published, access, open_list), listening, lambda: access.config.shutdown_timeout, stopping
-        )
+        place = FrontLink("mcp", PATH, "the server, for MCP clients")
+        front = FrontPage(published, access, _ABOUT, [place])
+        guarded = Guard(front, access, front_or_list)
+        await serve(guarded, listening, lambda: access.config.shutdown_timeout, stopping)
     finally:
         sweeping.cancel()
         await served.sessions.close()

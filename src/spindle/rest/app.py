@@ -22,8 +22,9 @@ from spindle.rest import openapi, pages, utcp
 from spindle.rest.events import ResultStream, Steps
 from spindle.rest.forms import answer, wanted
 from spindle.serving.access import Guard, ServingAccess
+from spindle.serving.front import FrontLink, FrontPage, front_or_list
 from spindle.serving.problems import of_error, of_result, problem, respond
-from spindle.serving.published import PublishedRegistry, open_list
+from spindle.serving.published import PublishedRegistry
 from spindle.serving.resource import base_url
 
 if TYPE_CHECKING:
@@ -40,6 +41,14 @@ BODY_TIMEOUT = 30.0
 """Seconds that a client may take to send its arguments."""
 _FILTERS = ("source", "kind", "tag", "filter")
 
+_ABOUT = "This server lets programs call the tools of one workspace over HTTP."
+_HOW = "A tool is called by POST /tools/NAME with its arguments as JSON."
+_LINKS = (
+    FrontLink("docs", "/docs", "try the tools: a page with a form for each"),
+    FrontLink("openapi", "/openapi.json", "all tools as an OpenAPI 3.1 document"),
+    FrontLink("utcp", "/utcp", "all tools as a UTCP manual"),
+)
+
 
 class _RefusedError(Exception):
     """A request that cannot be one."""
@@ -54,19 +63,19 @@ def make_app(spindle: Spindle, access: ServingAccess) -> ASGIApp:
     `visible=access.shows`, so that calls keep to the same rules as lists."""
     api = _Api(spindle, access)
     routes = [
-        Route("/", api.front, methods=["GET"]),
-        *(Route(path, pages.page, methods=["GET"]) for path in sorted(pages.PATHS - {"/"})),
+        *(Route(path, pages.page, methods=["GET"]) for path in sorted(pages.PATHS)),
         Route("/openapi.json", api.guarded(api.openapi), methods=["GET"]),
         Route("/utcp", api.guarded(api.utcp), methods=["GET"]),
         Route("/tools/{name}", api.guarded(api.call), methods=["POST"]),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
-    return Guard(PublishedRegistry(app, spindle, access), access, _public)
+    published = PublishedRegistry(app, spindle, access)
+    return Guard(FrontPage(published, access, _ABOUT, _LINKS, _HOW), access, _public)
 
 
 def _public(scope: Scope, config: ServeConfig) -> Literal["page", "list"] | None:
-    is_page = scope["method"] in ("GET", "HEAD") and (scope["path"].rstrip("/") or "/") in pages.PATHS
-    return "page" if is_page else open_list(scope, config)
+    is_page = scope["method"] in ("GET", "HEAD") and scope["path"].rstrip("/") in pages.PATHS
+    return "page" if is_page else front_or_list(scope, config)
 
 
 class _Api:
@@ -97,9 +106,6 @@ class _Api:
         return handled
 
     # --- documents
-
-    async def front(self, request: Request) -> Response:
-        return pages.front(request, wants_token=self._access.wants_token)
 
     async def openapi(self, request: Request) -> Response:
         tools = await self._tools(request, ())

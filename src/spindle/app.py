@@ -88,6 +88,8 @@ class Spindle:
         """Users' access to sources: their consent and tokens."""
         self._private = private
         self._caller = caller
+        self.files = caller.files
+        """Keeps large content of results."""
         self.runner = runner
         self.agents = agents
         """The parts of the workspace that an `Agent` needs."""

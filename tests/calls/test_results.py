@@ -124,6 +124,6 @@ async def test_a_result_is_not_lost_because_its_content_cannot_be_kept(
         raise StoreError("the disk is full")
 
     async with desk(spec(), answer=giving(Result((Block("image", data=data),)))) as d:
-        monkeypatch.setattr(d.app._caller._files, "keep", full)
+        monkeypatch.setattr(d.app.files, "keep", full)
         assert (await d.call("made.do")).content[0].data == data
         assert "the disk is full" in d.notes[0]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from made_source import OpenDesk, failing, spec, text
 
 from spindle import Hints, Tool
-from spindle.calls.caller import wait_before_retry
+from spindle.calls.retries import wait_before_retry
 from spindle.domain.call import Call, Result
 from spindle.domain.source import RetryConfig
 from spindle.domain.tool import ToolSpec

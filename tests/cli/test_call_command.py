@@ -151,10 +151,6 @@ def test_structured_data_is_printed_where_there_is_no_text(server, spindle):
     assert spindle("call", "data").json == {"a": 1}
 
 
-def test_a_picture_is_described(server, spindle):
-    assert spindle("call", "picture").out == "look:\n[image, image/png, 6 bytes]\n"
-
-
 def test_an_error_of_the_tool_goes_to_stderr(server, spindle):
     done = spindle("call", "fail")
     assert (done.code, done.out, done.err) == (1, "", "it went wrong\n")
@@ -235,7 +231,9 @@ def wait_for(path, process) -> None:
         assert process.poll() is None, process.communicate()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_call_that_is_stopped_leaves_no_server_behind(server, number, code):
     process = start("call", "hang")
     wait_for(server.definitions.with_name("hanging"), process)

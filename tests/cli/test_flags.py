@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from spindle.calls.flags import load_object
 from spindle.cli.arguments import parse
+from spindle.cli.call import call
 from spindle.errors import InvalidArgumentsError
 
 SCHEMA = {
@@ -40,7 +41,7 @@ SCHEMA = {
 
 
 def arguments(*words: str, schema: dict[str, Any] = SCHEMA) -> Any:
-    return parse("t.tool", schema, words).arguments
+    return parse("t.tool", schema, words, call).arguments
 
 
 @pytest.mark.parametrize(
@@ -160,11 +161,11 @@ def test_unknown_flags_pass_where_the_schema_invites_them():
 
 
 def test_help_and_json_are_ours_unless_the_tool_has_them():
-    given = parse("t", SCHEMA, ["--help", "--json"])
-    assert (given.wants_help, given.wants_json, given.arguments) == (True, True, {})
+    given = parse("t", SCHEMA, ["--help", "--json"], call)
+    assert (given.wants_help, given.options, given.arguments) == (True, ["--json"], {})
     own = {"type": "object", "properties": {"help": {"type": "boolean"}, "json": {"type": "string"}}}
-    given = parse("t", own, ["--help", "--json", "x"])
-    assert (given.wants_help, given.wants_json) == (False, False)
+    given = parse("t", own, ["--help", "--json", "x"], call)
+    assert (given.wants_help, given.options) == (False, [])
     assert given.arguments == {"help": True, "json": "x"}
 
 
@@ -176,11 +177,11 @@ def test_two_parameters_that_differ_by_a_dash_are_told_apart():
 
 
 def test_all_arguments_can_be_one_document():
-    given = parse("t", SCHEMA, ["--count", "1", '{"path": "x"}'])
+    given = parse("t", SCHEMA, ["--count", "1", '{"path": "x"}'], call)
     assert given.document == '{"path": "x"}'
     assert load_object(given.document, "the argument") == {"path": "x"}
-    assert parse("t", SCHEMA, ["-"]).document == "-"
-    assert parse("t", SCHEMA, ["--", "{}"]).document == "{}"
+    assert parse("t", SCHEMA, ["-"], call).document == "-"
+    assert parse("t", SCHEMA, ["--", "{}"], call).document == "{}"
 
 
 @pytest.mark.parametrize(
@@ -263,7 +264,7 @@ def test_arguments_survive_being_written_as_flags(drawn):
     schema = {"type": "object", "properties": {name: own for name, (own, _) in drawn}}
     wanted = {name: value for name, (_, value) in drawn}
     words = [word for name, (own, value) in drawn for word in as_flags(name, own, value)]
-    found = parse("t", schema, words).arguments
+    found = parse("t", schema, words, call).arguments
     assert found == wanted
     assert json.dumps(found, sort_keys=True) == json.dumps(
         wanted, sort_keys=True

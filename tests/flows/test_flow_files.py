@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from flows.strategies import DEFINITIONS, JSON
 from spindle.documents.text import read as read_text
-from spindle.errors import ConfigurationError
+from spindle.errors import FlowError
 from spindle.flows.definition import (
     Batch,
     CacheRule,
@@ -246,7 +246,7 @@ def test_whole_numbers_may_be_written_with_a_point() -> None:
 def problems(text: str, format: Format, name: str = "flows/f") -> list[str]:
     with pytest.raises(BrokenFlowError) as caught:
         read(textwrap.dedent(text).lstrip("\n"), format, f"{name}.{format}")
-    assert isinstance(caught.value, ConfigurationError)
+    assert isinstance(caught.value, FlowError)
     return [f"{found} [{found.hint}]" if found.hint else str(found) for found in caught.value.problems]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -28,17 +27,16 @@ from spindle.calls.permissions import (
     show_all,
     wants_approval,
 )
-from spindle.calls.record import Recorder, fit_to_store, hide_secrets, secrets_in
+from spindle.calls.record import Recorder, fit_to_store, hide_secrets, kept_result, secrets_in
+from spindle.calls.retries import wait_before_retry
 from spindle.calls.validate import Validation
 from spindle.domain.call import Call, CallRecord, Result, new_id
 from spindle.domain.identity import Principal
 from spindle.errors import (
     AuthError,
-    BreakerOpenError,
     CallTimeoutError,
     Interruption,
     PermissionDeniedError,
-    RateLimitedError,
     ServerError,
     SpindleError,
     ToolError,
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
     from spindle.catalog.catalog import Catalog
     from spindle.domain.identity import Credential
     from spindle.domain.json_schema import JsonObject
-    from spindle.domain.source import RetryConfig, SourceConfig
+    from spindle.domain.source import SourceConfig
     from spindle.domain.tool import Tool
     from spindle.ports.source import Note
     from spindle.ports.store import FileStore, Store
@@ -77,6 +75,10 @@ class _Ready:
     timeout: float
 
 
+def _unheard(_stage: str) -> None:
+    pass
+
+
 @dataclass(slots=True)
 class _Progressing:
     """The facts about a running call that its record needs."""
@@ -89,6 +91,8 @@ class _Progressing:
     """True if a person replaced the arguments."""
     remark: JsonObject | None = None
     """A remark on something odd about a call that succeeded."""
+    at: Callable[[str], None] = _unheard
+    """Is told each part of the path when it begins."""
 
 
 _current_call: ContextVar[str | None] = ContextVar("spindle_call", default=None)
@@ -110,7 +114,8 @@ class Caller:
         clock: Clock = Clock(),  # noqa: B008 - frozen
     ) -> None:
         self._catalog = catalog
-        self._files = files
+        self.files = files
+        """Keeps content that is too large to carry inline."""
         self._credentials = credentials
         self._note = note
         self._permission = permission
@@ -157,22 +162,28 @@ class Caller:
     async def _call(
         self, name: str, given: JsonObject, options: CallOptions, journal: Journal | None
     ) -> Result:
-        running = _Progressing()
+        running = _Progressing(at=options.on_stage or _unheard)
+        at = running.at
         started_at, began = self._clock.now(), time.perf_counter()
         parent, token = _current_call.get(), _current_call.set(running.key)
-        outcome, problem = "ok", None
+        outcome, problem, result = "ok", None, None
         try:
+            at("find")
             tool = running.tool = await self.find(name, options.principal)
             config = self._catalog.sources.config(tool.source)
             guards = self.guards.of(tool.source, config, self._catalog.sources)
             running.secrets = guards.secrets
+            at("permission")
             require(self._permission, options.principal, tool)
+            at("validate")
             self._validation.check_arguments(tool, given)
             if wants_approval(tool, config, options):
+                at("approval")
                 allowed = approved_arguments(tool, given, journal)
                 running.has_changed = allowed != given
                 given = allowed
                 self._validation.check_arguments(tool, given)
+            at("credential")
             credential = await self._credentials.for_call(tool.source, config, options.principal)
             running.secrets |= credential.secrets
             peer = options.peer
@@ -180,11 +191,12 @@ class Caller:
                 peer = self.answers.peer(tool, config, options.principal)
             call = Call(
                 tool.name, given, options.principal, credential, options.on_progress, running.key, parent,
-                self._files,
+                self.files,
                 CallHost(self, options.principal, journal),
                 journal.reply() if journal is not None else None,
                 peer, options.answers,
             )  # fmt: skip
+            at("cache")
             ttl = config.cache.ttl if config.cache is not None else options.cache_ttl
             result = await self._cache.get(tool, call, config.cache, ttl) if options.use_cache else None
             if result is None:
@@ -192,6 +204,8 @@ class Caller:
                 limits = in_order(options.limits, guards.limit)
                 ready = _Ready(tool, call, config, guards, limits, timeout)
                 result = await self._attempt_until_done(ready, running)
+                if ttl:
+                    at("keep")
                 await self._cache.put(tool, call, config.cache, ttl, result)
             else:
                 outcome = "cached"
@@ -221,6 +235,7 @@ class Caller:
             raise
         finally:
             _current_call.reset(token)
+            at("record")
             if running.tool is not None:
                 record = CallRecord(
                     key=running.key,
@@ -234,6 +249,9 @@ class Caller:
                     attempts=running.attempts,
                     error=fit_to_store(problem or running.remark, running.secrets),
                     parent=parent,
+                    result=kept_result(result, running.tool, given, running.secrets)
+                    if result is not None and options.keep_result
+                    else None,
                 )
                 await self.recorder.save(record)
                 if options.on_record is not None:
@@ -258,6 +276,7 @@ class Caller:
                 if fresh is None and wait is None:
                     raise
             if fresh is None:
+                running.at("wait")
                 # No limit is held and the breaker is free while waiting.
                 await self._clock.sleep(wait or 0)
             else:
@@ -276,21 +295,25 @@ class Caller:
 
     async def _attempt(self, ready: _Ready, running: _Progressing) -> Result:
         guards = ready.guards
+        running.at("limits")
         admission = guards.breaker.enter()
         try:
             async with hold(ready.limits):
                 if guards.rate is not None:
+                    running.at("rate")
                     await guards.rate.acquire()
                 running.attempts += 1
-                result = await self._send(ready)
+                running.at("connect")
+                result = await self._send(ready, running)
         except BaseException as error:
             guards.breaker.failed(error, admission)
             raise
         guards.breaker.succeeded(admission)
+        running.at("check")
         # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
         if ready.config.check_results and not result.is_error and result.asked is None:
             self._check(ready, running, result)
-        return await keep_large_content(result, self._files, self._note)
+        return await keep_large_content(result, self.files, self._note)
 
     def _check(self, ready: _Ready, running: _Progressing, result: Result) -> None:
         try:
@@ -304,11 +327,12 @@ class Caller:
                 self._remarked.add(ready.tool.fingerprint)
                 self._note(error.message)
 
-    async def _send(self, ready: _Ready) -> Result:
+    async def _send(self, ready: _Ready, running: _Progressing) -> Result:
         tool, call = ready.tool, ready.call
         source = self._catalog.sources.get(tool.source)
         connections = self._catalog.connections
         async with connections.session(tool.source, source, ready.config, call.credential) as session:
+            running.at("call")
             timer = asyncio.timeout(ready.timeout)
             if call.peer is not None:
                 call = replace(call, peer=PatientPeer(call.peer, timer, ready.timeout))
@@ -328,25 +352,3 @@ class Caller:
                     f"the source of {tool.name} failed: {type(error).__name__}: {error}",
                     hint="tell the author of the source",
                 ) from error
-
-
-def wait_before_retry(error: SpindleError, tool: Tool, attempt: int, config: RetryConfig) -> float | None:
-    """Returns the seconds to wait before the next attempt, or None when there must be none: a call that might
-    have had an effect is never made twice."""
-    if attempt >= config.attempts or not _safe(error, tool, config):
-        return None
-    if error.retry_after is not None:
-        # Coming back sooner than asked would only be refused again.
-        return error.retry_after if error.retry_after <= config.max_wait else None
-    longest = min(config.max_wait, config.wait * 2 ** (attempt - 1))
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads callers, guards nothing
-
-
-def _safe(error: SpindleError, tool: Tool, config: RetryConfig) -> bool:
-    if not error.retryable or isinstance(error, BreakerOpenError):
-        return False
-    if error.status is not None and error.status not in config.statuses:
-        return False
-    # It never left, or doing it twice is harmless, or the source did not do it and says when to come back.
-    told_to = isinstance(error, RateLimitedError) and error.retry_after is not None
-    return not error.sent or told_to or tool.hints.safe_to_repeat

@@ -123,12 +123,31 @@ def block_of(item: Any, source: str) -> Block:
 _TEXTS = ("text", "data", "blob", "mimeType", "uri", "name", "description")
 
 
-async def keep_large_content(result: Result, files: FileStore, note: Note) -> Result:
-    """Returns the result with its large blocks kept as files."""
-    if not any(_is_large(block) for block in result.content):
+async def keep_large_content(
+    result: Result, files: FileStore, note: Note, *, over: int = INLINE_LIMIT
+) -> Result:
+    """Returns the result with its blocks of over so many bytes kept as files."""
+    large = [_is_large(block, over) for block in result.content]
+    if not any(large):
         return result
-    blocks = [await _keep(block, files, note) if _is_large(block) else block for block in result.content]
+    found = zip(result.content, large, strict=True)
+    blocks = [await _keep(block, files, note) if is_large else block for block, is_large in found]
     return replace(result, content=tuple(blocks))
+
+
+async def inlined(result: Result) -> Result:
+    """Returns the result with the content of its files, for a reader who will not find them."""
+    blocks = [
+        block
+        if block.path is None
+        else replace(block, data=await asyncio.to_thread(_encoded, block.path), path=None)
+        for block in result.content
+    ]
+    return replace(result, content=tuple(blocks))
+
+
+def _encoded(path: str) -> str:
+    return base64.b64encode(Path(path).read_bytes()).decode()
 
 
 async def _keep(block: Block, files: FileStore, note: Note) -> Block:
@@ -143,6 +162,6 @@ async def _keep(block: Block, files: FileStore, note: Note) -> Block:
     return replace(block, data=None, path=path, size=len(data))
 
 
-def _is_large(block: Block) -> bool:
+def _is_large(block: Block, over: int) -> bool:
     # Four characters of base64 are three bytes, the last of which may be padding.
-    return block.data is not None and len(block.data) > (INLINE_LIMIT + 2) // 3 * 4
+    return block.data is not None and len(block.data) > (over + 2) // 3 * 4

@@ -25,8 +25,8 @@ from spindle.domain.json_schema import (
     Parameter,
     is_array,
     is_object,
+    parameter_of,
     parameters,
-    resolve,
     type_of,
     types_of,
 )
@@ -56,6 +56,20 @@ class Flags:
         self._keep = keep
         self.known = {parameter.name: parameter for parameter in parameters(schema)}
         self._texts: dict[str, list[str]] = {}
+        self._values: JsonObject = {}
+
+    def has(self, body: str) -> bool:
+        """True if a flag, without its dashes, names a parameter of the tool, or negates one."""
+        name, value = self.split(body)
+        negated = self.find(name[3:]) if value is None and name.startswith("no-") else None
+        return self.find(name) is not None or (negated is not None and "boolean" in negated.types)
+
+    def give(self, name: str, value: Any) -> None:
+        """Take a value that is not text any more."""
+        parameter = self.find(name) or self._additional(name)
+        if parameter.name in self._values:
+            raise InvalidArgumentsError(f"{name} was given twice", hint="give an array whole: name:='[1, 2]'")
+        self._values[parameter.name] = value
 
     def take(self, body: str, waiting: deque[str]) -> str:
         """Read `body`, a flag without its dashes; its value may be the first of the words waiting. Returns
@@ -76,7 +90,10 @@ class Flags:
         return parameter.name
 
     def arguments(self) -> JsonObject:
-        return {name: self.value(name) for name in self._texts}
+        twice = next((name for name in self._texts if name in self._values), None)
+        if twice is not None:
+            raise InvalidArgumentsError(f"{twice} was given twice", hint="give it once")
+        return {**{name: self.value(name) for name in self._texts}, **self._values}
 
     def value(self, name: str) -> Any:
         """The value of a parameter that was given."""
@@ -101,8 +118,7 @@ class Flags:
     def _additional(self, name: str) -> Parameter:
         rest = self._schema.get("additionalProperties")
         if rest is True or (is_object(rest) and rest):
-            schema = resolve(self._schema, rest)
-            self.known[name] = Parameter(name, schema, False, types_of(self._schema, schema))
+            self.known[name] = parameter_of(name, rest, False, self._schema)
             return self.known[name]
         meant = suggest(name, self.known)
         raise InvalidArgumentsError(

@@ -30,6 +30,10 @@ class CallOptions:
     """Seconds that the result of a pure tool stays good, where its source does not say."""
     on_record: Callable[[CallRecord], None] | None = None
     """Is shown how the call went."""
+    on_stage: Callable[[str], None] | None = None
+    """Is told the name of each part of the call's path when it begins: `find`, `credential`, `connect`…"""
+    keep_result: bool = False
+    """Keep the beginning of the result with the record of the call."""
     raise_tool_errors: bool = False
     """Raise ToolError instead of returning a result with `is_error`."""
     peer: Peer | None = None

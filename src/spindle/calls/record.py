@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve
+from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve, to_json
 
 if TYPE_CHECKING:
-    from spindle.domain.call import CallRecord
+    from spindle.domain.call import CallRecord, Result
     from spindle.domain.source import SourceConfig
     from spindle.domain.tool import Tool
     from spindle.errors import SpindleError
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MASK = "•••"
 MAX_TEXT = 4000
+MAX_BLOCKS = 20
+MAX_STRUCTURED = 16 * 1024
 MIN_SECRET = 4
 """Shorter values are no secrets, and masking them would make every text unreadable."""
 
@@ -200,6 +202,20 @@ def _longest_first(secrets: Collection[str]) -> Collection[str]:
     if not secrets:
         return ()
     return sorted((secret for secret in secrets if len(secret) >= MIN_SECRET), key=len, reverse=True)
+
+
+def kept_result(result: Result, tool: Tool, given: JsonObject, secrets: frozenset[str]) -> JsonObject:
+    """The beginning of a result for its record, without the secrets of the source and of the arguments: texts
+    are cut, and of binary content there is only a description. `left_out` says what is missing."""
+    written = fit_to_store(result.to_dict(), secrets | secrets_in(given, tool.input_schema))
+    left_out = [block["type"] for block in written["content"] if block.pop("data", None) is not None]
+    if len(written["content"]) > MAX_BLOCKS:
+        left_out.append(f"{len(written['content']) - MAX_BLOCKS} blocks")
+        written["content"] = written["content"][:MAX_BLOCKS]
+    if len(to_json(written["structured"], default=str)) > MAX_STRUCTURED:
+        written["structured"] = None
+        left_out.append("structured data")
+    return {**written, **({"left_out": left_out} if left_out else {})}
 
 
 def hide_secrets(error: SpindleError, secrets: Collection[str]) -> None:

@@ -1,8 +1,12 @@
 """Turns the words after `spindle call TOOL` into the tool's arguments.
 
 --path=x                   flags, typed by the tool's schema (calls/flags.py)
-{"path": "x"}              all arguments as JSON; flags win over it
+path=x                     the same without dashes
+path:='"x"'                a value as JSON
+{"path": "x"}              all arguments as JSON; the others win over it
 -                          the same JSON from stdin
+
+A flag that the tool does not have and `call` does is an option of `call`.
 """
 
 from __future__ import annotations
@@ -10,11 +14,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from spindle.calls.flags import Flags
+from spindle.calls.flags import Flags, load_json
+from spindle.cli.options import options_of, take_option
 from spindle.domain.json_schema import JsonObject, Parameter
 from spindle.errors import InvalidArgumentsError
+
+if TYPE_CHECKING:
+    import click
 
 
 @dataclass(slots=True)
@@ -23,32 +31,53 @@ class Given:
 
     arguments: JsonObject = field(default_factory=dict[str, Any])
     document: str | None = None
+    options: list[str] = field(default_factory=list[str])
+    """Words for `call` itself."""
     wants_help: bool = False
-    wants_json: bool = False
 
 
-def parse(tool: str, schema: JsonObject, words: Sequence[str]) -> Given:
+def parse(tool: str, schema: JsonObject, words: Sequence[str], command: click.Command) -> Given:
     """Reads the words with the types of the tool's schema."""
     given = Given()
     flags = Flags(tool, schema)
+    options = options_of(command)
     others: list[str] = []
     waiting = deque(words)
     while waiting:
         word = waiting.popleft()
+        option = options.get(word.partition("=")[0])
         if word == "--":
-            others += waiting
+            others += [word for word in waiting if not _take_pair(flags, word)]
             break
-        if not word.startswith("--"):
-            others.append(word)
-        elif word in ("--help", "--json") and flags.find(word[2:]) is None:
-            given.wants_help |= word == "--help"
-            given.wants_json |= word == "--json"
-        else:
+        if word.startswith("--") and flags.has(word[2:]):
             flags.take(word[2:], waiting)
+        elif word == "--help":
+            given.wants_help = True
+        elif option is not None:
+            given.options += take_option(option, word, waiting, "the tool")
+        elif word.startswith("--"):
+            flags.take(word[2:], waiting)
+        elif not _take_pair(flags, word):
+            others.append(word)
     if others:
         given.document = _document(tool, flags.known, others)
     given.arguments = flags.arguments()
     return given
+
+
+def _take_pair(flags: Flags, word: str) -> bool:
+    """Takes `name=value` or `name:=json`. False: the word is neither."""
+    if word.lstrip().startswith(("{", "[")):
+        return False
+    name, is_json, text = word.partition(":=")
+    if is_json and name and (flags.find(name) is not None or "=" not in name):
+        flags.give(name, load_json(text, name))
+        return True
+    name, equals, _ = word.partition("=")
+    if not equals or not name:
+        return False
+    flags.take(word, deque())
+    return True
 
 
 def _document(tool: str, known: Mapping[str, Parameter], others: list[str]) -> str:

@@ -2,62 +2,117 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from spindle.cli.completion import complete_tool
 from spindle.cli.context import CliContext, command
-from spindle.cli.options import SECONDS
+from spindle.cli.options import SECONDS, with_later
+from spindle.cli.tool_completion import ToolCommand, complete_words
 
 if TYPE_CHECKING:
+    from spindle.app import Spindle
     from spindle.cli.arguments import Given
+    from spindle.cli.call_trace import CallTrace
+    from spindle.domain.call import Result
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool
 
 
-@command("call", context_settings={"allow_interspersed_args": False})
-@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="Time limit of one attempt.")
+@command("call", cls=ToolCommand, context_settings={"allow_interspersed_args": False})
+@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="The time that one attempt may take.")
 @click.option("--no-cache", is_flag=True, help="Do not answer from the cache.")
+@click.option(
+    "--save",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write images, audio and files of the result into this folder.",
+)
+@click.option("--trace", is_flag=True, help="Show the path of the call and the time of each part.")
 @click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
 @click.argument("tool", shell_complete=complete_tool)
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--PARAMETER=VALUE]… [JSON|-]")
-def call(
-    cli: CliContext, timeout: float | None, no_cache: bool, yes: bool, tool: str, words: tuple[str, ...]
-) -> int:
+@click.argument(
+    "words",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="[--NAME=VALUE | NAME=VALUE | NAME:=JSON]… [JSON|-]",
+    shell_complete=complete_words,
+)
+@click.pass_context
+def call(ctx: click.Context, cli: CliContext, tool: str, words: tuple[str, ...], **options: Any) -> int:
     """Call a tool.
 
-    Options of Spindle go before TOOL, the tool's parameters after it; `spindle call TOOL --help`
-    lists them. Repeat a flag for an array, give an object as JSON, and a boolean as --x or --no-x.
+    The tool's parameters follow its name, as flags or as NAME=VALUE; `spindle call TOOL --help` lists them.
+    Repeat one for an array, and give an object as JSON: NAME:='{"a": 1}'. A boolean is --x or --no-x.
     All arguments can also be one JSON object, as a word or on stdin (-).
+
+    Options of Spindle go before or after TOOL. After it, one that the tool has as a parameter is the tool's.
 
     If a person must act first (consent, approval, an answer), you are asked on a terminal; otherwise the
     call pauses, stderr says what is needed, and `spindle resume` continues it.
     """
-    return cli.run(_call(cli, tool, words, timeout, use_cache=not no_cache, yes=yes))
+    return cli.run(_call(ctx, cli, tool, words, options))
 
 
 async def _call(
-    cli: CliContext, name: str, words: tuple[str, ...], timeout: float | None, *, use_cache: bool, yes: bool
+    ctx: click.Context, cli: CliContext, name: str, words: tuple[str, ...], options: dict[str, Any]
 ) -> int:
-    from spindle.calls.caller import CallOptions
     from spindle.cli.arguments import parse
-    from spindle.cli.outcome import conclude
+    from spindle.cli.call_trace import CallTrace
 
+    trace = CallTrace()
+    trace("open")
     async with cli.open() as app:
+        trace("read")
         tool = await app.show(name)
-        given = parse(tool.name, tool.input_schema, words)
-        cli.output.as_json |= given.wants_json
+        given = parse(tool.name, tool.input_schema, words, ctx.command)
+        options = with_later(ctx, given.options, options, tool.name)
         if given.wants_help:
             _help(cli, tool)
             return 0
-        arguments = await _arguments(tool, given, any_words=bool(words))
+        arguments = await _arguments(tool, given)
         cli.output.status(f"calling {tool.name} …")
-        options = CallOptions(timeout=timeout, on_progress=cli.progress_of(tool.name), use_cache=use_cache)
-        return await conclude(cli, app, await app.run(tool.name, arguments, options), approve=yes)
+        try:
+            return await _made(cli, app, tool, arguments, trace, options)
+        finally:
+            if options["trace"] and not trace.was_told:
+                trace.print(cli.output, tool.name)
 
 
-async def _arguments(tool: Tool, given: Given, *, any_words: bool) -> JsonObject:
+async def _made(
+    cli: CliContext,
+    app: Spindle,
+    tool: Tool,
+    arguments: JsonObject,
+    trace: CallTrace,
+    options: dict[str, Any],
+) -> int:
+    from spindle.calls.options import CallOptions
+    from spindle.cli.outcome import conclude
+    from spindle.cli.results import show_result
+    from spindle.runs.outcomes import Paused
+
+    async def show(_run: str, result: Result) -> None:
+        trace("show")
+        extra = trace.to_dict() if options["trace"] and cli.output.as_json else {}
+        await show_result(cli, app, result, save=options["save"], name=tool.local_name, extra=extra)
+
+    made = CallOptions(
+        timeout=options["timeout"],
+        on_progress=cli.progress_of(tool.name),
+        use_cache=not options["no_cache"],
+        on_stage=trace if options["trace"] else None,
+        keep_result=True,
+    )
+    trace("start")
+    outcome = await app.run(tool.name, arguments, made)
+    trace("pause" if isinstance(outcome, Paused) else "show")
+    return await conclude(cli, app, outcome, approve=options["yes"], show=show)
+
+
+async def _arguments(tool: Tool, given: Given) -> JsonObject:
     from spindle.calls.flags import load_object
     from spindle.cli.stdin import PATIENCE_WHEN_NEEDED, PATIENCE_WHEN_OPTIONAL, read_stdin
     from spindle.domain.json_schema import parameters
@@ -69,7 +124,7 @@ async def _arguments(tool: Tool, given: Given, *, any_words: bool) -> JsonObject
         document, where = await read_stdin(None), "stdin"
         if not (document or "").strip():
             raise InvalidArgumentsError("there was nothing on stdin", hint="pipe a JSON object into it")
-    elif not any_words or (given.wants_json and not given.arguments and document is None):
+    elif not given.arguments and document is None:
         found = parameters(tool.input_schema)
         if found:
             needed = any(item.required for item in found)

@@ -6,6 +6,7 @@ import functools
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
@@ -14,9 +15,9 @@ from spindle.cli.options import shared_options
 from spindle.cli.output import Output
 
 if TYPE_CHECKING:
+    from spindle.app import Spindle
     from spindle.calls.permissions import Visible
     from spindle.domain.call import Progress
-    from spindle.opening import Opening
     from spindle.ports.source import Note
     from spindle.settings import Settings
 
@@ -29,6 +30,8 @@ class CliContext:
     def __init__(self, output: Output) -> None:
         self.output = output
         self.workspace: str | None = None
+        self.once: str | None = None
+        """The command, URL or file of a source to use once, without a workspace."""
         self.ended_by: signal.Signals | None = None
         """The signal, other than Ctrl-C, that made us stop."""
         self.run_id: str | None = None
@@ -52,8 +55,14 @@ class CliContext:
             )
         return found
 
-    def open(self, note: Note | None = None, visible: Visible | None = None) -> Opening:
-        """Opens the workspace."""
+    def open(
+        self, note: Note | None = None, visible: Visible | None = None
+    ) -> AbstractAsyncContextManager[Spindle]:
+        """Opens the workspace, or the source that `--from` names."""
+        if self.once is not None:
+            from spindle.cli.once import opened_once
+
+            return opened_once(self, self.once)
         from spindle import opening
         from spindle.calls.permissions import show_all
 

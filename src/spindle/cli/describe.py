@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from spindle.domain.json_schema import Parameter, parameters
+from spindle.domain.json_schema import Parameter, as_word, parameters
 
 if TYPE_CHECKING:
     from spindle.cli.output import Output
     from spindle.domain.tool import Tool
+
+LONGEST = 24
+"""Characters of a type or a default that stand in their own column; longer ones are told in words."""
 
 _HINTS = {
     "read_only": ("only reads", "may change things"),
@@ -22,7 +25,7 @@ _HINTS = {
 def print_usage(output: Output, tool: Tool) -> None:
     """Prints how to call a tool."""
     found = parameters(tool.input_schema)
-    required = "".join(f" --{item.name}={item.label.upper()}" for item in found if item.required)
+    required = "".join(f" --{item.name}={_value(item)}" for item in found if item.required)
     rest = " [--…]" if any(not item.required for item in found) else ""
     output.line(f"spindle call {tool.name}{required}{rest}")
     if tool.description:
@@ -38,9 +41,9 @@ def print_parameters(output: Output, found: list[Parameter]) -> None:
     if not found:
         output.line("It takes no parameters.")
         return
-    rows = [(f"--{item.name}", item.label, _need(item), item.description) for item in found]
+    rows = [(f"--{item.name}", _type(item), _need(item), _meaning(item)) for item in found]
     if output.is_terminal:
-        output.table(("PARAMETER", "TYPE", "NEED", "MEANING"), rows, wrap_last=True)
+        output.table(("PARAMETER", "TYPE", "NEED", "MEANING"), rows, drop=("NEED",), wrap_last=True)
         return
     widths = [max(len(row[index]) for row in rows) for index in range(3)]
     for row in rows:
@@ -54,10 +57,38 @@ def hints_in_words(tool: Tool) -> str:
     return ", ".join(_HINTS[name][0 if value else 1] for name, value in said.items())
 
 
+def _value(item: Parameter) -> str:
+    """Stands for the value: the choices as they are, or the type."""
+    return item.label if item.choices and _fits(item.label) else item.type_name.upper()
+
+
+def _type(item: Parameter) -> str:
+    return item.label if _fits(item.label) else item.type_name
+
+
 def _need(item: Parameter) -> str:
     if item.required:
         return "required"
-    if "default" in item.schema:
-        text = json.dumps(item.schema["default"], ensure_ascii=False)
-        return f"default {text if len(text) <= 24 else text[:23] + '…'}"
-    return "optional"
+    default = _default(item)
+    return f"default {default}" if default and _fits(default) else "optional"
+
+
+def _meaning(item: Parameter) -> str:
+    """The description, with what is too long for its own column."""
+    parts = [item.description]
+    if item.choices and not _fits(item.label):
+        parts.append(f"One of: {', '.join(map(as_word, item.choices))}")
+    default = _default(item)
+    if default and not _fits(default):
+        parts.append(f"Default: {default}")
+    return " ".join(part for part in parts if part)
+
+
+def _default(item: Parameter) -> str | None:
+    if item.required or "default" not in item.schema:
+        return None
+    return json.dumps(item.schema["default"], ensure_ascii=False)
+
+
+def _fits(text: str) -> bool:
+    return len(text) <= LONGEST

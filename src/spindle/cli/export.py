@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @command("export")
-@click.option("--openapi", "form", flag_value="openapi", help="As an OpenAPI 3.1 document.")
-@click.option("--utcp", "form", flag_value="utcp", help="As a UTCP manual.")
+@click.option("--openapi", is_flag=True, help="As an OpenAPI 3.1 document.")
+@click.option("--utcp", is_flag=True, help="As a UTCP manual.")
 @click.option("--sse", is_flag=True, help="With --utcp: calls answer with a stream of events.")
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file, not stdout.")
 @click.option("--url", metavar="BASE", help="The URL at which readers reach `spindle serve --rest`.")
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 @filters
 def export(
     cli: CliContext,
-    form: str | None,
+    openapi: bool,
+    utcp: bool,
     sse: bool,
     out: Path | None,
     url: str | None,
     group: str | None,
-    source: str | None,
+    only: str | None,
     kind: str | None,
     tag: str | None,
     pattern: str | None,
@@ -47,13 +48,18 @@ def export(
     from spindle.cli.errors import UsageMistakeError
     from spindle.ports.store import ToolFilter
 
-    if form is None:
+    if openapi and utcp:
+        raise UsageMistakeError(
+            "--openapi and --utcp do not go together", "export twice, with one of them each"
+        )
+    if not openapi and not utcp:
         raise UsageMistakeError("say which document: --openapi or --utcp")
-    if sse and form != "utcp":
+    if sse and not utcp:
         raise UsageMistakeError("--sse goes with --utcp", "an OpenAPI document names the stream by itself")
-    where = ToolFilter(source, kind, tag, as_glob(pattern))
+    where = ToolFilter(only, kind, tag, as_glob(pattern))
     config = _config(cli, url)
     _require_group(group, config)
+    form = "openapi" if openapi else "utcp"
     cli.run(_export(cli, form, out, config, where, group or config.default_agent_group, sse=sse))
 
 

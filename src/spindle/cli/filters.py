@@ -13,10 +13,16 @@ if TYPE_CHECKING:
 
 
 def filters(function: Any) -> Any:
-    """Adds the options `source`, `kind`, `tag` and `pattern` to a command."""
+    """Adds the options `only` (a source), `kind`, `tag` and `pattern` to a command."""
     for option in reversed(
         (
-            click.option("--source", shell_complete=complete_source, help="Only tools of this source."),
+            click.option(
+                "--source",
+                "only",
+                metavar="NAME",
+                shell_complete=complete_source,
+                help="Only tools of this source.",
+            ),
             click.option("--kind", help="Only tools of this kind of source, such as mcp or python."),
             click.option("--tag", help="Only tools with this tag."),
             click.option(

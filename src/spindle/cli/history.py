@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from spindle.cli.completion import complete_tool
+from spindle.cli.completion import complete_call, complete_tool
 from spindle.cli.context import CliContext, command
 from spindle.cli.output import when
 
+if TYPE_CHECKING:
+    from spindle.domain.json_schema import JsonObject
+
+
+DROPPED = ("TOOK", "STARTED", "ERROR", "OUTCOME")
+"""The columns that a narrow terminal can spare, in the order in which they go."""
+
 
 @command("history")
-@click.argument("key", required=False)
+@click.argument("key", required=False, shell_complete=complete_call)
 @click.option("--tool", shell_complete=complete_tool, help="Only calls of this tool.")
 @click.option(
     "--outcome", help="Only calls with this outcome: ok, cached, failed, or a kind of error such as timeout."
@@ -24,7 +33,11 @@ from spindle.cli.output import when
     help="At most this many.",
 )
 def history(cli: CliContext, key: str | None, tool: str | None, outcome: str | None, limit: int) -> None:
-    """List past calls, the newest first; with KEY, show everything stored about that call."""
+    """List past calls, the newest first; with KEY, show all that is kept about that call.
+
+    The beginning of KEY is enough. The result is kept for calls that were made with `spindle call`, without
+    binary data and up to 4000 characters of each text.
+    """
     cli.run(_one(cli, key) if key else _list(cli, tool, outcome, limit))
 
 
@@ -47,7 +60,7 @@ async def _list(cli: CliContext, tool: str | None, outcome: str | None, limit: i
             )
             for record in records
         ]
-        cli.output.table(("KEY", "STARTED", "TOOK", "OUTCOME", "TOOL", "ERROR"), rows)
+        cli.output.table(("KEY", "STARTED", "TOOK", "OUTCOME", "TOOL", "ERROR"), rows, drop=DROPPED)
 
 
 async def _one(cli: CliContext, key: str) -> None:
@@ -74,7 +87,26 @@ async def _one(cli: CliContext, key: str) -> None:
         "made by": record.parent or "",
         "arguments": json.dumps(record.arguments, ensure_ascii=False, indent=2),
         "error": json.dumps(record.error, ensure_ascii=False, indent=2) if record.error else "",
+        "result": _result(record.result) if record.result else "",
     }
     for name, fact in facts.items():
         if fact:
             cli.output.line(f"{name + ':':<11}{fact}")
+
+
+def _result(kept: JsonObject) -> str:
+    """The result as far as it is kept."""
+    import json
+
+    lines: list[str] = []
+    for block in kept["content"]:
+        described = [
+            block["type"],
+            *(str(block[key]) for key in ("name", "mime_type", "path", "uri") if key in block),
+        ]
+        lines.append(block["text"] if block.get("text") else f"[{', '.join(described)}]")
+    if kept["structured"] is not None and not any(block.get("text") for block in kept["content"]):
+        lines.append(json.dumps(kept["structured"], ensure_ascii=False, indent=2))
+    if kept.get("left_out"):
+        lines.append(f"(not kept: {', '.join(kept['left_out'])})")
+    return "\n".join(lines)

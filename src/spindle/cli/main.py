@@ -120,6 +120,9 @@ def run() -> None:
     if instruction:
         from click.shell_completion import shell_complete
 
+        from spindle.cli.shells import know_shells
+
+        know_shells()
         sys.exit(shell_complete(GROUP, {}, "spindle", "_SPINDLE_COMPLETE", instruction))
     _leave(execute(sys.argv[1:]))
 

@@ -7,13 +7,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from spindle.cli.errors import PAUSED
-from spindle.cli.output import size
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.cli.context import CliContext
     from spindle.cli.node_progress import NodeProgress
-    from spindle.domain.call import Block, Result
+    from spindle.domain.call import Result
     from spindle.runs.outcomes import OpenPause, Outcome
 
 
@@ -32,6 +31,7 @@ async def conclude(
 ) -> int:
     """Prints the result. If the call is paused, asks the person at the terminal, or says what is needed.
     `progress` shows the nodes of a flow as they run."""
+    from spindle.cli.results import show_result
     from spindle.runs.outcomes import Finished, Paused
 
     while isinstance(outcome, Paused):
@@ -48,7 +48,7 @@ async def conclude(
         if show is not None:
             await show(outcome.run_id, outcome.result)
         else:
-            print_result(cli, outcome.result)
+            await show_result(cli, app, outcome.result)
         return 1 if outcome.result.is_error else 0
     cli.output.note(f"another process is executing run {outcome.run_id} and will continue it")
     if cli.output.as_json:
@@ -151,7 +151,8 @@ def show_paused(cli: CliContext, paused: Any, *, quiet: bool = False) -> None:
             for line in _described(pause):
                 cli.output.aside(line)
     for pause in paused.pauses:
-        cli.output.aside(f"  to continue: {_command(pause)}")
+        where = "add the source to a workspace and call again" if cli.once else _command(pause)
+        cli.output.aside(f"  to continue: {where}")
     if cli.output.as_json and not quiet:
         pauses = [pause.to_dict() for pause in paused.pauses]
         cli.output.json({"paused": {"run_id": paused.run_id, "pauses": pauses}})
@@ -218,30 +219,3 @@ def _command(pause: OpenPause) -> str:
     if pause.kind == "consent" or not schema:
         return start
     return f"{start} --answer JSON" if types_of(schema, schema) & {"object", "array"} else f"{start} ANSWER"
-
-
-def print_result(cli: CliContext, result: Result) -> None:
-    """Prints the result of a tool."""
-    output = cli.output
-    if output.as_json:
-        output.json(result.to_dict())
-        if result.is_error:
-            output.aside(f"spindle: the tool reported an error: {result.text}")
-        return
-    if result.is_error:
-        output.aside(result.text or "the tool reported an error without a message")
-        return
-    for block in result.content:
-        if block.text is not None:
-            output.line(block.text.removesuffix("\n"))
-        else:
-            output.line(in_words(block))
-    if result.has_structured and not any(block.text for block in result.content):
-        output.json(result.structured)
-
-
-def in_words(block: Block) -> str:
-    """Describes content that a terminal cannot show, in one line."""
-    count = block.size if block.size is not None else len(block.data or "") * 3 // 4
-    parts = [block.type, block.name, block.mime_type, size(count) if count else None, block.path or block.uri]
-    return f"[{', '.join(part for part in parts if part)}]"

@@ -18,12 +18,6 @@ _VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"
     (*range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 65533
 )
 
-# On a terminal, all columns but the last are shown whole up to WIDEST characters, and the last,
-# which is the text to read, gets the rest.
-WIDEST = 48
-NARROWEST = 20
-GAP = 2
-
 
 class Output:
     """Writes to stdout and stderr in the form that a terminal, a pipe or `--json` needs."""
@@ -59,36 +53,53 @@ class Output:
         self._stdout.buffer.write(data)
         self._stdout.buffer.flush()
 
+    def picture(self, sequence: str) -> None:
+        """Prints a picture as the terminal's own escape sequence, which we made."""
+        self._clear_status()
+        self._stdout.write(sequence + "\n")
+
     def json(self, value: Any) -> None:
         """Prints a value as JSON."""
         self._clear_status()
         self._stdout.write(_to_json(value) + "\n")
 
     def table(
-        self, headings: Sequence[str], rows: Sequence[Sequence[str]], *, wrap_last: bool = False
+        self,
+        headings: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        drop: Sequence[str] = (),
+        wrap_last: bool = False,
     ) -> None:
-        """Prints rows of one-line cells. On a terminal the last column is cut to fit, or wrapped."""
+        """Prints rows of one-line cells. A narrow terminal gets fewer columns, those named in `drop` first;
+        only the last column is shortened, or wrapped."""
         self._clear_status()
         cleaned = [[" ".join(cell.split()).translate(_VISIBLE) for cell in row] for row in rows]
         if not self.is_terminal:
             self._stdout.writelines("\t".join(row) + "\n" for row in cleaned)
             return
-        from rich.cells import cell_len
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
+        from spindle.cli.columns import lay_out
 
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-        console = Console(file=self._stdout, highlight=False)
-        room = console.width
-        for index, heading in enumerate(headings[:-1]):
-            width = min(max(cell_len(row[index]) for row in (headings, *cleaned)), WIDEST)
-            table.add_column(heading, no_wrap=True, overflow="ellipsis", width=width)
-            room -= width + GAP
-        table.add_column(headings[-1], no_wrap=not wrap_last, overflow="ellipsis", width=max(room, NARROWEST))
-        for row in cleaned:
-            table.add_row(*(Text(cell) for cell in row))
-        console.print(table)
+        heading, *lines = lay_out(headings, cleaned, self.width, drop=drop, wrap_last=wrap_last)
+        self._stdout.write(self._bold(heading.rstrip()) + "\n")
+        self._stdout.writelines(line.rstrip() + "\n" for line in lines)
+
+    @property
+    def width(self) -> int:
+        """The columns of the terminal."""
+        wanted = os.environ.get("COLUMNS", "")
+        try:
+            found = os.get_terminal_size(self._stdout.fileno()).columns
+        except (OSError, ValueError):
+            found = 0
+        return (int(wanted) if wanted.isdecimal() else 0) or found or 80
+
+    def _bold(self, text: str) -> str:
+        if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+            return text
+        import click
+
+        return click.style(text, bold=True)
 
     def paint(self, text: str, colour: str) -> str:
         """Colours a short word of ours on stdout. Cleaned text takes no colour codes."""

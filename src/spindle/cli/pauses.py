@@ -30,4 +30,5 @@ async def pauses(cli: CliContext) -> None:
             )
             for pause in found
         ]
-        cli.output.table(("TOKEN", "SINCE", "KIND", "TOOL", "WHO", "WHAT IS WANTED"), rows)
+        headings = ("TOKEN", "SINCE", "KIND", "TOOL", "WHO", "WHAT IS WANTED")
+        cli.output.table(headings, rows, drop=("WHO", "SINCE", "TOOL"))

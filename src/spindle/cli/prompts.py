@@ -70,7 +70,7 @@ def _parsed(given: Sequence[str]) -> dict[str, str]:
 
 
 async def _prompt(cli: CliContext, name: str, arguments: dict[str, str], source: str | None) -> None:
-    from spindle.cli.outcome import in_words
+    from spindle.cli.results import in_words
 
     async with cli.open() as app:
         cli.output.status(f"asking for {name} …")

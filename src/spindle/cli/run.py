@@ -8,7 +8,7 @@ import click
 
 from spindle.cli.completion import complete_flow, complete_run
 from spindle.cli.context import CliContext, command
-from spindle.cli.options import SECONDS
+from spindle.cli.options import SECONDS, with_later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ async def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, 
     """
     async with cli.open() as app:
         found, names, said = await _meant(app, flow, words, ctx.command)
-        options = _with_later(ctx, said, options)
+        options = with_later(ctx, said.options, options, "FLOW")
         if said.wants_help:
             _help(cli, flow, found, names)
             return 0
@@ -90,21 +90,6 @@ async def _meant(
     if said is None:
         said = read_words(words, found.definition.name or "this pipe", names, command)
     return found.definition, names, said
-
-
-def _with_later(ctx: click.Context, said: RunWords, options: dict[str, Any]) -> dict[str, Any]:
-    """Returns the options with those that follow the flow."""
-    from click.core import ParameterSource
-
-    if not said.options:
-        return options
-    later = ctx.command.make_context("run", [*said.options, "FLOW"], parent=ctx.parent, obj=ctx.obj)
-    given = {
-        name: value
-        for name, value in later.params.items()
-        if name in options and later.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
-    return {**options, **given, "params": (*options["params"], *given.get("params", ()))}
 
 
 def _help(cli: CliContext, text: str, flow: FlowDefinition, names: InputNames) -> None:

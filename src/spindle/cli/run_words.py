@@ -15,6 +15,7 @@ import click
 
 from spindle.calls.flags import Flags, load_object
 from spindle.cli.errors import UsageMistakeError
+from spindle.cli.options import options_of, take_option
 from spindle.errors import InvalidArgumentsError
 from spindle.flows.inputs import InputNames, unknown_name
 from spindle.flows.text.pipe import is_template
@@ -40,7 +41,7 @@ def read_words(words: Sequence[str], flow: str, names: InputNames, command: clic
     """Sorts the words after the flow. Raises an error for one that nothing takes."""
     found = RunWords()
     flags = Flags(flow, names.schema, is_template)
-    options = _options(command)
+    options = options_of(command)
     waiting = deque(words)
     while waiting:
         before = len(waiting)
@@ -50,13 +51,13 @@ def read_words(words: Sequence[str], flow: str, names: InputNames, command: clic
             raise UsageMistakeError(
                 "unexpected `>>` outside of the pipe", 'put the whole pipe in quotes: "a --x=1 >> b"'
             )
-        if word.startswith("--") and _names(flags, word[2:]):
+        if word.startswith("--") and flags.has(word[2:]):
             flags.take(word[2:], waiting)
         elif word == "--help":
             found.wants_help = True
             continue
         elif (option := options.get(word.partition("=")[0])) is not None:
-            _take_option(option, word, waiting, found)
+            found.options += take_option(option, word, waiting, "the flow")
             continue
         elif word.startswith("-") and word != "-":
             raise unknown_name(name, names, flow, tuple(key[2:] for key in options if key.startswith("--")))
@@ -83,31 +84,6 @@ def read_params(given: Sequence[str], flow: str, names: InputNames) -> JsonObjec
             raise unknown_name(name, InputNames({}, names.params), flow)
         flags.take(text, deque())
     return flags.arguments()
-
-
-def _names(flags: Flags, body: str) -> bool:
-    name, value = flags.split(body)
-    negated = flags.find(name[3:]) if value is None and name.startswith("no-") else None
-    return flags.find(name) is not None or (negated is not None and "boolean" in negated.types)
-
-
-def _options(command: click.Command) -> dict[str, click.Option]:
-    return {
-        name: option
-        for option in command.params
-        if isinstance(option, click.Option)
-        for name in (*option.opts, *option.secondary_opts)
-    }
-
-
-def _take_option(option: click.Option, word: str, waiting: deque[str], found: RunWords) -> None:
-    if option.name == "workspace" or "-w" in option.opts:
-        raise UsageMistakeError(f"{word} belongs before the flow", "spindle run -w PATH FLOW …")
-    found.options.append(word)
-    if not option.is_flag and "=" not in word:
-        if not waiting:
-            raise UsageMistakeError(f"{word} needs a value")
-        found.options.append(waiting.popleft())
 
 
 def _known(given: JsonObject, names: InputNames, flow: str) -> JsonObject:

@@ -45,7 +45,8 @@ async def runs(cli: CliContext, flow: str | None, status: Any, limit: int) -> No
             (run.id[:SHORT], when(run.created_at), f"{took(run):.2f} s", run.status, _what(run), _error(run))
             for run in found
         ]
-        cli.output.table(("RUN", "STARTED", "TOOK", "STATUS", "FLOW", "ERROR"), rows)
+        headings = ("RUN", "STARTED", "TOOK", "STATUS", "FLOW", "ERROR")
+        cli.output.table(headings, rows, drop=("TOOK", "STARTED", "ERROR", "STATUS"))
 
 
 def took(run: Run) -> float:

@@ -35,7 +35,8 @@ async def sources(cli: CliContext) -> None:
         for item in found
     ]
     if rows:
-        cli.output.table(("SOURCE", "KIND", "TOOLS", "HELD", "SYNCED", "STATE"), rows)
+        headings = ("SOURCE", "KIND", "TOOLS", "HELD", "SYNCED", "STATE")
+        cli.output.table(headings, rows, drop=("HELD", "SYNCED", "KIND", "TOOLS"))
     else:
         cli.output.note("there are no sources yet; `spindle add --presets` shows some that are ready to use")
 

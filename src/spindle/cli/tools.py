@@ -7,46 +7,65 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spindle.cli.completion import complete_source
 from spindle.cli.context import CliContext, command
 from spindle.cli.filters import as_glob, filters, require_kind, require_source
-from spindle.cli.group import LazyGroup
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.domain.tool import ToolSummary
 
 
-class _ToolsGroup(LazyGroup):
-    """Lists the tools if no command follows."""
+class _ToolsCommand(click.Command):
+    """Lists the tools, unless `connect` follows, which is another name for `spindle add`."""
 
-    def __init__(self, *args: Any, **rest: Any) -> None:
-        sections = {"Commands": {"connect": ("add", "add", "Another name for `spindle add PRESET`.")}}
-        super().__init__(*args, sections=sections, invoke_without_command=True, **rest)
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] != ["connect"]:
+            return super().make_context(info_name, args, parent, **extra)
+        from spindle.cli.add import add
+
+        return add.make_context("connect", args[1:], parent, **extra)
 
 
-@command("tools", cls=_ToolsGroup)
+@command("tools", cls=_ToolsCommand)
+@click.argument("source", required=False, shell_complete=complete_source)
 @filters
-@click.pass_context
 def tools(
-    ctx: click.Context,
     cli: CliContext,
     source: str | None,
     kind: str | None,
     tag: str | None,
     pattern: str | None,
+    only: str | None,
 ) -> None:
-    """List the tools."""
-    if ctx.invoked_subcommand is None:
-        cli.run(_tools(cli, source, kind, tag, pattern))
+    """List the tools: all of them, or those of SOURCE.
+
+    \b
+    spindle tools
+    spindle tools github --filter issue
+    """
+    cli.run(_tools(cli, _one_source(cli, source, only), kind, tag, pattern))
+
+
+def _one_source(cli: CliContext, named: str | None, only: str | None) -> str | None:
+    from spindle.cli.errors import UsageMistakeError
+
+    if named is not None and only is not None and named != only:
+        raise UsageMistakeError(f"{named} and --source {only} are two sources", "name one of them")
+    if cli.once is not None and (named or only):
+        raise UsageMistakeError("--from is the only source", f"leave out {named or only}")
+    return named or only
 
 
 @command("list")
 @filters
 def listing(
-    cli: CliContext, source: str | None, kind: str | None, tag: str | None, pattern: str | None
+    cli: CliContext, kind: str | None, tag: str | None, pattern: str | None, only: str | None
 ) -> None:
     """List the tools."""
-    cli.run(_tools(cli, source, kind, tag, pattern))
+    cli.run(_tools(cli, only, kind, tag, pattern))
 
 
 async def _tools(
@@ -69,7 +88,7 @@ def print_tools(cli: CliContext, found: Sequence[ToolSummary]) -> None:
         cli.output.json([tool.to_dict() for tool in found])
     elif found:
         rows = [(tool.name, tool.kind, _headline(tool)) for tool in found]
-        cli.output.table(("TOOL", "KIND", "WHAT IT DOES"), rows)
+        cli.output.table(("TOOL", "KIND", "WHAT IT DOES"), rows, drop=("KIND",))
 
 
 def note_unsynced(cli: CliContext, app: Spindle) -> None:

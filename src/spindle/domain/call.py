@@ -254,7 +254,8 @@ Outcome = Literal["ok", "cached"] | str
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """The record of a call. Arguments are stored with secrets masked; results are not stored."""
+    """The record of a call, with secrets masked. Of the result there is the beginning, if the caller asked
+    to keep it."""
 
     key: str
     tool: str
@@ -267,6 +268,7 @@ class CallRecord:
     attempts: int
     error: JsonObject | None = None
     parent: str | None = None
+    result: JsonObject | None = None
 
     def to_dict(self) -> JsonObject:
         """Returns the record as JSON."""

@@ -134,6 +134,8 @@ class Parameter:
     required: bool
     types: frozenset[str]
     item_types: frozenset[str] = frozenset()
+    choices: tuple[Any, ...] = ()
+    """The only values that it, or each of its items, may have; empty if there are others."""
 
     @property
     def description(self) -> str:
@@ -143,12 +145,22 @@ class Parameter:
     @property
     def label(self) -> str:
         """A short name of the type: `integer`, `string[]`, `a|b|c`."""
-        choices = self.schema.get("enum")
-        if is_array(choices) and choices:
-            return "|".join(str(choice) for choice in choices)
+        if not self.choices:
+            return self.type_name
+        choices = "|".join(map(as_word, self.choices))
+        return f"({choices})[]" if "array" in self.types else choices
+
+    @property
+    def type_name(self) -> str:
+        """The types alone, also of a parameter that has choices."""
         if "array" in self.types and self.item_types:
             return "|".join(sorted(self.item_types)) + "[]"
         return "|".join(sorted(self.types - {"null"})) or "any"
+
+
+def as_word(value: Any) -> str:
+    """A value as one types it: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else to_json(value).decode()
 
 
 def parameters(schema: JsonObject) -> list[Parameter]:
@@ -162,19 +174,20 @@ def parameters(schema: JsonObject) -> list[Parameter]:
         names = part.get("required")
         if is_array(names):
             required.update(str(name) for name in names)
-    result: list[Parameter] = []
-    for name, raw in found.items():
-        resolved = resolve(schema, raw)
-        result.append(
-            Parameter(
-                name=name,
-                schema=resolved,
-                required=name in required,
-                types=types_of(schema, resolved),
-                item_types=_item_types(schema, resolved),
-            )
-        )
-    return result
+    return [parameter_of(name, raw, name in required, schema) for name, raw in found.items()]
+
+
+def parameter_of(name: str, schema: Any, required: bool, root: JsonObject) -> Parameter:
+    """Returns one property of an input. `root` is the schema that its references point into."""
+    resolved = resolve(root, schema)
+    return Parameter(
+        name=name,
+        schema=resolved,
+        required=required,
+        types=types_of(root, resolved),
+        item_types=_item_types(root, resolved),
+        choices=_choices(root, resolved),
+    )
 
 
 def _object_parts(root: JsonObject, schema: Any) -> Iterator[JsonObject]:
@@ -208,13 +221,37 @@ def _item_types(root: JsonObject, schema: Any) -> frozenset[str]:
     return found
 
 
+def _choices(root: JsonObject, schema: Any) -> tuple[Any, ...]:
+    """The only values that a schema admits besides null, or that its items may have."""
+    found: list[Any] = []
+    for part in _alternatives(root, schema):
+        if "items" in part:
+            values: Any = _choices(root, part["items"])
+        elif "const" in part:
+            values = [part["const"]]
+        else:
+            values = part.get("enum") or _constants(part)
+        if not values and _own_types(part) != {"null"}:
+            return ()
+        found += [value for value in values or () if value is not None and value not in found]
+    return tuple(found)
+
+
+def _constants(schema: JsonObject) -> list[Any]:
+    """The values of `oneOf: [{const: …}, …]`, which is how choices get titles."""
+    branches = schema.get("oneOf") or schema.get("anyOf")
+    if not is_array(branches) or not all(is_object(branch) and "const" in branch for branch in branches):
+        return []
+    return [branch["const"] for branch in branches]
+
+
 def _alternatives(root: JsonObject, schema: Any) -> Iterator[JsonObject]:
     """The schemas that say what a value may be: this one, or the branches that it leaves it to."""
     waiting = [schema]
     for _ in range(_MAX_PARTS):
         if not waiting:
             return
-        resolved = resolve(root, waiting.pop())
+        resolved = resolve(root, waiting.pop(0))
         branches = [
             branch
             for keyword in ("anyOf", "oneOf", "allOf")
@@ -222,7 +259,7 @@ def _alternatives(root: JsonObject, schema: Any) -> Iterator[JsonObject]:
             for branch in resolved[keyword]
         ]
         if branches and not _own_types(resolved):
-            waiting += branches
+            waiting[:0] = branches
         else:
             yield resolved
 

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spindle.domain.json_schema import JsonObject, Parameter, is_object, parameters, types_of
+from spindle.domain.json_schema import JsonObject, is_object, parameter_of, parameters
 from spindle.domain.records import fields_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Key:
 
     @property
     def type(self) -> str:
-        return Parameter(self.name, self.schema, self.required, types_of(self.schema, self.schema)).label
+        return parameter_of(self.name, self.schema, self.required, self.schema).label
 
     def to_dict(self) -> JsonObject:
         fields: JsonObject = {"name": self.name, "type": self.type, "description": self.description}

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from spindle.documents.places import DocumentPath, TextMark
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.records import set_fields
-from spindle.errors import ConfigurationError
+from spindle.errors import FlowError
 
 Severity = Literal["error", "warning"]
 
@@ -78,7 +78,7 @@ class Problem:
         return set_fields(self)
 
 
-class BrokenFlowError(ConfigurationError):
+class BrokenFlowError(FlowError):
     """A flow that cannot be read. The message is about the first of its `problems`."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:

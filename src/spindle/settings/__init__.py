@@ -59,6 +59,8 @@ class Settings:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     own_files: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """By source, the file with the rest of its settings, where its table names one (`file`)."""
+    state: Path | None = None
+    """The folder of the state, if it is not the usual one."""
 
     @cached_property
     def sources(self) -> dict[str, RawTable]:
@@ -101,6 +103,8 @@ class Settings:
 
     @property
     def state_folder(self) -> Path:
+        if self.state is not None:
+            return self.state
         return self.root / STATE_FOLDER if self.is_workspace else user_folder() / "state"
 
     @cached_property

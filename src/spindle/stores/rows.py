@@ -16,7 +16,7 @@ from spindle.ports.store import SourceState, StoredTool
 MAX_CACHED_RESULT = 1024 * 1024
 CALL = (
     "key", "tool", "source", "principal", "arguments", "outcome", "started_at", "duration", "attempts",
-    "error", "parent",
+    "error", "parent", "result",
 )  # fmt: skip
 
 
@@ -154,15 +154,17 @@ def row_from_record(record: CallRecord) -> tuple[Any, ...]:
         record.key, storable(record.tool), record.source, storable(record.principal),
         to_json(record.arguments, default=str), record.outcome, record.started_at, record.duration,
         record.attempts, to_json(record.error, default=str) if record.error else None, record.parent,
+        to_json(record.result, default=str) if record.result else None,
     )  # fmt: skip
 
 
 def record_from_row(row: tuple[Any, ...]) -> CallRecord:
     """The call record in a row."""
-    key, tool, source, principal, arguments, outcome, started_at, duration, attempts, error, parent = row
+    (key, tool, source, principal, arguments, outcome, started_at, duration, attempts, error, parent,
+     result) = row  # fmt: skip
     return CallRecord(
         key, tool, source, principal, from_json(arguments), outcome, started_at, duration, attempts,
-        from_json(error) if error else None, parent,
+        from_json(error) if error else None, parent, from_json(result) if result else None,
     )  # fmt: skip
 
 

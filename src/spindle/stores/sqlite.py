@@ -216,7 +216,7 @@ class SqliteStore(SqliteRuns, SqliteSecrets, SqlCalls, SqlTools):
 
 _SELECT_TOOL = sql(select("tools", TOOL))
 _INSERT_TOOL = sql(insert("tools", (*TOOL, "local_name", "description", "tags")))
-_INSERT_CALL = f"INSERT INTO calls ({', '.join(CALL)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_INSERT_CALL = f"INSERT INTO calls ({', '.join(CALL)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 
 
 def _never_wait(connection: sqlite3.Connection) -> None:

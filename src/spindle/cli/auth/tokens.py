@@ -29,7 +29,8 @@ async def listing(cli: CliContext) -> None:
             (item.source, item.principal, item.provider or "-", " ".join(item.scopes) or "-", _state(item))
             for item in found
         ]
-        cli.output.table(("SOURCE", "USER", "PROVIDER", "SCOPES", "ACCESS"), rows)
+        headings = ("SOURCE", "USER", "PROVIDER", "SCOPES", "ACCESS")
+        cli.output.table(headings, rows, drop=("SCOPES", "PROVIDER"))
 
 
 def _state(item: TokenInfo) -> str:

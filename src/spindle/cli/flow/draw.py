@@ -12,19 +12,25 @@ from spindle.cli.context import CliContext, command
 
 @command("draw")
 @click.argument("flow", shell_complete=complete_flow)
-@click.option("--svg", "form", flag_value="svg", help="As SVG, the default for a file ending in .svg.")
-@click.option("--mermaid", "form", flag_value="mermaid", help="As Mermaid, the default otherwise.")
+@click.option("--svg", "as_svg", is_flag=True, help="As SVG, the default for a file ending in .svg.")
+@click.option("--mermaid", "as_mermaid", is_flag=True, help="As Mermaid, the default otherwise.")
 @click.option(
     "--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a file."
 )
-async def draw(cli: CliContext, flow: str, form: str | None, out: Path | None) -> None:
+async def draw(cli: CliContext, flow: str, as_svg: bool, as_mermaid: bool, out: Path | None) -> None:
     """Draw a flow: a name, a file, or a line of tools."""
+    from spindle.cli.errors import UsageMistakeError
     from spindle.cli.flow.show import find_flow
     from spindle.flows.draw.pictures import mermaid, svg
 
+    if as_svg and as_mermaid:
+        raise UsageMistakeError(
+            "--svg and --mermaid do not go together", "draw it twice, with one of them each"
+        )
     async with cli.open() as app:
         found = await find_flow(app, flow)
-    form = form or ("svg" if out is not None and out.suffix.lower() == ".svg" else "mermaid")
+    is_svg = as_svg or (not as_mermaid and out is not None and out.suffix.lower() == ".svg")
+    form = "svg" if is_svg else "mermaid"
     picture = svg(found.definition) if form == "svg" else mermaid(found.definition)
     if out is not None:
         out.write_text(picture, "utf-8")

@@ -42,7 +42,7 @@ async def listing(cli: CliContext) -> None:
             )
             for entry in entries
         ]
-        cli.output.table(("FLOW", "NODES", "FILE", "WHAT IT DOES"), rows)
+        cli.output.table(("FLOW", "NODES", "FILE", "WHAT IT DOES"), rows, drop=("NODES", "FILE"))
 
 
 def _entry(place: str, loaded: Loaded | BrokenFlowError) -> JsonObject:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def print_flow_result(cli: CliContext, run_id: str, result: Result) -> None:
     """Prints the result of a run of a flow."""
-    from spindle.cli.outcome import print_result
+    from spindle.cli.results import print_result
 
     if cli.output.as_json:
         cli.output.json({"run_id": run_id, **result.to_dict()})

@@ -22,7 +22,8 @@ def show(cli: CliContext, file: Path, column: str | None) -> None:
     if cli.output.as_json:
         cli.output.json([None if row is None else row.to_dict() for row in rows])
         return
-    cli.output.table(("KIND", "TOOL", "FROM", "DESCRIPTION"), [_line(row) for row in rows])
+    headings = ("KIND", "TOOL", "FROM", "DESCRIPTION")
+    cli.output.table(headings, [_line(row) for row in rows], drop=("KIND", "FROM", "DESCRIPTION"))
     empty = rows.count(None)
     if empty:
         from spindle.cli.output import plural

@@ -1,0 +1,79 @@
+"""Shows the result of a tool: text as it is, pictures where the terminal can, else where their files are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spindle.cli.output import size
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.cli.context import CliContext
+    from spindle.domain.call import Block, Result
+    from spindle.domain.json_schema import JsonObject
+
+
+async def show_result(
+    cli: CliContext,
+    app: Spindle,
+    result: Result,
+    *,
+    save: Path | None = None,
+    name: str = "result",
+    extra: JsonObject | None = None,
+) -> None:
+    """Prints a result whose binary content is in files: in the folder `save`, under `name` where it has no
+    name of its own, or in the workspace. `extra` is added to the JSON."""
+    if save is not None:
+        from spindle.cli.saving import save_content
+
+        result = save_content(result, save, name)
+    elif cli.once is not None:
+        from spindle.calls.content import inlined
+
+        result = await inlined(result)  # its files are gone when we are
+    elif not cli.output.as_json:
+        from spindle.calls.content import keep_large_content
+
+        result = await keep_large_content(result, app.files, cli.output.note, over=0)
+    print_result(cli, result, extra)
+
+
+def print_result(cli: CliContext, result: Result, extra: JsonObject | None = None) -> None:
+    """Prints the result of a tool."""
+    output = cli.output
+    if output.as_json:
+        output.json({**result.to_dict(), **(extra or {})})
+        if result.is_error:
+            output.aside(f"spindle: the tool reported an error: {result.text}")
+        return
+    if result.is_error:
+        output.aside(result.text or "the tool reported an error without a message")
+        return
+    for block in result.content:
+        if block.text is not None and block.path is None:
+            output.line(block.text.removesuffix("\n"))
+        else:
+            _print_binary(cli, block)
+    if result.has_structured and not any(block.text for block in result.content):
+        output.json(result.structured)
+
+
+def _print_binary(cli: CliContext, block: Block) -> None:
+    """Shows the picture, if the terminal can, and says what it is and where."""
+    if block.type == "image" and cli.output.is_terminal:
+        from spindle.cli.pictures import drawn
+
+        picture = drawn(block, cli.output.width)
+        if picture is not None:
+            cli.output.picture(picture)
+    cli.output.line(in_words(block))
+
+
+def in_words(block: Block) -> str:
+    """Describes content that a terminal cannot show, in one line."""
+    count = block.size if block.size is not None else len(block.data or "") * 3 // 4
+    place = block.path or block.uri or ("--save DIR keeps it" if block.data else None)
+    parts = [block.type, block.name, block.mime_type, size(count) if count else None, place]
+    return f"[{', '.join(part for part in parts if part)}]"

@@ -88,8 +88,6 @@ class Spindle:
         """Users' access to sources: their consent and tokens."""
         self._private = private
         self._caller = caller
-        self.files = caller.files
-        """Keeps large content of results."""
         self.runner = runner
         self.agents = agents
         """The parts of the workspace that an `Agent` needs."""
@@ -98,7 +96,8 @@ class Spindle:
         self.flows = flows
         """Runs the workspace's flows and shows their traces."""
         self._make_requests = make_requests
-        self._files = files
+        self.files = files
+        """Keeps large content of results."""
         self._environ = environ
         self._note = note
         caller.answers = LocalAnswers(on_question, self._sampler)
@@ -252,7 +251,7 @@ class Spindle:
 
         # What no list of tools can name is there for those who may see all of its source.
         relay = SourceRelay(self.requests, lambda who, name: self.visible(who, f"{name}."), self._note)
-        return Resources(relay, self._files, self._note)
+        return Resources(relay, self.files, self._note)
 
     async def resources(self, source: str | None = None, *, principal: Principal = LOCAL) -> list[Resource]:
         """The resources of all MCP servers or of one, and the templates of further ones."""

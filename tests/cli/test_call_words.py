@@ -80,7 +80,7 @@ def test_options_may_follow_the_tool(server, spindle):
     assert wrong.code == 2
 
 
-@pytest.mark.parametrize("word", ["-w"])
+@pytest.mark.parametrize("word", ["-w", "--from"])
 def test_the_workspace_is_named_before_the_tool(server, spindle, word):
     done = spindle("call", "fail", word, "x")
     assert (done.code, done.err.splitlines()[0]) == (2, f"spindle: {word} belongs before the tool")

@@ -98,6 +98,7 @@ def test_names_of_tools_sources_presets_and_calls_are_offered(server, complete, 
     assert complete("spindle tools m") == ["mini"]
     assert complete("spindle tools --source m") == ["mini"]
     assert complete("spindle sync m") == ["mini"]
+    assert complete("spindle add files") == ["filesystem"]
     assert complete(f"spindle history {key[:4]}") == [key]
     assert complete("spindle compl") == ["completion"]
 
@@ -138,6 +139,8 @@ def test_no_code_of_the_workspace_runs(server, complete):
         "spindle show ",
     ):
         complete(line)
+    assert complete("spindle call --from python3 ") == []
+    assert complete("spindle call --from python3 x ") == []
     assert server.server_pids == before
     assert not (server.root / "ran").exists()
 

@@ -74,6 +74,7 @@ COMMANDS = {
         ["export"],
         ["export", "--openapi", "--utcp"],
         ["-w", "/nowhere", "tools"],
+        ["tools", "--from", ""],
         ["completion", "tcsh"],
         ["run", "add", "--only", "x", "--from", "y"],
         ["history", "--limit", "0"],
@@ -100,6 +101,8 @@ COMMANDS = {
     6: [["call", "api.request", "path=/504"], ["call", "--timeout=0.01", "api.request", "path=/never"]],
     7: [
         ["sync", "gone"],
+        ["tools", "--from", "no-such-program"],
+        ["tools", "--from", "http://127.0.0.1:1/mcp"],
     ],
     8: [["call", "api.request", "path=/429"]],
     9: [["call", "api.request", "path=/500"]],

@@ -114,8 +114,7 @@ class Caller:
         clock: Clock = Clock(),  # noqa: B008 - frozen
     ) -> None:
         self._catalog = catalog
-        self.files = files
-        """Keeps content that is too large to carry inline."""
+        self._files = files
         self._credentials = credentials
         self._note = note
         self._permission = permission
@@ -191,7 +190,7 @@ class Caller:
                 peer = self.answers.peer(tool, config, options.principal)
             call = Call(
                 tool.name, given, options.principal, credential, options.on_progress, running.key, parent,
-                self.files,
+                self._files,
                 CallHost(self, options.principal, journal),
                 journal.reply() if journal is not None else None,
                 peer, options.answers,
@@ -313,7 +312,7 @@ class Caller:
         # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
         if ready.config.check_results and not result.is_error and result.asked is None:
             self._check(ready, running, result)
-        return await keep_large_content(result, self.files, self._note)
+        return await keep_large_content(result, self._files, self._note)
 
     def _check(self, ready: _Ready, running: _Progressing, result: Result) -> None:
         try:

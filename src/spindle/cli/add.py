@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from spindle.cli.completion import complete_preset
 from spindle.cli.context import CliContext, command
 from spindle.cli.documents import document_in, document_setting
 from spindle.cli.options import SECONDS
@@ -51,7 +52,12 @@ class _AddCommand(click.Command):
 
 
 @command("add", cls=_AddCommand)
-@click.argument("words", nargs=-1, metavar="NAME -- COMMAND… | NAME URL|FILE | PRESET [NAME]")
+@click.argument(
+    "words",
+    nargs=-1,
+    metavar="NAME -- COMMAND… | NAME URL|FILE | PRESET [NAME]",
+    shell_complete=complete_preset,
+)
 @click.option("--presets", "list_presets", is_flag=True, help="List the presets.")
 @click.option(
     "--arg", "arguments", multiple=True, metavar="VALUE", help="An argument for a preset. Repeatable."

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.flags import Flags, load_json
-from spindle.cli.options import options_of, take_option
+from spindle.cli.later_options import options_of, take_option
 from spindle.domain.json_schema import JsonObject, Parameter
 from spindle.errors import InvalidArgumentsError
 

@@ -9,7 +9,9 @@ import click
 
 from spindle.cli.completion import complete_tool
 from spindle.cli.context import CliContext, command
-from spindle.cli.options import SECONDS, with_later
+from spindle.cli.later_options import with_later
+from spindle.cli.once import once_option
+from spindle.cli.options import SECONDS
 from spindle.cli.tool_completion import ToolCommand, complete_words
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 
 @command("call", cls=ToolCommand, context_settings={"allow_interspersed_args": False})
+@once_option
 @click.option("--timeout", type=SECONDS, metavar="SECONDS", help="The time that one attempt may take.")
 @click.option("--no-cache", is_flag=True, help="Do not answer from the cache.")
 @click.option(

@@ -59,7 +59,7 @@ def complete_source(ctx: click.Context, _param: click.Parameter, incomplete: str
 
 def complete_preset(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """The names of presets that begin with the typed text."""
-    from spindle.cli.presets import presets
+    from spindle.presets import presets
 
     return _beginning(incomplete, presets())
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.calls.permissions import Visible
     from spindle.domain.call import Progress
+    from spindle.domain.question import OnQuestion
     from spindle.ports.source import Note
     from spindle.settings import Settings
 
@@ -30,8 +31,8 @@ class CliContext:
     def __init__(self, output: Output) -> None:
         self.output = output
         self.workspace: str | None = None
-        self.once: str | None = None
-        """The command, URL or file of a source to use once, without a workspace."""
+        self.once: Callable[[], AbstractAsyncContextManager[Spindle]] | None = None
+        """Opens the source that `--from` names, which is used once and without a workspace."""
         self.ended_by: signal.Signals | None = None
         """The signal, other than Ctrl-C, that made us stop."""
         self.run_id: str | None = None
@@ -60,23 +61,24 @@ class CliContext:
     ) -> AbstractAsyncContextManager[Spindle]:
         """Opens the workspace, or the source that `--from` names."""
         if self.once is not None:
-            from spindle.cli.once import opened_once
-
-            return opened_once(self, self.once)
+            return self.once()
         from spindle import opening
         from spindle.calls.permissions import show_all
 
-        on_question = None
-        if self.can_ask:
-            from spindle.cli.forms import TerminalQuestions
-
-            on_question = TerminalQuestions(self)
         return opening.open(
             settings=self.settings(),
             note=note or self.output.note,
             visible=visible or show_all,
-            on_question=on_question,
+            on_question=self.questions(),
         )
+
+    def questions(self) -> OnQuestion | None:
+        """Puts a server's questions to the person at the terminal, if there is one."""
+        if not self.can_ask:
+            return None
+        from spindle.cli.forms import TerminalQuestions
+
+        return TerminalQuestions(self)
 
     def progress_of(self, what: str) -> Progress:
         """A callback that shows the progress of a call."""

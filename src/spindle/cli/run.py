@@ -8,7 +8,8 @@ import click
 
 from spindle.cli.completion import complete_flow, complete_run
 from spindle.cli.context import CliContext, command
-from spindle.cli.options import SECONDS, with_later
+from spindle.cli.later_options import with_later
+from spindle.cli.options import SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ import click
 
 from spindle.calls.flags import Flags, load_object
 from spindle.cli.errors import UsageMistakeError
-from spindle.cli.options import options_of, take_option
+from spindle.cli.later_options import options_of, take_option
 from spindle.errors import InvalidArgumentsError
 from spindle.flows.inputs import InputNames, unknown_name
 from spindle.flows.text.pipe import is_template

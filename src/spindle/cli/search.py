@@ -5,9 +5,11 @@ from __future__ import annotations
 import click
 
 from spindle.cli.context import CliContext, command
+from spindle.cli.once import once_option
 
 
 @command("search")
+@once_option
 @click.argument("words", nargs=-1, required=True)
 @click.option(
     "--limit",

@@ -8,12 +8,14 @@ import click
 
 from spindle.cli.completion import complete_tool
 from spindle.cli.context import CliContext, command
+from spindle.cli.once import once_option
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool
 
 
 @command("show")
+@once_option
 @click.argument("tool", shell_complete=complete_tool)
 @click.option("--as-node", is_flag=True, help="As a node of a flow: its inputs, outputs and actions.")
 async def show(cli: CliContext, tool: str, as_node: bool) -> None:

@@ -10,6 +10,7 @@ import click
 from spindle.cli.completion import complete_source
 from spindle.cli.context import CliContext, command
 from spindle.cli.filters import as_glob, filters, require_kind, require_source
+from spindle.cli.once import once_option
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -30,6 +31,7 @@ class _ToolsCommand(click.Command):
 
 
 @command("tools", cls=_ToolsCommand)
+@once_option
 @click.argument("source", required=False, shell_complete=complete_source)
 @filters
 def tools(
@@ -45,6 +47,7 @@ def tools(
     \b
     spindle tools
     spindle tools github --filter issue
+    spindle tools --from "npx -y @modelcontextprotocol/server-everything"
     """
     cli.run(_tools(cli, _one_source(cli, source, only), kind, tag, pattern))
 

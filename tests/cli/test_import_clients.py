@@ -484,6 +484,7 @@ def test_what_cannot_be_taken_over_is_said_and_skipped(workspace, spindle):
         ("x.json", b"{", "is not valid JSON: Expecting property name"),
         ("x.json", b'{"mcpServers": {\n // c\n "a": }}', "in line 3, column 7"),
         ("x.json", b"[" * 100_000, "is not valid JSON: it is nested too deeply"),
+        ("x.json", b"{" + b"/* " * 300_000, "is not valid JSON: Expecting property name"),
         ("x.json", b'"text"', "must hold an object with the servers"),
         ("x.json", b"{}", "holds no servers: none of `mcpServers`, `servers`"),
         ("x.json", b'{"mcpServers": []}', "`mcpServers` must hold the servers by their names"),

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
 
 from spindle.cli import install as installing
 from spindle.cli.client_entries import CLIENTS as PROGRAMS
 from spindle.cli.client_json import set_in_json
 from spindle.cli.client_secrets import SecretVariables
-from spindle.cli.client_text import FORMS, read_object
+from spindle.cli.client_text import FORMS, edited, read_object
 from spindle.cli.clients import read_settings
 
 PROGRAM = str(Path(sys.executable).with_name("spindle"))
@@ -378,6 +380,35 @@ def test_a_file_that_cannot_be_edited_is_left_alone(workspace, spindle, text, me
 )
 def test_an_entry_is_put_into_the_text_and_nothing_else_moves(before, after):
     assert set_in_json(before, "servers", "x", {}) == after
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+BREAKS = ("\n", ' // "a": {, }\n', "\n/* ] } , */\n", "\r\n")
+
+
+@given(
+    st.dictionaries(st.sampled_from(["servers", "a", "{", "//"]), VALUES, max_size=4),
+    st.dictionaries(st.sampled_from(["x", "y", '"', "}"]), VALUES, max_size=4),
+    st.sampled_from([None, 1, "\t"]),
+    st.sampled_from(BREAKS),
+)
+def test_any_json_with_comments_can_be_edited_without_loss(others, servers, indent, line_break):
+    data = {**others, "servers": servers}
+    # In a string a line break is an escape, so that these are all between the parts.
+    text = json.dumps(data, indent=indent).replace("\n", line_break)
+    after = edited(FORMS["json"], text, "servers", "x", {"command": "z", "args": ["//"]})
+    assert after is not None
+    assert read_object(FORMS["json"], after) == {
+        **data,
+        "servers": {**servers, "x": {"command": "z", "args": ["//"]}},
+    }
+    assert list(read_object(FORMS["json"], after)) == list(data)
+    if "x" not in servers:
+        assert after.count("// ") + after.count("/*") == text.count("// ") + text.count("/*")
 
 
 def test_comments_of_vs_code_are_not_lost(workspace, spindle):

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from spindle.domain.json_schema import JsonObject
 
 # A string, a comment, or a comma followed only by spaces and comments before a closing bracket.
-_COMMENT = r"//[^\n]*|/\*.*?\*/"
+# A comment gives nothing back once it is found: what looks like a bracket in it is none. One that is not
+# closed goes to the end, or the rest would be searched again from each of its signs.
+_COMMENT = r"//[^\n]*+|(?>/\*.*?(?:\*/|\Z))"
 _JSONC = re.compile(rf'("(?:\\.|[^"\\])*")|{_COMMENT}|,(?=(?:\s|{_COMMENT})*[}}\]])', re.DOTALL)
 _TOKEN = re.compile(rf'"(?:\\.|[^"\\])*"|{_COMMENT}|[{{}}\[\],:]|[^\s{{}}\[\],:"/]+', re.DOTALL)
 _FIRST_INDENT = re.compile(r"[{\[]\s*?\n([ \t]+)\S")

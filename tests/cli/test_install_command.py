@@ -448,6 +448,34 @@ def test_yaml_is_changed_without_loss_or_not_at_all(workspace, spindle, text, is
     assert {**read_object(FORMS["yaml"], text), "extensions": {}} == found
 
 
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        ("mcp_servers = { a = {command = 'a'} } # all\n", "# all"),
+        ("mcp_servers = { x = {command = 'a'} }\n", ""),
+        ("mcp_servers.x.command = 'a'\n[b] # b\nc = 1\n", "[b] # b\nc = 1\n"),
+        (
+            "[mcp_servers.x]\ncommand = 'a'\n[mcp_servers.x.env]\nA = 'b'\n\n# d\n[d]\ne = 1\n",
+            "\n# d\n[d]\ne = 1\n",
+        ),
+        ("a = 1\r\n[b]\r\nc = 2", "a = 1\r\n[b]\r\nc = 2\r\n\r\n[mcp_servers.x]\r\ncommand"),
+    ],
+)
+def test_toml_of_every_form_is_edited_without_loss(before, kept):
+    after = edited(FORMS["toml"], before, "mcp_servers", "x", {"command": "z"})
+    assert after is not None
+    assert kept in after
+    was = tomllib.loads(before)
+    servers = {**was.get("mcp_servers", {}), "x": {"command": "z"}}
+    assert tomllib.loads(after) == {**was, "mcp_servers": servers}
+
+
+def test_a_comment_stays_with_the_entry_above_it():
+    before = "extensions:\n  a:\n    type: stdio\n    # of a\n\n# the end\n"
+    after = edited(FORMS["yaml"], before, "extensions", "x", {"cmd": "z"})
+    assert after == "extensions:\n  a:\n    type: stdio\n    # of a\n  x:\n    cmd: z\n\n# the end\n"
+
+
 def test_bytes_that_are_no_text_are_refused(workspace, spindle):
     file = file_of("claude-desktop", workspace.root)
     file.write_bytes(b'{"a": "\xff"}')

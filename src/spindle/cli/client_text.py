@@ -14,6 +14,7 @@ from spindle.cli.client_json import set_in_json, without_comments
 from spindle.documents.json_text import loads
 from spindle.documents.places import TextError
 from spindle.domain.json_schema import JsonObject, is_object
+from spindle.settings.edit import without_table
 
 BOM = "\ufeff"
 
@@ -85,13 +86,15 @@ def _edit_toml(text: str, key: str, name: str, entry: JsonObject) -> str:
 
     tables: Any = tomllib.loads(text).get(key, {})
     newline = "\r\n" if "\r\n" in text else "\n"
-    if name not in tables:
-        # Lines at the end change nothing above them.
-        added = _write_toml({key: {name: entry}}).replace("\n", newline)
+    added = _write_toml({key: {name: entry}}).replace("\n", newline)
+    if name in tables:
+        made = without_table(text, [key, name], added)
+    else:
         gap = "" if not text.strip() else newline if text.endswith("\n") else newline * 2
         made = f"{text}{gap}{added}"
-        with contextlib.suppress(tomllib.TOMLDecodeError):
-            tomllib.loads(made)
+    # Whole lines change nothing above and below them, but not every table has lines of its own.
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        if tomllib.loads(made)[key][name] == entry:
             return made
     document = tomlkit.parse(text)
     cast("dict[str, Any]", document.setdefault(key, tomlkit.table()))[name] = entry
@@ -143,6 +146,8 @@ def _edit_yaml(text: str, key: str, name: str, entry: JsonObject) -> str:
     lines = text.splitlines(keepends=True)
     if there is None:
         end = _last_line(held) + 1
+        while end < len(lines) and re.match(rf" {{{column + 1},}}#", lines[end]):
+            end += 1  # a comment of the last entry
         if end and not lines[end - 1].endswith("\n"):
             lines[end - 1] += newline
         return "".join([*lines[:end], block, *lines[end:]])

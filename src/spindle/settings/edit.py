@@ -141,15 +141,19 @@ def _newline(text: str) -> str:
 
 
 def _cut(text: str, name: str, instead: str = "") -> str:
-    """Cuts the lines of [sources.NAME] and its sub-tables. Comments above the next table, or apart at the
-    end, belong to something else and stay."""
+    return without_table(text, ["sources", name], instead)
+
+
+def without_table(text: str, path: Sequence[str], instead: str = "") -> str:
+    """Cuts the lines of a table and its sub-tables. Comments above the next table, or apart at the end,
+    belong to something else and stay."""
     kept: list[str] = []
     tail: list[str] = []
     cutting = False
     for line in text.splitlines(keepends=True):
         header = _header_path(line) if line.lstrip().startswith("[") else []
         if header:
-            was_cutting, cutting = cutting, header[:2] == ["sources", name]
+            was_cutting, cutting = cutting, header[: len(path)] == [*path]
             if was_cutting and not cutting:
                 kept += tail
             elif cutting and not was_cutting:

@@ -156,13 +156,11 @@ class Agent:
     ) -> AsyncIterator[AgentEvent]:
         """Does the same as `resume`, and yields events as they happen, without those from before the
         pause."""
-
-        async def work(hear: Hear) -> AgentOutcome:
-            with listening(hear, streams=True):
-                outcome = await self._runner.resume(token, answer, refused=refused, principal=principal)
-            return _concluded(outcome, None)
-
-        return _events(work)
+        return _events(
+            lambda hear: self.resume(
+                token, answer, refused=refused, principal=principal, on_event=hear, streams=True
+            )
+        )
 
     # --- runs that were
 

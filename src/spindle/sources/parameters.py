@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from spindle.domain.json_schema import JsonObject, to_json
-from spindle.domain.tool import Hints
+from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import suggest
 
 JsonType = Literal["string", "integer", "number", "boolean", "array", "object"]
@@ -83,6 +83,21 @@ class Described(BaseModel):
     def hints(self) -> Hints:
         """Returns the hints that the user gave."""
         return Hints(read_only=self.read_only, idempotent=self.idempotent, destructive=self.destructive)
+
+    def spec(
+        self, name: str, place: str, parameters: Mapping[str, ParameterConfig], output: JsonObject | None
+    ) -> ToolSpec:
+        """Returns the tool that is described at this place in the settings."""
+        return ToolSpec(
+            remote_name=name,
+            description=self.description,
+            title=self.title,
+            input_schema=input_schema(parameters),
+            output_schema=output,
+            hints=self.hints,
+            tags=self.tags,
+            place=place,
+        )
 
 
 def input_schema(parameters: Mapping[str, ParameterConfig]) -> JsonObject:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from spindle.domain.call import CallRecord, Result
+from spindle.domain.identity import Secret
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.errors import StoreError
 from spindle.ports.store import SourceState, StoredTool, ToolFilter
@@ -32,14 +33,15 @@ from spindle.stores.rows import (
     summary_from_row,
     tool_from_row,
 )
+from spindle.stores.run_rows import secret_row
 from spindle.stores.search import index, search
 from spindle.stores.search_index import weighed_words
 from spindle.stores.sql import insert, select
 from spindle.stores.sql_calls import SqlCalls
+from spindle.stores.sql_secrets import DELETE_SAME, INSERT_SECRET, SqlSecrets
 from spindle.stores.sql_tools import BUMP_VERSION, TOOL, UPSERT_SOURCE, SqlTools
 from spindle.stores.sqlite_queries import sql
 from spindle.stores.sqlite_runs import SqliteRuns
-from spindle.stores.sqlite_secrets import SqliteSecrets
 from spindle.stores.worker import Worker, as_store_error
 
 BUSY_TIMEOUT = 15.0
@@ -47,7 +49,7 @@ TIDY_EVERY = 256
 """Records between two that go through the thread."""
 
 
-class SqliteStore(SqliteRuns, SqliteSecrets, SqlCalls, SqlTools):
+class SqliteStore(SqliteRuns, SqlSecrets, SqlCalls, SqlTools):
     """Implements the whole store port. `SqliteStore(":memory:")` keeps everything in memory."""
 
     def __init__(self, path: str | Path) -> None:
@@ -199,6 +201,17 @@ class SqliteStore(SqliteRuns, SqliteSecrets, SqlCalls, SqlTools):
         except sqlite3.Error:
             return False
         return True
+
+    # --- secrets
+
+    async def swap_secret(self, old: Secret, new: Secret) -> bool:
+        def work(db: sqlite3.Connection) -> bool:
+            found = db.execute(sql(DELETE_SAME), secret_row(old))
+            if found.rowcount:
+                db.execute(sql(INSERT_SECRET), secret_row(new))
+            return found.rowcount == 1
+
+        return await self._writer.run(work)
 
     # --- cache
 

@@ -12,7 +12,6 @@ from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import NotFoundError, ServerError
 from spindle.ports.source import Session
 from spindle.sources.cli.words import stdin_of, words
-from spindle.sources.parameters import input_schema
 from spindle.sources.programs.environment import environment
 from spindle.sources.programs.process import ProcessResult, run
 
@@ -32,16 +31,7 @@ class CliSession(Session):
 
     async def discover(self) -> list[ToolSpec]:
         return [
-            ToolSpec(
-                remote_name=tool,
-                description=command.description,
-                title=command.title,
-                input_schema=input_schema(command.parameters),
-                output_schema=command.promised,
-                hints=command.hints,
-                tags=command.tags,
-                place=f"sources.{self._name}.commands.{tool}",
-            )
+            command.spec(tool, f"sources.{self._name}.commands.{tool}", command.parameters, command.promised)
             for tool, command in self._config.commands.items()
         ]
 

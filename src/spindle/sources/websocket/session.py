@@ -29,7 +29,7 @@ from spindle.errors import (
 from spindle.http.websocket import open_websocket
 from spindle.ports.source import Session
 from spindle.sources.message_paths import MISSING, put
-from spindle.sources.parameters import as_text, filled, input_schema, with_defaults
+from spindle.sources.parameters import as_text, filled, with_defaults
 from spindle.sources.websocket.config import SUBSCRIPTION
 from spindle.sources.websocket.messages import SHOWN, decoded, encoded, failure, holds, to_result, useful
 from spindle.sources.websocket.waiting import Desk, WaitingCall
@@ -104,15 +104,8 @@ class WebSocketSession(Session):
 
     async def discover(self) -> list[ToolSpec]:
         return [
-            ToolSpec(
-                remote_name=tool,
-                description=request.description,
-                title=request.title,
-                input_schema=input_schema(request.parameters),
-                output_schema=request.output_schema,
-                hints=request.hints,
-                tags=request.tags,
-                place=f"sources.{self._name}.requests.{tool}",
+            request.spec(
+                tool, f"sources.{self._name}.requests.{tool}", request.parameters, request.output_schema
             )
             for tool, request in self._config.requests.items()
         ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from spindle.stores.postgres.address import parse
-from spindle.stores.postgres.cache import PostgresCache
 from spindle.stores.postgres.calls import PostgresCalls
 from spindle.stores.postgres.connection import Database
 from spindle.stores.postgres.migrate import bring_up_to_date
@@ -12,7 +11,7 @@ from spindle.stores.postgres.secrets import PostgresSecrets
 from spindle.stores.postgres.tools import PostgresTools
 
 
-class PostgresStore(PostgresCalls, PostgresTools, PostgresCache, PostgresRuns, PostgresSecrets):
+class PostgresStore(PostgresCalls, PostgresTools, PostgresRuns, PostgresSecrets):
     """Implements the whole store port. Each part is a class of its own that uses one `Database`."""
 
     def __init__(self, address: str) -> None:

@@ -1,4 +1,4 @@
-"""Records of calls, in PostgreSQL."""
+"""Records of calls and cached results, in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from spindle.domain.call import CallRecord
+from spindle.domain.call import CallRecord, Result
 from spindle.errors import SpindleError, StoreError
 from spindle.stores.postgres.connection import Connection, Database
 from spindle.stores.postgres.queries import PostgresQueries
 from spindle.stores.postgres.text import storable_row
-from spindle.stores.rows import CALL, row_from_record
+from spindle.stores.rows import CALL, cache_blob, row_from_record
 from spindle.stores.sql_calls import SqlCalls
 
 MAX_BATCH = 256
@@ -97,6 +97,19 @@ class PostgresCalls(PostgresQueries, SqlCalls):
 
         await self._db.run(work)
 
+    async def cache(self, key: str, result: Result, expires_at: float, now: float) -> None:
+        blob = cache_blob(result)
+        if blob is None:
+            return
+
+        async def work(connection: Connection) -> None:
+            # Not in one transaction: two processes that each renew what the other deletes would block
+            # each other.
+            await connection.execute(self._db.sql(_DELETE_EXPIRED), (now,))
+            await connection.execute(self._db.sql(_CACHE), (key, blob, expires_at))
+
+        await self._db.run(work)
+
 
 def _columns(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
@@ -120,3 +133,12 @@ _INSERT_MISSING = f"""
     WHERE NOT EXISTS (SELECT 1 FROM {{schema}}.calls AS known
                       WHERE known.key = record.key AND known.started_at = record.started_at)
 """  # noqa: S608
+# Rows that another process is deleting or renewing right now are skipped.
+_DELETE_EXPIRED = """
+    DELETE FROM {schema}.cache WHERE key IN
+        (SELECT key FROM {schema}.cache WHERE expires_at <= %s FOR UPDATE SKIP LOCKED)
+"""
+_CACHE = """
+    INSERT INTO {schema}.cache (key, result, expires_at) VALUES (%s, %s, %s)
+    ON CONFLICT (key) DO UPDATE SET result = excluded.result, expires_at = excluded.expires_at
+"""

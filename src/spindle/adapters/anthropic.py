@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from spindle.adapters.dispatch import Dispatched, Dispatching, RequestedCall, objects_in, plain
+from spindle.adapters.dispatch import Dispatched, Dispatching, RequestedCall, plain
 from spindle.adapters.tool_names import App, Offer, ToolChoice
 from spindle.calls.content import Part, TextPart
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
-from spindle.domain.json_schema import JsonObject, for_models, is_object
+from spindle.domain.json_schema import JsonObject, for_models, is_object, objects_in
 
 
 class AnthropicDispatched(Dispatched):

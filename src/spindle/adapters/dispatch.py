@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from spindle.adapters.tool_names import failed
 from spindle.calls.content import Part, parts_of
 from spindle.domain.call import Result
-from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import Interruption, SpindleError
 from spindle.runs.outcomes import Continuing, Finished, OpenPause, Outcome, Paused
 
@@ -180,8 +180,3 @@ def plain(value: Any) -> Any:
     if dump is None:
         raise TypeError(f"this is neither a response of a model API nor a list of calls: {value!r}")
     return dump(mode="json", exclude_none=True, warnings=False)
-
-
-def objects_in(value: Any) -> list[JsonObject]:
-    """The objects in a list; none if the value is not a list."""
-    return [item for item in value if is_object(item)] if is_array(value) else []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spindle.calls.content import PicturePart, TextPart, parts_of
-from spindle.domain.json_schema import is_array, is_object, to_json
+from spindle.domain.json_schema import objects_in, to_json
 
 if TYPE_CHECKING:
     from spindle.domain.call import Result
@@ -52,7 +52,7 @@ async def shown_result(result: Result, reference: str, limit: int) -> ShownResul
 def shown_error(error: SpindleError) -> ShownResult:
     """Returns an error so that the model can act on it, with every problem of its arguments."""
     lines = [error.message]
-    problems = [item for item in error.details if is_object(item)] if is_array(error.details) else []
+    problems = objects_in(error.details)
     lines += [
         f"- {item.get('path', '')}: {item.get('problem', '')}"
         for item in problems

@@ -12,10 +12,6 @@ import asyncio
 import itertools
 from collections.abc import Sequence
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _serial = itertools.count()
 
@@ -68,9 +64,7 @@ class hold:  # noqa: N801 - used like a function
             await self._leave()
             raise
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._leave()
 
     async def _leave(self) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, unquote
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object
-from spindle.errors import ClientError, Interruption, NotFoundError, ServerError, SpindleError, suggest
+from spindle.errors import ClientError, Interruption, NotFoundError, ServerError, SpindleError, did_you_mean
 from spindle.ports.source import RelaySession
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ class SourceRelay:
         if source in known:
             kind = self._catalog.sources.kind(source)
             raise ClientError(f"{source!r} is a source of kind {kind}, which has no resources or prompts")
-        meant = suggest(source, known)
-        hint = f"did you mean {meant!r}?" if meant else "`spindle sources` lists them"
+        hint = did_you_mean(source, known, "`spindle sources` lists them")
         raise NotFoundError(f"there is no source {source!r}", hint=hint, source=source)
 
     @property
@@ -104,10 +103,7 @@ class SourceRelay:
 
     def no_prompt(self, name: str, known: Sequence[str]) -> NotFoundError:
         """The error for an unknown prompt."""
-        meant = suggest(name, known)
-        return NotFoundError(
-            f"there is no prompt {name!r}", hint=f"did you mean {meant!r}?" if meant else None
-        )
+        return NotFoundError(f"there is no prompt {name!r}", hint=did_you_mean(name, known))
 
     # --- resources
 

@@ -13,7 +13,7 @@ from spindle.calls.watch import ResourceWatch
 from spindle.domain.call import Result
 from spindle.domain.json_schema import is_array, is_object
 from spindle.domain.resource import FilledPrompt, PromptArgument, PromptMessage, Resource, SourcePrompt
-from spindle.errors import ClientError, InvalidArgumentsError, NotFoundError, ServerError, suggest
+from spindle.errors import ClientError, InvalidArgumentsError, NotFoundError, ServerError, did_you_mean
 
 if TYPE_CHECKING:
     from spindle.calls.relay import SourceRelay
@@ -82,8 +82,7 @@ class Resources:
             which = ", ".join(sorted(set(homes)))
             raise NotFoundError(f"several sources have the resource {uri!r}", hint=f"say which: {which}")
         if not homes:
-            meant = suggest(uri, [item.uri for item in known])
-            hint = f"did you mean {meant!r}?" if meant else "name its source if it is in no list"
+            hint = did_you_mean(uri, [item.uri for item in known], "name its source if it is in no list")
             raise NotFoundError(f"there is no resource {uri!r}", hint=hint, details={"uri": uri})
         return homes[0], uri
 
@@ -171,11 +170,10 @@ def _checked(prompt: SourcePrompt, arguments: Mapping[str, Any]) -> dict[str, st
         if not isinstance(value, str):
             raise InvalidArgumentsError(f"{prompt.name}: {name!r} must be a text, not {value!r}", sent=False)
         if name not in known:
-            meant = suggest(name, known)
             takes = f"it takes {', '.join(known)}" if known else "it takes none"
             raise InvalidArgumentsError(
                 f"{prompt.name} has no argument {name!r}",
-                hint=f"did you mean {meant!r}?" if meant else takes,
+                hint=did_you_mean(name, known, takes),
                 sent=False,
             )
     missing = [item.name for item in prompt.arguments if item.required and item.name not in arguments]

@@ -11,8 +11,6 @@ from spindle.domain.resource import ResourceChange
 from spindle.errors import ConnectionFailedError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from spindle.calls.relay import SourceRelay
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
@@ -48,9 +46,7 @@ class ResourceWatch:
         await self._begin()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __aiter__(self) -> ResourceWatch:

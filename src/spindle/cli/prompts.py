@@ -17,15 +17,11 @@ if TYPE_CHECKING:
 
 @command("prompts")
 @click.argument("source", required=False, shell_complete=complete_source)
-def prompts(cli: CliContext, source: str | None) -> None:
+async def prompts(cli: CliContext, source: str | None) -> None:
     """List the prompts of MCP servers: texts for a language model that they keep ready.
 
     Arguments in [brackets] may be left out. All servers are started or reached for this, or only SOURCE.
     """
-    cli.run(_prompts(cli, source))
-
-
-async def _prompts(cli: CliContext, source: str | None) -> None:
     async with cli.open() as app:
         cli.output.status(f"asking {source or 'the servers'} …")
         found = await app.prompts(source)
@@ -46,13 +42,26 @@ def _arguments(prompt: SourcePrompt) -> str:
 @click.argument("name")
 @click.option("--arg", "given", multiple=True, metavar="NAME=VALUE", help="An argument; repeat it for more.")
 @whose("the prompt")
-def prompt(cli: CliContext, name: str, given: Sequence[str], source: str | None) -> None:
+async def prompt(cli: CliContext, name: str, given: Sequence[str], source: str | None) -> None:
     """Fill in a prompt of an MCP server and print it, to be piped into a language model.
 
     One message is printed as its text alone; of several, each begins with who says it. `--json` has all
     of it, also pictures.
     """
-    cli.run(_prompt(cli, name, _parsed(given), source))
+    from spindle.cli.results import in_words
+
+    arguments = _parsed(given)
+    async with cli.open() as app:
+        cli.output.status(f"asking for {name} …")
+        filled = await app.prompt(name, arguments, source=source)
+    if cli.output.as_json:
+        cli.output.json(filled.to_dict())
+        return
+    for message in filled.messages:
+        if len(filled.messages) > 1:
+            cli.output.line(f"{message.role}:")
+        block = message.content
+        cli.output.line(block.text.removesuffix("\n") if block.text is not None else in_words(block))
 
 
 def _parsed(given: Sequence[str]) -> dict[str, str]:
@@ -67,19 +76,3 @@ def _parsed(given: Sequence[str]) -> dict[str, str]:
             raise UsageMistakeError(f"--arg {name} is given twice")
         found[name] = value
     return found
-
-
-async def _prompt(cli: CliContext, name: str, arguments: dict[str, str], source: str | None) -> None:
-    from spindle.cli.results import in_words
-
-    async with cli.open() as app:
-        cli.output.status(f"asking for {name} …")
-        filled = await app.prompt(name, arguments, source=source)
-    if cli.output.as_json:
-        cli.output.json(filled.to_dict())
-        return
-    for message in filled.messages:
-        if len(filled.messages) > 1:
-            cli.output.line(f"{message.role}:")
-        block = message.content
-        cli.output.line(block.text.removesuffix("\n") if block.text is not None else in_words(block))

@@ -96,21 +96,12 @@ async def _search(
 @command("show")
 @click.argument("server", metavar="NAME[@VERSION]")
 @REGISTRY
-def show(cli: CliContext, server: str, named: str | None) -> int:
+async def show(cli: CliContext, server: str, named: str | None) -> int:
     """Show one server of a registry: its versions, packages and remote servers, and the inputs it takes."""
-    return cli.run(_show(cli, configured(cli, named), *split_version(server), named))
-
-
-async def _show(
-    cli: CliContext,
-    configs: dict[str, RegistryConfig],
-    name: str,
-    version: str | None,
-    named: str | None,
-) -> int:
     from spindle.errors import SpindleError
     from spindle.registry.client import Registries
 
+    configs, (name, version) = configured(cli, named), split_version(server)
     async with Registries(configs) as registries:
         cli.output.status(f"asking for {name} …")
         client, entry = await registries.find(name, version)

@@ -28,16 +28,12 @@ def whose(what: str) -> Callable[[Any], Any]:
 
 @command("resources")
 @click.argument("source", required=False, shell_complete=complete_source)
-def resources(cli: CliContext, source: str | None) -> None:
+async def resources(cli: CliContext, source: str | None) -> None:
     """List the resources of MCP servers: files, rows, pages and whatever else they let others read.
 
     An address with {places} is a template: fill them in to read one of many resources. All servers are
     started or reached for this, or only SOURCE.
     """
-    cli.run(_resources(cli, source))
-
-
-async def _resources(cli: CliContext, source: str | None) -> None:
     async with cli.open() as app:
         cli.output.status(f"asking {source or 'the servers'} …")
         found = await app.resources(source)
@@ -59,16 +55,12 @@ async def _resources(cli: CliContext, source: str | None) -> None:
 @click.option(
     "-o", "--output", "file", metavar="FILE", type=click.Path(dir_okay=False), help="Write it to this file."
 )
-def read(cli: CliContext, uri: str, source: str | None, file: str | None) -> None:
+async def read(cli: CliContext, uri: str, source: str | None, file: str | None) -> None:
     """Read a resource of an MCP server.
 
     Text is printed as it is; on a terminal, control characters are shown as signs. Anything else goes into
     a file with --output, or into a pipe. A resource that is in no list is found with --source.
     """
-    cli.run(_read(cli, uri, source, file))
-
-
-async def _read(cli: CliContext, uri: str, source: str | None, file: str | None) -> None:
     async with cli.open() as app:
         cli.output.status(f"reading {uri} …")
         result = await app.read(uri, source=source)
@@ -136,18 +128,14 @@ def _bytes(block: Block) -> bytes:
 @whose("the resource")
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="Stop after this many changes.")
 @click.option("--timeout", metavar="SECONDS", type=SECONDS, help="Stop after this many seconds.")
-def watch(cli: CliContext, uri: str, source: str | None, count: int | None, timeout: float | None) -> None:
+async def watch(
+    cli: CliContext, uri: str, source: str | None, count: int | None, timeout: float | None
+) -> None:
     """Print a line each time a resource of an MCP server changes, until Ctrl-C.
 
     If the server is lost, it is reached or started again; as the resource may have changed meanwhile,
     that counts as a change.
     """
-    cli.run(_watch(cli, uri, source, count, timeout))
-
-
-async def _watch(
-    cli: CliContext, uri: str, source: str | None, count: int | None, timeout: float | None
-) -> None:
     import asyncio
 
     from spindle.errors import CallTimeoutError

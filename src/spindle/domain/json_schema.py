@@ -20,6 +20,11 @@ def is_object(value: object) -> TypeGuard[JsonObject]:
     return isinstance(value, dict)
 
 
+def objects_in(value: Any) -> list[JsonObject]:
+    """Returns the objects in a list; none if the value is not a list."""
+    return [item for item in value if is_object(item)] if is_array(value) else []
+
+
 def is_array(value: object) -> TypeGuard[list[Any]]:
     """True for a JSON array."""
     return isinstance(value, list)

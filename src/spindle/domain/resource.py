@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from spindle.domain.call import Block
 from spindle.domain.json_schema import JsonObject
+from spindle.domain.records import fields_of, set_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,10 @@ class Resource:
 
     def to_dict(self) -> JsonObject:
         """Returns the resource as JSON, without empty fields."""
-        return _filled(
-            uri=self.uri,
-            name=self.name,
-            source=self.source,
-            title=self.title,
-            description=self.description,
-            mime_type=self.mime_type,
-            size=self.size,
-            is_template=self.is_template or None,
-        )
+        fields = set_fields(self)
+        if not self.is_template:
+            del fields["is_template"]
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +42,7 @@ class ResourceChange:
 
     def to_dict(self) -> JsonObject:
         """Returns the change as JSON."""
-        return {"uri": self.uri, "source": self.source, "at": self.at}
+        return fields_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +55,7 @@ class PromptArgument:
 
     def to_dict(self) -> JsonObject:
         """Returns the argument as JSON, without empty fields."""
-        return {**_filled(name=self.name, description=self.description), "required": self.required}
+        return set_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +70,7 @@ class SourcePrompt:
 
     def to_dict(self) -> JsonObject:
         """Returns the prompt as JSON, without empty fields."""
-        return {
-            **_filled(name=self.name, source=self.source, title=self.title, description=self.description),
-            "arguments": [argument.to_dict() for argument in self.arguments],
-        }
+        return set_fields(self) | {"arguments": [argument.to_dict() for argument in self.arguments]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +96,4 @@ class FilledPrompt:
     def to_dict(self) -> JsonObject:
         """Returns the messages as JSON."""
         messages = [{"role": item.role, "content": item.content.to_dict()} for item in self.messages]
-        return {**_filled(description=self.description), "messages": messages}
-
-
-def _filled(**fields: Any) -> JsonObject:
-    return {key: value for key, value in fields.items() if value is not None}
+        return set_fields(self) | {"messages": messages}

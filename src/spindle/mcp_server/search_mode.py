@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.domain.tool import Hints, Tool, ToolSpec
-from spindle.errors import NotFoundError, suggest
+from spindle.errors import NotFoundError, did_you_mean
 from spindle.mcp_server.convert import text_result
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ class SearchMode:
     async def find(self, principal: Principal, name: str) -> ToolSummary:
         found = await self._listing.resolve(principal, name)
         if found is None:
-            meant = suggest(name, await self._listing.known_names(principal))
-            hint = f"did you mean {meant!r}?" if meant else f"find its name with {SEARCH}"
+            hint = did_you_mean(
+                name, await self._listing.known_names(principal), f"find its name with {SEARCH}"
+            )
             raise NotFoundError(f"there is no tool {name!r}", hint=hint, tool=name)
         return found

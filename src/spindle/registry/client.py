@@ -239,8 +239,7 @@ def chosen(configs: dict[str, RegistryConfig], named: str | None) -> dict[str, R
             raise ConfigurationError(f"{named!r} is not the address of a registry") from None
         known = next((other for other in configs.values() if other.url == config.url), config)
         return {urlsplit(named).hostname or named: known}
-    from spindle.errors import suggest
+    from spindle.errors import did_you_mean
 
-    meant = suggest(named, configs)
-    hint = f"did you mean {meant!r}?" if meant else f"known are {', '.join(configs)}; or give a URL"
+    hint = did_you_mean(named, configs, f"known are {', '.join(configs)}; or give a URL")
     raise NotFoundError(f"there is no registry {named!r} in the settings", hint=hint)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spindle.errors import ConfigurationError, InvalidArgumentsError, suggest
+from spindle.errors import ConfigurationError, InvalidArgumentsError, did_you_mean
 from spindle.registry.entry import EntryError, EntryInput, Package, Remote
 from spindle.registry.names import shown
 
@@ -93,11 +93,8 @@ def check_answers(asked: Sequence[InputQuestion], answers: Answers) -> None:
     keys = [question.key for question in asked]
     for key in answers.values:
         if key not in keys:
-            meant = suggest(key, keys)
             known = f"known are {', '.join(keys)}" if keys else "this server takes none"
-            raise InvalidArgumentsError(
-                f"there is no input {key!r}", hint=f"did you mean {meant!r}?" if meant else known
-            )
+            raise InvalidArgumentsError(f"there is no input {key!r}", hint=did_you_mean(key, keys, known))
     for question in asked:
         given = answers.values.get(question.key, ())
         if len(given) > 1 and not question.about.repeated:

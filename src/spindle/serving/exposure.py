@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from spindle.errors import suggest
+from spindle.errors import did_you_mean, suggest
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Principal
@@ -95,8 +95,7 @@ def doubts(config: ServeConfig, tools: Collection[str], unread: Collection[str] 
     for name, entry in config.tokens.items() if config.groups else ():
         for group in entry.groups:
             if group not in config.groups:
-                meant = suggest(group, config.groups)
-                hint = f"did you mean {meant!r}?" if meant else f"it counts as {config.default_agent_group!r}"
+                hint = did_you_mean(group, config.groups, f"it counts as {config.default_agent_group!r}")
                 found.append(
                     f"serve.tokens.{name}.groups names {group!r}, which is not in serve.groups; {hint}"
                 )

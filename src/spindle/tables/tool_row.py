@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import cache
 from typing import Any, Self
 
-from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, is_array, is_object, to_json
+from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, is_object, objects_in, to_json
 from spindle.domain.tool import Hints
 
 MAX_PORT = 2**31 - 1
@@ -88,8 +88,7 @@ class Port:
     def from_dict(cls, data: JsonObject) -> Self:
         """Reads a port, also from the numbered members "0" to "3" (name, description, type, spec) of older
         layouts."""
-        listed, spec = data.get("columns"), data.get("spec", data.get("3"))
-        columns = [item for item in listed if is_object(item)] if is_array(listed) else []
+        columns, spec = objects_in(data.get("columns")), data.get("spec", data.get("3"))
         return cls(
             name=str(data.get("name", data.get("0", ""))),
             description=str(data.get("description") or data.get("1") or ""),
@@ -266,8 +265,7 @@ def _spec(**members: Any) -> JsonObject | None:
 
 
 def _ports(spec: JsonObject | None) -> tuple[Port, ...]:
-    listed = (spec or {}).get("ports")
-    return tuple(Port.from_dict(item) for item in listed if is_object(item)) if is_array(listed) else ()
+    return tuple(Port.from_dict(item) for item in objects_in((spec or {}).get("ports")))
 
 
 # --- the published schema

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from spindle.domain.json_schema import JsonObject, is_array
-from spindle.testing.requests import Api, objects
+from spindle.domain.json_schema import JsonObject, is_array, objects_in
+from spindle.testing.requests import Api
 from spindle.testing.turns import Turn, halves, pieces
 from spindle.testing.wire import Answering, StreamMark, named_event
 
@@ -35,7 +35,7 @@ class Messages:
             return "messages: at least one message is required"
         if not isinstance(body.get("max_tokens"), int):
             return "max_tokens: Field required"
-        return objects(given)
+        return objects_in(given)
 
     def whole(self, answering: Answering) -> JsonObject:
         return _message(answering, _blocks(answering), ended=True)

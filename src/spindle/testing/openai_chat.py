@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from spindle.domain.json_schema import JsonObject, is_array, is_object, to_json
-from spindle.testing.requests import Api, objects
+from spindle.domain.json_schema import JsonObject, is_array, is_object, objects_in, to_json
+from spindle.testing.requests import Api
 from spindle.testing.turns import Turn, Usage, halves, pieces
-from spindle.testing.wire import Answering, StreamMark
+from spindle.testing.wire import Answering, StreamMark, marked
 
 FAILURES = {401: "invalid_request_error", 403: "invalid_request_error", 429: "requests"}
 
@@ -24,7 +24,7 @@ class ChatCompletions:
         given = body.get("messages")
         if not is_array(given) or not given:
             return "`messages` is missing or empty"
-        return objects(given)
+        return objects_in(given)
 
     def whole(self, answering: Answering) -> JsonObject:
         turn = answering.turn
@@ -53,13 +53,7 @@ class ChatCompletions:
         turn = answering.turn
         key = "refusal" if turn.stop == "refusal" else "content"
         yield _chunk(answering, {"role": "assistant", "content": "", "refusal": None})
-        told = False
-        for delta in _deltas(answering, key):
-            yield _chunk(answering, delta)
-            if not told:
-                yield StreamMark.FIRST_PIECE
-                told = True
-        yield StreamMark.LAST_PIECE
+        yield from marked(_chunk(answering, delta) for delta in _deltas(answering, key))
         yield _chunk(answering, {}, _finish(turn))
         options = answering.request.body.get("stream_options")
         if is_object(options) and options.get("include_usage"):

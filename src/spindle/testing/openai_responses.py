@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spindle.domain.json_schema import JsonObject, is_array
+from spindle.domain.json_schema import JsonObject, is_array, objects_in
 from spindle.testing.openai_chat import ChatCompletions
-from spindle.testing.requests import Api, objects
+from spindle.testing.requests import Api
 from spindle.testing.turns import Turn, halves, pieces
 from spindle.testing.wire import Answering, StreamMark, named_event
 
@@ -35,7 +35,7 @@ class Responses:
             return [*earlier, {"role": "user", "content": given}]
         if not is_array(given) or not given:
             return "`input` is missing or empty"
-        return [*earlier, *objects(given)]
+        return [*earlier, *objects_in(given)]
 
     def whole(self, answering: Answering) -> JsonObject:
         response = _response(answering, _status(answering.turn), _items(answering))
@@ -70,7 +70,7 @@ class Responses:
         yield {"type": f"response.{status}", "response": response}
 
     def _keep(self, answering: Answering, response: JsonObject) -> None:
-        self._kept[response["id"]] = [*answering.request.messages, *objects(response["output"])]
+        self._kept[response["id"]] = [*answering.request.messages, *objects_in(response["output"])]
 
     def failure(self, status: int, message: str) -> JsonObject:
         return ChatCompletions().failure(status, message)

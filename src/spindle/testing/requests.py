@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.domain.json_schema import JsonObject, is_object, objects_in
 
 Api = Literal["openai-chat", "openai-responses", "anthropic"]
 
@@ -46,7 +46,7 @@ class ModelRequest:
 
     @property
     def tools(self) -> list[JsonObject]:
-        return objects(self.body.get("tools"))
+        return objects_in(self.body.get("tools"))
 
     @property
     def tool_names(self) -> list[str]:
@@ -81,7 +81,7 @@ class ModelRequest:
             else:
                 found += [
                     _answer(block, "tool_use_id", block.get("content"))
-                    for block in objects(item.get("content"))
+                    for block in objects_in(item.get("content"))
                     if block.get("type") == "tool_result"
                 ]
         return found
@@ -93,10 +93,10 @@ class ModelRequest:
         for item in self.messages:
             if item.get("type") == "function_call":
                 found.append(str(item.get("call_id")))
-            found += [str(call.get("id")) for call in objects(item.get("tool_calls"))]
+            found += [str(call.get("id")) for call in objects_in(item.get("tool_calls"))]
             found += [
                 str(block.get("id"))
-                for block in objects(item.get("content"))
+                for block in objects_in(item.get("content"))
                 if block.get("type") == "tool_use"
             ]
         return found
@@ -108,16 +108,11 @@ def definition_of(tool: JsonObject) -> JsonObject:
     return inner if is_object(inner) else tool
 
 
-def objects(value: object) -> list[JsonObject]:
-    """The objects in a list; none if the value is not a list."""
-    return [item for item in value if is_object(item)] if is_array(value) else []
-
-
 def text_of(content: object) -> str:
     """The text of a message's content, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
-    parts = [item.get("text") for item in objects(content)]
+    parts = [item.get("text") for item in objects_in(content)]
     return "\n".join(part for part in parts if isinstance(part, str))
 
 

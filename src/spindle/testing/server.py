@@ -8,7 +8,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
@@ -106,18 +105,14 @@ class ModelServer:
         self._start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     async def __aenter__(self) -> Self:
         self._start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self._end)
 
     def _start(self) -> None:

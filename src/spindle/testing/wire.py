@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -67,6 +67,15 @@ class Dialect(Protocol):
     end: bytes
     """Sent after all events."""
     longest_name: int
+
+
+def marked(pieces: Iterable[JsonObject]) -> Iterator[JsonObject | StreamMark]:
+    """Yields the pieces of an answer, with the marks where the server may stop."""
+    for number, piece in enumerate(pieces):
+        yield piece
+        if number == 0:
+            yield StreamMark.FIRST_PIECE
+    yield StreamMark.LAST_PIECE
 
 
 def named_event(event: JsonObject) -> bytes:

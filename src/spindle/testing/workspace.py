@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from spindle.opening import Opening, open
@@ -87,12 +86,10 @@ class TestWorkspace:
             self._remove()
             raise
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         assert self._opening is not None
         try:
-            await self._opening.__aexit__(kind, error, trace)
+            await self._opening.__aexit__(*raised)
         finally:
             self._remove()
 
@@ -104,12 +101,10 @@ class TestWorkspace:
             self._remove()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         assert self._opening is not None
         try:
-            self._opening.__exit__(kind, error, trace)
+            self._opening.__exit__(*raised)
         finally:
             self._remove()
 

@@ -19,7 +19,7 @@ from spindle.compat.penguiflow.node_specs import NodeSpec, Registry, arguments_o
 from spindle.compat.penguiflow.source_settings import source_table, variable_of
 from spindle.compat.private import opened, output_of
 from spindle.domain.identity import LOCAL, Credential, Principal
-from spindle.errors import NotFoundError, SpindleError, from_description, suggest
+from spindle.errors import NotFoundError, SpindleError, did_you_mean, from_description
 from spindle.http.credentials import bearer
 from spindle.ports.store import ToolFilter
 
@@ -159,8 +159,7 @@ class ToolNode:
     def _catalog_name(self, name: str) -> str:
         found = self._names.get(name) or self._names.get(f"{self.config.name}.{name}")
         if found is None:
-            meant = suggest(name, self._names)
-            hint = f"did you mean {meant!r}?" if meant else None
+            hint = did_you_mean(name, self._names)
             raise NotFoundError(f"{self.config.name} has no tool {name!r}", hint=hint, tool=name)
         return found
 

@@ -32,9 +32,10 @@ def test_keys_and_names_are_never_cut(room):
         (120, "KEY STARTED TOOK OUTCOME TOOL ERROR"),
         (85, "KEY STARTED OUTCOME TOOL ERROR"),
         (78, "KEY OUTCOME TOOL ERROR"),
-        (55, "KEY OUTCOME TOOL"),
-        (44, "KEY TOOL"),
-        (20, "KEY"),
+        (60, "KEY OUTCOME TOOL"),
+        (44, "KEY OUTCOME TOOL"),
+        (20, "KEY TOOL"),
+        (12, "KEY"),
     ],
 )
 def test_a_narrow_terminal_gets_fewer_columns(room, headings):
@@ -49,8 +50,15 @@ def test_lines_fit_where_no_name_is_longer_than_the_terminal(room):
 def test_a_name_that_is_longer_than_most_stands_on_its_own_line():
     long = "a" * 70
     lines = lay_out(("TOOL", "KIND", "WHAT"), [("b", "mcp", "One"), (long, "mcp", "Two")], 120)
-    assert lines[2] == long
-    assert lines[1].index("mcp") == lines[3].index("mcp")
+    assert lines == ["TOOL  KIND  WHAT", "b     mcp   One", long, "      mcp   Two"]
+
+
+def test_a_name_that_does_not_fit_beside_others_stands_below_them():
+    heading = "KEY       OUTCOME  TOOL  ERROR"
+    wide = lay_out(HISTORY, ROWS, 50, drop=DROPPED)
+    assert wide == [heading, f"{KEY}  ok       {TOOL}", f"{KEY}  timeout  fs.a  the server did not …"]
+    narrow = lay_out(HISTORY, ROWS, 45, drop=DROPPED)
+    assert narrow == [heading, f"{KEY}  ok", f"  {TOOL}", f"{KEY}  timeout  fs.a  the server did not …"]
 
 
 def test_text_ends_between_two_words():
@@ -73,4 +81,8 @@ def test_wide_characters_are_counted_as_two():
 
 
 def test_a_table_without_text_in_a_column_shows_the_others():
-    assert lay_out(("A", "B", "C"), [("1", "", "")], 80)[1] == "1"
+    assert lay_out(("A", "B", "C"), [("1", "", "x")], 80)[1] == "1     x"
+
+
+def test_a_last_column_without_any_text_is_left_out():
+    assert lay_out(("KEY", "ERROR"), [("1", ""), ("2", "")], 80) == ["KEY", "1", "2"]

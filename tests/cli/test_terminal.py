@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import pty
 import re
@@ -11,6 +12,7 @@ import termios
 
 import pytest
 
+from cli.test_pictures import png
 from servers import warm
 
 
@@ -102,3 +104,40 @@ def test_a_terminal_as_stdin_is_not_waited_for(server):
     terminal = Terminal("call", "echo")
     assert "the arguments do not fit mini.echo" in terminal.read_all()
     assert terminal.process.returncode == 4
+
+
+@pytest.fixture
+def artist(workspace):
+    pixel = base64.b64encode(png(1, 1)).decode()
+    code = (
+        f'@tool\ndef pixel():\n    return Result((Block("image", data="{pixel}", mime_type="image/png"),))\n'
+    )
+    workspace.write("tools/t.py", f"from spindle import Block, Result, tool\n\n{code}")
+
+
+def test_a_picture_is_drawn_where_the_terminal_can(artist):
+    seen = Terminal("call", "pixel", TERM="xterm-kitty").read_all()
+    assert re.search(
+        r"\x1b_Ga=T,f=100,q=2,c=1,r=1,m=0;[A-Za-z0-9+/=]+\x1b\\\n\[image, image/png, \d+ bytes, /", seen
+    )
+
+
+def test_a_picture_is_a_path_where_it_cannot(artist, program):
+    seen = Terminal("call", "pixel").read_all()
+    assert "\x1b_G" not in seen
+    assert re.search(r"\[image, image/png, \d+ bytes, /.*\.png\]", seen)
+    assert program("call", "pixel", env={**os.environ, "TERM": "xterm-kitty"}).out.startswith("[image, ")
+
+
+def test_a_narrow_terminal_shows_whole_names(server, spindle):
+    long = {
+        "name": "a_tool_whose_name_is_long",
+        "description": "word " * 50,
+        "inputSchema": {"type": "object"},
+    }
+    server.serve(long)
+    spindle("sync")
+    spindle("call", "a_tool_whose_name_is_long")
+    key = spindle("history", "--json").json[0]["key"][:8]
+    lines = plain(Terminal("history", COLUMNS="30").read_all()).splitlines()
+    assert lines == ["KEY       OUTCOME  TOOL", f"{key}  ok", "mini.a_tool_whose_name_is_long"]

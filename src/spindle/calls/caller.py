@@ -169,6 +169,7 @@ class Caller:
         try:
             at("find")
             tool = running.tool = await self.find(name, options.principal)
+            at("settings")
             config = self._catalog.sources.config(tool.source)
             guards = self.guards.of(tool.source, config, self._catalog.sources)
             running.secrets = guards.secrets

@@ -288,4 +288,4 @@ def _print_presets(cli: CliContext) -> None:
         )
         return
     rows = [(item.name, item.needs() or "-", item.description) for item in found]
-    cli.output.table(("PRESET", "NEEDS", "WHAT IT DOES"), rows)
+    cli.output.table(("PRESET", "NEEDS", "WHAT IT DOES"), rows, drop=("NEEDS",))

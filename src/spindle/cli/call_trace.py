@@ -17,6 +17,7 @@ WORDS = {
     "read": "read the arguments",
     "start": "start the run",
     "find": "find the tool",
+    "settings": "read its source's settings",
     "permission": "check permission",
     "validate": "check the arguments",
     "approval": "ask for approval",

@@ -27,33 +27,35 @@ def lay_out(
 ) -> list[str]:
     """Returns the lines of a table, its headings first. Columns named in `drop` go first, in that order, if
     `room` is not enough for all."""
-    longest = [max(map(cell_len, column)) for column in zip(headings, *rows, strict=True)]
-    widths = [*(min(width, max(min(WIDEST, room // 2), NARROWEST)) for width in longest[:-1]), longest[-1]]
-    kept = _kept(headings, widths, longest, room, drop)
+    *columns, text = zip(headings, *rows, strict=True)
+    widths = [*(_width(column, room) for column in columns), max(map(cell_len, text))]
+    kept = _kept(headings, widths, room, drop)
+    if len(kept) > 1 and not any(row[-1] for row in rows):
+        kept = [index for index in kept if index < len(headings) - 1]
     lines: list[str] = []
     for row in (headings, *rows):
         lines += _line(row, kept, widths, room, len(headings) - 1, wrap_last=wrap_last)
     return lines
 
 
-def _kept(
-    headings: Sequence[str], widths: Sequence[int], longest: Sequence[int], room: int, drop: Sequence[str]
-) -> list[int]:
+def _width(cells: Sequence[str], room: int) -> int:
+    """The width of a column in which all cells stand but those that are much longer than others."""
+    most = max(min(WIDEST, room // 2), NARROWEST, cell_len(cells[0]))
+    return max(width for width in map(cell_len, cells) if width <= most)
+
+
+def _kept(headings: Sequence[str], widths: Sequence[int], room: int, drop: Sequence[str]) -> list[int]:
     last = len(headings) - 1
     kept = list(range(len(headings)))
     order = [headings.index(name) for name in drop]
     order += [index for index in range(last, -1, -1) if index not in order]
 
-    def fits() -> bool:
-        at = 0
-        for index in kept:
-            if at + (min(longest[index], NARROWEST) if index == last else longest[index]) > room:
-                return False
-            at += widths[index] + GAP
-        return True
+    def needed() -> int:
+        shown = [min(widths[index], NARROWEST) if index == last else widths[index] for index in kept]
+        return sum(shown) + GAP * (len(kept) - 1)
 
     for index in order:
-        if len(kept) == 1 or fits():
+        if len(kept) == 1 or needed() <= room:
             break
         kept.remove(index)
     return kept
@@ -72,6 +74,12 @@ def _line(
         if cell_len(line) > max(at - GAP, 0):
             yield line
             line = ""
+        if index != last and at > GAP and at + cell_len(cell) > room:
+            # As far to the left as it can be, so that it needs as few lines of the terminal as it can.
+            yield line
+            line = (" " * GAP if GAP + cell_len(cell) <= room else "") + cell
+            at += widths[index] + GAP
+            continue
         line += " " * (at - cell_len(line))
         if index == last:
             yield from _text(line, cell, max(room - at, 1), wrap=wrap_last)

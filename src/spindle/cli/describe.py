@@ -30,10 +30,20 @@ def print_usage(output: Output, tool: Tool) -> None:
     output.line(f"spindle call {tool.name}{required}{rest}")
     if tool.description:
         output.line()
-        for line in tool.description.strip().splitlines():
-            output.line(f"  {line.rstrip()}".rstrip())
+        print_text(output, tool.description)
     output.line()
     print_parameters(output, found)
+
+
+def print_text(output: Output, text: str) -> None:
+    """Prints a text of several lines, set in a little; on a terminal its long lines are wrapped."""
+    from spindle.cli.columns import wrapped
+
+    for line in text.strip().splitlines():
+        inner = line[: len(line) - len(line.lstrip())]
+        parts = wrapped(line, output.width - 2 - len(inner)) if output.is_terminal else [line.strip()]
+        for part in parts or [""]:
+            output.line(f"  {inner}{part}".rstrip())
 
 
 def print_parameters(output: Output, found: list[Parameter]) -> None:

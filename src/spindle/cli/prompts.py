@@ -31,7 +31,7 @@ async def prompts(cli: CliContext, source: str | None) -> None:
         cli.output.note(f"{source or 'no source'} has {'no' if source else 'any'} prompts")
     else:
         rows = [(item.name, _arguments(item), item.description or item.title or "") for item in found]
-        cli.output.table(("PROMPT", "ARGUMENTS", "WHAT IT IS FOR"), rows)
+        cli.output.table(("PROMPT", "ARGUMENTS", "WHAT IT IS FOR"), rows, drop=("ARGUMENTS",))
 
 
 def _arguments(prompt: SourcePrompt) -> str:

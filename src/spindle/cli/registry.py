@@ -81,7 +81,7 @@ async def _search(
             for entry in part.entries
         ]
         if rows:
-            cli.output.table(("server", "version", "as", "description"), rows)
+            cli.output.table(("SERVER", "VERSION", "AS", "DESCRIPTION"), rows, drop=("AS", "VERSION"))
         else:
             cli.output.note(f"no server has {' and '.join(map(repr, words))} in its name or description")
     for client, part in found:

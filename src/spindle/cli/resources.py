@@ -46,7 +46,7 @@ async def resources(cli: CliContext, source: str | None) -> None:
             (item.uri, item.source, item.mime_type or "", item.description or item.title or item.name)
             for item in found
         ]
-        cli.output.table(("RESOURCE", "SOURCE", "TYPE", "WHAT IT IS"), rows)
+        cli.output.table(("RESOURCE", "SOURCE", "TYPE", "WHAT IT IS"), rows, drop=("TYPE", "SOURCE"))
 
 
 @command("read")

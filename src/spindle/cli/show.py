@@ -34,7 +34,7 @@ async def show(cli: CliContext, tool: str, as_node: bool) -> None:
 
 
 def _print(cli: CliContext, tool: Tool) -> None:
-    from spindle.cli.describe import hints_in_words, print_parameters
+    from spindle.cli.describe import hints_in_words, print_parameters, print_text
     from spindle.domain.json_schema import parameters
 
     output = cli.output
@@ -42,8 +42,7 @@ def _print(cli: CliContext, tool: Tool) -> None:
     output.line(f"{tool.name}  ({title})" if title and title != tool.name else tool.name)
     if tool.description:
         output.line()
-        for line in tool.description.strip().splitlines():
-            output.line(f"  {line.rstrip()}".rstrip())
+        print_text(output, tool.description)
     output.line()
     print_parameters(output, parameters(tool.input_schema))
     output.line()

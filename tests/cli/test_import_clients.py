@@ -357,6 +357,18 @@ def test_the_network_of_openagents_is_taken_over(workspace, spindle):
     ]
 
 
+def test_a_network_may_have_only_folders_or_only_mods(workspace, spindle):
+    file = workspace.write("demo/network.yaml", "network:\n  name: demo\n  mods:\n    - name: a\n")
+    (file.parent / "tools").mkdir()
+    done = spindle("import", str(file))
+    assert list(sources(workspace.root)) == ["demo-tools"]
+    assert "note: its mods are not taken over" in done.err
+    bare = workspace.write("bare/network.yaml", "network: {name: bare}\n")
+    done = spindle("import", str(bare))
+    assert done.code == 2
+    assert f"{bare} has no `external_access`, and no folder tools/ or events/ is beside it" in done.err
+
+
 @pytest.mark.parametrize(
     ("access", "message"),
     [

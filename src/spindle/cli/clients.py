@@ -54,7 +54,7 @@ def read_settings(file: Path, workspace: Path, variables: SecretVariables) -> Cl
     that cannot be read or holds none."""
     keys = (*TABLES, "extensions") if form_of(file.name) is FORMS["yaml"] else TABLES
     data = _load(file, keys)
-    if is_object(data) and "external_access" in data:
+    if is_object(data) and ("external_access" in data or file.stem == "network"):
         from spindle.cli.openagents_network import read_network
 
         found = ClientSettings()

@@ -37,9 +37,14 @@ def read_network(
             server.table = {"kind": kind, "path": os.path.relpath(place, workspace), "prefix": False}
         found.append(server)
     serve, notes = _serve(data.get("external_access"), file, home, variables)
-    mods = data.get("mods")
-    if is_array(mods) and mods:
-        notes.append("its mods are not taken over: see the page about mods")
+    network = data.get("network")
+    if data.get("mods") or (is_object(network) and network.get("mods")):
+        notes.append("its mods are not taken over: classes in mods/ of the workspace take their place")
+    if not found and not serve and not notes:
+        raise ConfigurationError(
+            f"{file} has no `external_access`, and no folder tools/ or events/ is beside it",
+            hint="name the network.yaml of an OpenAgents workspace",
+        )
     return found, serve, notes
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -70,13 +69,15 @@ async def save_flow(app: Spindle, flow: FlowDefinition, form: Format = "json") -
     """Writes a flow into flows/ under its name, replacing one that exists, and returns the file's name."""
     from spindle.flows.library import with_fingerprints
     from spindle.flows.text.files import write
+    from spindle.settings.edit import replace_file
 
     library = app.flows.library
     saved = await with_fingerprints(flow, app.show)
     there = [path for path in library.files() if path.stem == flow.name]
     same = [path for path in there if path.suffix == f".{form}"]
     target = same[0] if same else library.folder / f"{flow.name}.{form}"
-    _write(target, write(saved, form))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(target, write(saved, form))
     for other in there:
         if other != target:
             other.unlink()  # the same flow in another format
@@ -108,23 +109,6 @@ async def check_name(app: Spindle, name: str, *, force: bool) -> None:
             raise ConfigurationError(
                 f"there is already a tool {name!r} (of {tool.source})", hint="choose another name"
             )
-
-
-def _write(target: Path, text: str) -> None:
-    """Writes the whole file or nothing."""
-    import os
-    import tempfile
-
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).chmod(0o644)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 @command("remove")

@@ -251,7 +251,7 @@ class Spindle:
 
         # What no list of tools can name is there for those who may see all of its source.
         relay = SourceRelay(self.requests, lambda who, name: self.visible(who, f"{name}."), self._note)
-        return Resources(relay, self.files, self._note)
+        return Resources(relay, self._note)
 
     async def resources(self, source: str | None = None, *, principal: Principal = LOCAL) -> list[Resource]:
         """The resources of all MCP servers or of one, and the templates of further ones."""

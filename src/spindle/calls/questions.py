@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from spindle.calls.forms import problems_in
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.question import Answer, OnQuestion, SourceQuestion
 from spindle.errors import ClientError, InputRequired, InvalidArgumentsError
+from spindle.threads import in_thread
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Principal
@@ -89,7 +91,14 @@ class LocalPeer:
             return await self._sample(params or {})
         assert self._handler is not None
         question = question_of(self._tool.source, self._tool.name, params or {}, self._principal)
-        return answered(question, await self._handler(question))
+        return answered(question, await _handled(self._handler, question))
+
+
+async def _handled(handler: OnQuestion, question: SourceQuestion) -> Any:
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
+        return await cast("Awaitable[Any]", handler(question))
+    found: Any = await in_thread(lambda: handler(question), f"question of {question.source}")
+    return await found if inspect.isawaitable(found) else found
 
 
 def question_of(source: str, tool: str, params: JsonObject, principal: Principal) -> SourceQuestion:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from spindle.calls.content import block_of, keep_large_content
+from spindle.calls.content import block_of
 from spindle.calls.relay import fits_template
 from spindle.calls.watch import ResourceWatch
 from spindle.domain.call import Result
@@ -20,15 +20,13 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
     from spindle.ports.source import Note
-    from spindle.ports.store import FileStore
 
 
 class Resources:
     """The resources and prompts of a workspace's sources."""
 
-    def __init__(self, relay: SourceRelay, files: FileStore, note: Note) -> None:
+    def __init__(self, relay: SourceRelay, note: Note) -> None:
         self._relay = relay
-        self._files = files
         self._note = note
         self._watches: WeakSet[ResourceWatch] = WeakSet()
 
@@ -51,14 +49,13 @@ class Resources:
         ]
 
     async def read(self, uri: str, source: str | None, principal: Principal) -> Result:
-        """The contents of a resource, as blocks. Large ones are kept as files."""
+        """The contents of a resource, as blocks."""
         home, inner = await self.locate(uri, source, principal)
         answer = await self._answer(home, principal, "resources/read", {"uri": inner})
         contents = answer.get("contents")
         if not is_array(contents):
             raise ServerError(f"{home!r} answered against the protocol: it gave no contents", source=home)
-        blocks = [block_of({"type": "resource", "resource": item}, home) for item in contents]
-        return await keep_large_content(Result(content=tuple(blocks)), self._files, self._note)
+        return Result(tuple(block_of({"type": "resource", "resource": item}, home) for item in contents))
 
     def watch(self, uri: str, source: str | None, principal: Principal) -> ResourceWatch:
         """The changes of a resource from now on."""

@@ -115,8 +115,6 @@ def _bytes(block: Block) -> bytes:
 
     if block.text is not None:
         return block.text.encode()
-    if block.path is not None:
-        return Path(block.path).read_bytes()
     try:
         return base64.b64decode(block.data or "", validate=True)
     except binascii.Error:

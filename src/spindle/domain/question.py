@@ -34,5 +34,8 @@ class Answer:
     content: JsonObject | None = None
 
 
-OnQuestion = Callable[[SourceQuestion], Awaitable[Answer | Mapping[str, Any] | None]]
-"""Answers questions: with an `Answer`, or with the values of the form alone; None leaves it to a pause."""
+Answered = Answer | Mapping[str, Any] | None
+"""A handler's answer: an `Answer`, or the values of the form alone; None leaves it to a pause."""
+
+OnQuestion = Callable[[SourceQuestion], Awaitable[Answered] | Answered]
+"""Answers questions. A plain function may block: it is called in a thread."""

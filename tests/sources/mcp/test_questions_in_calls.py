@@ -14,6 +14,7 @@ import pytest
 import spindle
 from mcp_server.conftest import fixture_source
 from servers.running import PATIENCE
+from servers.serving import served
 from spindle import Answer, CallOptions, Finished, Paused, Principal, SourceQuestion
 from spindle.errors import InputRequired, InvalidArgumentsError, PermissionDeniedError, ServerError
 from spindle.settings import Settings
@@ -110,6 +111,45 @@ async def test_a_handler_answers_in_either_era(tmp_path: Path, era: str) -> None
         done = await app.resume(pause.token, contact)
         assert isinstance(done, Finished)
         assert "ann@example.com" in done.result.text
+
+
+def test_a_handler_may_block(settings: Settings) -> None:
+    def handler(question: SourceQuestion) -> Mapping[str, Any]:
+        return {"city": s.call("ask.plain").text}
+
+    with spindle.open(settings=settings, on_question=handler) as s:
+        (answer,) = json.loads(s.call("ask.weather").text)
+    assert answer["content"] == {"city": "[]"}
+
+
+@pytest.mark.parametrize("era", ["handshake", "2026-07-28"])
+async def test_over_http_a_question_finds_its_call_among_others(tmp_path: Path, era: str) -> None:
+    seen: dict[str, str] = {}
+
+    async def handler(question: SourceQuestion) -> Mapping[str, Any] | None:
+        seen[question.message] = question.principal.id
+        return None if question.message == "Later?" else {"username": "x", "email": "x@example.com"}
+
+    there, here = tmp_path / "there", tmp_path / "here"
+    for folder in (there, here):
+        folder.mkdir()
+    inner = Settings(there, {"sources": {"fix": fixture_source()}, "store": ":memory:"})
+    async with spindle.open(settings=inner) as upstream, served(upstream) as url:
+        outer = Settings(here, {"sources": {"far": {"url": url, "protocol": era}}})
+        async with spindle.open(settings=outer, on_question=handler) as app:
+
+            async def call(who: str) -> str:
+                options = CallOptions(principal=Principal(who))
+                return (await app.call("far.test_elicitation", {"message": f"{who}?"}, options)).text
+
+            texts = await asyncio.gather(*(call(f"user{number}") for number in range(5)))
+            assert all("x@example.com" in text for text in texts)
+            assert seen == {f"user{number}?": f"user{number}" for number in range(5)}
+            pause = only(await app.run("far.test_elicitation", message="Later?"))
+            assert pause.message == "Later?"
+            done = await app.resume(pause.token, {"username": "y", "email": "y@example.com"})
+            assert isinstance(done, Finished)
+            assert "y@example.com" in done.result.text
 
 
 async def test_a_page_is_visited_only_if_it_is_one(settings: Settings, tmp_path: Path, did: Path) -> None:

@@ -122,6 +122,41 @@ async def test_a_watched_resource_that_changes_is_told(
                         await updated.wait()
 
 
+@EACH_ERA
+async def test_a_watched_resource_of_the_second_of_two_sources_is_told_under_its_own_address(
+    tmp_path: Path, era: str
+) -> None:
+    sources = {name: fixture_source(prefix=True) for name in ("one", "two")}
+    told: asyncio.Queue[str] = asyncio.Queue()
+    uri = own_address("two", "test://watched-resource")
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, t.ResourceUpdatedNotification):
+            told.put_nowait(str(message.params.uri))
+
+    settings = Settings(tmp_path, {"sources": sources, "store": ":memory:"})
+    async with (
+        spindle.open(settings=settings) as app,
+        served(app) as url,
+        Client(url, mode=ERAS[era], message_handler=hear) as client,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        if era == "modern":
+            await stack.enter_async_context(client.listen(resource_subscriptions=[uri]))
+        else:
+            with pytest.warns(MCPDeprecationWarning):
+                await client.session.subscribe_resource(uri)
+        async with asyncio.timeout(PATIENCE):
+            while told.empty():
+                # The source may still be about to take note of who watches.
+                await client.call_tool("one_test_touch_resource", {})
+                await client.call_tool("two_test_touch_resource", {})
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.2):
+                        assert await told.get() == uri
+                        break
+
+
 def test_an_address_fits_a_template_that_it_may_have_come_from() -> None:
     assert fits_template("test://template/7/data", "test://template/{id}/data")
     assert fits_template("db://a/b/c", "db://{+path}")

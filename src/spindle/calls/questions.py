@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from spindle.calls.forms import problems_in
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.question import Answer, OnQuestion, SourceQuestion
-from spindle.errors import ClientError, InputRequired, InvalidArgumentsError
+from spindle.errors import ClientError, InputRequired, InvalidArgumentsError, SpindleError
 from spindle.threads import in_thread
 
 if TYPE_CHECKING:
@@ -91,7 +91,13 @@ class LocalPeer:
             return await self._sample(params or {})
         assert self._handler is not None
         question = question_of(self._tool.source, self._tool.name, params or {}, self._principal)
-        return answered(question, await _handled(self._handler, question))
+        try:
+            return answered(question, await _handled(self._handler, question))
+        except SpindleError:
+            raise
+        except Exception as error:
+            # It is anybody's code, and must not look like a failure of the source.
+            raise ClientError(f"the handler of questions failed: {type(error).__name__}: {error}") from error
 
 
 async def _handled(handler: OnQuestion, question: SourceQuestion) -> Any:
@@ -120,7 +126,12 @@ def answered(question: SourceQuestion, answer: Any) -> JsonObject:
     if answer is None:
         raise InputRequired(question.message, source=question.source, tool=question.tool)
     if not isinstance(answer, Answer):
-        answer = Answer("accept", dict(answer))
+        if not isinstance(answer, Mapping):
+            raise InvalidArgumentsError(
+                f"the answer to {question.source!r} is {answer!r}",
+                hint="return the values of the form, an Answer, or None",
+            )
+        answer = Answer("accept", dict(cast("Mapping[str, Any]", answer)))
     if answer.action != "accept":
         return {"action": answer.action}
     if question.schema is None:

@@ -141,7 +141,7 @@ async def _value(cli: Person, field: FormField, known: JsonObject) -> Any:
     has_known = field.name in known or field.has_default
     usual = known.get(field.name, field.schema.get("default"))
     about = f": {field.description}" if field.description else ""
-    if about or field.title != field.name:
+    if about or field.title.casefold().replace(" ", "_") != field.name.casefold():
         cli.output.aside(f"  {_line(field.title + about)}")
     for number, (value, title) in enumerate(field.choices, 1):
         cli.output.aside(_line(f"    {number}  {title}" + (f" ({value})" if title != value else "")))

@@ -13,10 +13,17 @@ import pytest
 
 import spindle
 from mcp_server.conftest import fixture_source
+from servers import warm
 from servers.running import PATIENCE
 from servers.serving import served
 from spindle import Answer, CallOptions, Finished, Paused, Principal, SourceQuestion
-from spindle.errors import InputRequired, InvalidArgumentsError, PermissionDeniedError, ServerError
+from spindle.errors import (
+    ClientError,
+    InputRequired,
+    InvalidArgumentsError,
+    PermissionDeniedError,
+    ServerError,
+)
 from spindle.settings import Settings
 from spindle.sources.mcp.questions import MAX_QUESTIONS
 from spindle.testing import ModelServer
@@ -113,6 +120,21 @@ async def test_a_handler_answers_in_either_era(tmp_path: Path, era: str) -> None
         assert "ann@example.com" in done.result.text
 
 
+@pytest.mark.parametrize("era", ["handshake", "2026-07-28"])
+async def test_a_handler_that_fails_fails_the_call(tmp_path: Path, era: str) -> None:
+    async def handler(question: SourceQuestion) -> Any:
+        if question.message == "Fail?":
+            raise ValueError("no idea")
+        return "yes"
+
+    settings = Settings(tmp_path, {"sources": {"fix": fixture_source(protocol=era)}})
+    async with spindle.open(settings=settings, on_question=handler) as app:
+        with pytest.raises(ClientError, match="the handler of questions failed: ValueError: no idea"):
+            await app.call("test_elicitation", message="Fail?")
+        with pytest.raises(InvalidArgumentsError, match="the answer to 'fix' is 'yes'"):
+            await app.call("test_elicitation", message="Well?")
+
+
 def test_a_handler_may_block(settings: Settings) -> None:
     def handler(question: SourceQuestion) -> Mapping[str, Any]:
         return {"city": s.call("ask.plain").text}
@@ -179,6 +201,26 @@ async def test_a_form_that_is_not_allowed_fails_the_call(settings: Settings, too
         with pytest.raises(ServerError, match=problem):
             await app.run(f"ask.{tool}")
         assert (await app.call("ask.plain")).text == "[]", "the session goes on"
+
+
+async def test_a_server_that_asks_in_the_older_way_in_the_newer_protocol_is_explained(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text(
+        "from mcp.server import MCPServer\n"
+        "from mcp.server.mcpserver import Context\n"
+        "from pydantic import BaseModel\n"
+        "class Form(BaseModel):\n    city: str\n"
+        "server = MCPServer('x')\n"
+        "@server.tool()\n"
+        "async def weather(ctx: Context) -> str:\n"
+        "    return str(await ctx.elicit('Where?', Form))\n"
+        "server.run()\n"
+    )
+    source = {"command": [warm.PYTHON, str(script)]}
+    async with spindle.open(settings=Settings(tmp_path, {"sources": {"x": source}})) as app:
+        with pytest.raises(ClientError) as refused:
+            await app.call("x.weather")
+    assert 'protocol = "handshake"' in (refused.value.hint or "")
 
 
 @pytest.mark.parametrize("tool", ["endless", "flood"])

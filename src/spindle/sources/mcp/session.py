@@ -137,6 +137,11 @@ class McpSession(RelaySession):
         try:
             result = await self._call(tool, call, given)
         except ClientError as error:
+            if self.is_modern and "no back-channel" in error.message:
+                # The words of the SDK: its code is that of many errors.
+                error.hint = (
+                    f'it asks as older servers do: set `protocol = "handshake"` in [sources.{self._name}]'
+                )
             if not (is_object(error.details) and error.details.get("code") == HEADER_MISMATCH):
                 raise
             # The server wants arguments repeated as headers; which ones, only a fresh list tells.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -88,6 +89,17 @@ def test_the_values_of_a_choice_are_offered(server, complete, shell):
 
 def test_a_value_cannot_become_a_command(server, complete):
     assert complete("spindle call colour --shade ") == ["red", "green", f"'{HOSTILE}'"]
+
+
+def test_inputs_of_a_flow_are_offered(server, complete, spindle):
+    flow = {"inputs": {"shade": {"enum": ["dark", "light"]}}, "nodes": [{"id": "a", "tool": "mini.colour"}]}
+    server.write("flows/repaint.json", json.dumps(flow))
+    spindle("sync")
+    assert complete("spindle run rep") == ["repaint"]
+    assert complete("spindle run repaint --sh") == ["--shade"]
+    assert complete("spindle run repaint --shade ") == ["dark", "light"]
+    assert complete("spindle run mini.colour --le") == ["--level"]
+    assert complete("spindle run repaint --fr") == ["--from"]
 
 
 def test_names_of_tools_sources_presets_and_calls_are_offered(server, complete, spindle):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shlex
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
-from cli.conftest import TOOLS, Workspace
+from cli.conftest import MINI_SERVER, TOOLS, Workspace
 from servers.http_server import HttpServer
 from servers.rest import RestWorkspace
 from spindle.cli.once import name_of, read_place
@@ -165,6 +166,47 @@ def test_a_place_that_is_wrong_is_said(empty, spindle, place, code, message):
     assert done.err.startswith(message)
     assert "spindle sync" not in done.err
     assert json.loads(spindle("call", "--json", "--from", place, "x").out)["error"]["message"]
+
+
+def test_variables_and_headers_reach_the_source(empty, urls, spindle, monkeypatch, tmp_path):
+    monkeypatch.setenv("TOKEN", "geheim")
+    header = "Authorization: Bearer ${TOKEN}="
+    shown = spindle("call", "--from", urls["mcp"], "--header", header, "whoami").json
+    assert shown["authorization"] == "Bearer geheim="
+    server = tmp_path / "env_server.py"
+    server.write_text(
+        MINI_SERVER.read_text().replace("json.dumps(arguments, sort_keys=True)", "os.environ['KEY']")
+    )
+    (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
+    place = shlex.join([sys.executable, "-I", "-S", str(server), str(tmp_path / "tools.json")])
+    done = spindle("call", "--env", "KEY=${TOKEN}", "--from", place, "echo", "text=x")
+    assert done.out == "geheim\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--env", "A=1"], "spindle: --env goes with --from"),
+        (["--header", "A=1"], "spindle: --header goes with --from"),
+        (["--from", "http://127.0.0.1:1/mcp", "--env", "A=1"], "spindle: --env goes with a command"),
+        (["--from", "x y", "--header", "A=1"], "spindle: --header goes with a URL"),
+        (["--from", "x y", "--env", "A"], "spindle: --env 'A' is not of the form KEY=VALUE"),
+    ],
+)
+def test_options_of_another_kind_of_source_are_a_mistake(empty, spindle, words, message):
+    done = spindle("tools", *words)
+    assert (done.code, done.err.splitlines()[0]) == (2, message)
+
+
+def test_what_is_not_there_is_looked_for_in_the_source(empty, command, tmp_path, spindle):
+    done = spindle("call", "--from", command, "nothing")
+    assert (done.code, done.err.splitlines()[1]) == (
+        3,
+        f"  hint: `spindle tools --from {shlex.quote(command)}` lists its tools",
+    )
+    (tmp_path / "bare.py").write_text("x = 1\n")
+    done = spindle("tools", "--from", str(tmp_path / "bare.py"))
+    assert (done.code, done.err.splitlines()[0]) == (3, f"spindle: {tmp_path}/bare.py has no tools")
 
 
 def test_a_source_beside_it_is_a_mistake(empty, command, spindle):

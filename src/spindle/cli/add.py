@@ -141,7 +141,7 @@ def add(
     With --cli the tools are drafted from the program's own help.
     A name with a slash is a server of the MCP registry: see `spindle registry`.
     """
-    from spindle.cli.add_words import Addition, addition, not_for_a_preset
+    from spindle.cli.add_words import Addition, addition, not_for_a_preset, pairs
     from spindle.cli.drafts import drafted, in_its_own_file
     from spindle.cli.errors import UsageMistakeError
     from spindle.cli.files import check_source, file_to_edit
@@ -183,7 +183,7 @@ def add(
         chosen = addition(words, after, arguments)
     if arguments and chosen.preset is None:
         raise not_for_a_preset(chosen)
-    variables, headers = _pairs("--env", env), _pairs("--header", header)
+    variables, headers = pairs("--env", env), pairs("--header", header)
     table = _table(chosen, variables, headers, bearer_env, settings)
     _check_name(chosen.name)
     file = file_to_edit(cli, user=user)
@@ -253,20 +253,6 @@ def _table(
             table[key] = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
     # Plain values first: a key after a table such as `env` would belong to that table.
     return dict(sorted(table.items(), key=lambda item: isinstance(item[1], dict)))
-
-
-def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
-    from spindle.cli.errors import UsageMistakeError
-
-    pairs: dict[str, str] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals and option == "--header":
-            key, equals, value = word.partition(":")
-        if not equals or not key.strip():
-            raise UsageMistakeError(f"{option} {word!r} is not of the form KEY=VALUE")
-        pairs[key.strip()] = value.strip() if option == "--header" else value
-    return pairs
 
 
 def _check_name(name: str) -> None:

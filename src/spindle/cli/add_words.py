@@ -130,3 +130,18 @@ def _not_a_preset(first: str, rest: Sequence[str]) -> SpindleError:
         )
     hint = f"did you mean {meant!r}?" if meant else "`spindle add --presets` lists them"
     return NotFoundError(f"there is no preset {first!r}", hint=hint)
+
+
+def pairs(option: str, words: Sequence[str]) -> dict[str, str]:
+    """The values of an option `KEY=VALUE` by their keys."""
+    from spindle.cli.errors import UsageMistakeError
+
+    found: dict[str, str] = {}
+    for word in words:
+        key, sign, value = word.partition("=")
+        if option == "--header" and ":" in (key if sign else word):
+            key, sign, value = word.partition(":")  # as in HTTP itself; its value may have `=`
+        if not sign or not key.strip():
+            raise UsageMistakeError(f"{option} {word!r} is not of the form KEY=VALUE")
+        found[key.strip()] = value.strip() if option == "--header" else value
+    return found

@@ -47,11 +47,18 @@ if TYPE_CHECKING:
 def call(ctx: click.Context, cli: CliContext, tool: str, words: tuple[str, ...], **options: Any) -> int:
     """Call a tool.
 
-    The tool's parameters follow its name, as flags or as NAME=VALUE; `spindle call TOOL --help` lists them.
-    Repeat one for an array, and give an object as JSON: NAME:='{"a": 1}'. A boolean is --x or --no-x.
-    All arguments can also be one JSON object, as a word or on stdin (-).
+    \b
+    spindle call fs.read_text path=notes.txt
+    spindle call search --query "open issues" --tags a --tags b --no-archived
+    spindle call chart data:='[1, 2, 3]' --save pictures
+    spindle call --from "npx -y @modelcontextprotocol/server-everything" echo message=hi
 
-    Options of Spindle go before or after TOOL. After it, one that the tool has as a parameter is the tool's.
+    `spindle call TOOL --help` lists the tool's parameters. Give each as a flag or as NAME=VALUE, several
+    times for an array, or as JSON with NAME:=JSON. All of them can also be one JSON object, as a word or on
+    stdin (-).
+
+    The options below may also follow TOOL, except --from, --env, --header and -w. After TOOL, a flag that the
+    tool has too is the tool's.
 
     If a person must act first (consent, approval, an answer), you are asked on a terminal; otherwise the
     call pauses, stderr says what is needed, and `spindle resume` continues it.
@@ -66,7 +73,7 @@ async def _call(
     from spindle.cli.call_trace import CallTrace
 
     trace = CallTrace()
-    trace("open")
+    trace("open" if cli.once is None else "source")
     async with cli.open() as app:
         trace("read")
         tool = await app.show(name)

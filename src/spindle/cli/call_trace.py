@@ -14,6 +14,7 @@ BAR = 24
 # The parts by name: those of the command itself, and those that `calls/caller` passes.
 WORDS = {
     "open": "open the workspace",
+    "source": "open the source, list its tools",
     "read": "read the arguments",
     "start": "start the run",
     "find": "find the tool",

@@ -23,8 +23,10 @@ def filters(function: Any) -> Any:
                 shell_complete=complete_source,
                 help="Only tools of this source.",
             ),
-            click.option("--kind", help="Only tools of this kind of source, such as mcp or python."),
-            click.option("--tag", help="Only tools with this tag."),
+            click.option(
+                "--kind", metavar="KIND", help="Only tools of this kind of source, such as mcp or python."
+            ),
+            click.option("--tag", metavar="TAG", help="Only tools with this tag."),
             click.option(
                 "--filter", "pattern", metavar="GLOB", help="Only tools whose name matches: 'fs.*', read."
             ),

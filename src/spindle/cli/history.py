@@ -20,9 +20,11 @@ DROPPED = ("TOOK", "STARTED", "ERROR", "OUTCOME")
 
 @command("history")
 @click.argument("key", required=False, shell_complete=complete_call)
-@click.option("--tool", shell_complete=complete_tool, help="Only calls of this tool.")
+@click.option("--tool", metavar="TOOL", shell_complete=complete_tool, help="Only calls of this tool.")
 @click.option(
-    "--outcome", help="Only calls with this outcome: ok, cached, failed, or a kind of error such as timeout."
+    "--outcome",
+    metavar="OUTCOME",
+    help="Only calls with this outcome: ok, cached, failed, or a kind of error such as timeout.",
 )
 @click.option(
     "--limit",

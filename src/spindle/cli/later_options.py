@@ -22,10 +22,15 @@ def options_of(command: click.Command) -> dict[str, click.Option]:
     }
 
 
+def comes_first(option: click.Option) -> bool:
+    """True if it says where the tools are, which must be known before the rest is read."""
+    return "-w" in option.opts or (option.name or "").startswith(ONCE)
+
+
 def take_option(option: click.Option, word: str, waiting: deque[str], before: str) -> list[str]:
     """The words of an option that follows the command's first argument, whose value may be the first of the
     words waiting. Those that say which workspace is meant must come `before` it."""
-    if "-w" in option.opts or option.name == ONCE:
+    if comes_first(option):
         raise UsageMistakeError(f"{word} belongs before {before}", "write it right after the command's name")
     if option.is_flag or "=" in word:
         return [word]

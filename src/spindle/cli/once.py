@@ -12,7 +12,7 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,32 +32,82 @@ _STARTERS = {"npx", "bunx", "pnpx", "uvx", "uv", "pipx", "docker", "node", "deno
 _SUBCOMMANDS = {"run", "exec", "tool", "dlx", "x"}
 
 
+_ENV, _HEADER = "spindle.once.env", "spindle.once.header"
+
+
 def _once(ctx: click.Context, _param: click.Parameter, place: str | None) -> None:
     if place is None:
+        _refuse_alone(ctx)
         return
     ctx.meta[ONCE] = place
     if ctx.obj is not None:
-        ctx.obj.once = lambda: opened_once(ctx.obj, place)
+        ctx.obj.once = lambda: opened_once(ctx.obj, place, ctx.meta.get(_ENV, ()), ctx.meta.get(_HEADER, ()))
 
 
-once_option = click.option(
-    "--from",
-    ONCE,
-    metavar="COMMAND|URL|FILE",
-    expose_value=False,
-    callback=_once,
-    help="Use this source once, without a workspace. Nothing is written.",
-)
+def _refuse_alone(ctx: click.Context) -> None:
+    from spindle.cli.errors import UsageMistakeError
+
+    for key, option in ((_ENV, "--env"), (_HEADER, "--header")):
+        if key in ctx.meta and not ctx.resilient_parsing:
+            raise UsageMistakeError(f"{option} goes with --from", "other sources have theirs in spindle.toml")
+
+
+def _keep(key: str) -> Any:
+    def callback(ctx: click.Context, _param: click.Parameter, words: tuple[str, ...]) -> None:
+        if words:
+            ctx.meta[key] = words
+
+    return callback
+
+
+def once_option(function: Any) -> Any:
+    """Adds `--from`, and what the source that it names may need, to a command."""
+    for option in (
+        click.option(
+            "--header",
+            "once_header",
+            metavar="KEY=VALUE",
+            multiple=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_keep(_HEADER),
+            help="With --from: a header of every request: 'Authorization=Bearer ${TOKEN}'. Repeatable.",
+        ),
+        click.option(
+            "--env",
+            "once_env",
+            metavar="KEY=VALUE",
+            multiple=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_keep(_ENV),
+            help="With --from: an environment variable of the program. Repeatable.",
+        ),
+        click.option(
+            "--from",
+            ONCE,
+            metavar="COMMAND|URL|FILE",
+            expose_value=False,
+            callback=_once,
+            help="Use this source once, without a workspace. Nothing is written.",
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 @contextlib.asynccontextmanager
-async def opened_once(cli: CliContext, place: str) -> AsyncGenerator[Spindle]:
+async def opened_once(
+    cli: CliContext, place: str, env: Sequence[str] = (), headers: Sequence[str] = ()
+) -> AsyncGenerator[Spindle]:
     """Opens the source at a place, a command, a URL or a file, with its tools under their plain names."""
     from spindle import opening
     from spindle.auth.keys import VARIABLE, new_key
+    from spindle.errors import NotFoundError
     from spindle.settings import Settings
 
     name, table, root = read_place(place)
+    _add_pairs(table, env, headers)
     cli.output.status(f"asking {name} for its tools …")
     raw = {"store": ":memory:", "sources": {name: {**table, "prefix": False}}}
     environ = {**os.environ, VARIABLE: new_key()}
@@ -70,14 +120,22 @@ async def opened_once(cli: CliContext, place: str) -> AsyncGenerator[Spindle]:
         )
         async with opened as app:
             await _sync(app, name, place)
-            yield app
+            try:
+                yield app
+            except NotFoundError as error:
+                if error.hint and error.hint.startswith("try `spindle search"):
+                    error.hint = f"`spindle tools --from {shlex.quote(place)}` lists its tools"
+                raise
 
 
 async def _sync(app: Spindle, name: str, place: str) -> None:
-    from spindle.errors import from_description
+    from spindle.errors import NotFoundError, from_description
 
     (report,) = await app.sync(name)
     if report.error is None:
+        if not await app.tools() and place.endswith(".py"):
+            hint = f"give its functions @tool; to start it as a server: --from 'python {place}'"
+            raise NotFoundError(f"{place} has no tools", hint=hint)
         return
     error = from_description(report.error)
     if report.error["category"] in ("consent", "auth") and "://" in place:
@@ -87,6 +145,20 @@ async def _sync(app: Spindle, name: str, place: str) -> None:
     elif error.hint and f"sources.{name}" in error.hint:
         error.hint = f"add it to a workspace to change its settings: `spindle add {name} …`"
     raise error
+
+
+def _add_pairs(table: dict[str, Any], env: Sequence[str], headers: Sequence[str]) -> None:
+    from spindle.cli.add_words import pairs
+    from spindle.cli.errors import UsageMistakeError
+
+    if env and "command" not in table:
+        raise UsageMistakeError("--env goes with a command", "a URL takes --header")
+    if headers and not table.keys() & {"url", "document"}:
+        raise UsageMistakeError("--header goes with a URL", "a command takes --env")
+    if env:
+        table["env"] = pairs("--env", env)
+    if headers:
+        table["headers"] = pairs("--header", headers)
 
 
 def read_place(place: str) -> tuple[str, dict[str, Any], Path]:

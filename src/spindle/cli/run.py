@@ -10,6 +10,7 @@ from spindle.cli.completion import complete_flow, complete_run
 from spindle.cli.context import CliContext, command
 from spindle.cli.later_options import with_later
 from spindle.cli.options import SECONDS
+from spindle.cli.tool_completion import ToolCommand, complete_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from spindle.flows.plan import Planned
 
 
-@command("run", context_settings={"allow_interspersed_args": False})
+@command("run", cls=ToolCommand, context_settings={"allow_interspersed_args": False})
 @click.option("--param", "params", metavar="NAME=VALUE", multiple=True, help="Override a parameter of nodes.")
 @click.option("--dry-run", is_flag=True, help="Show the calls that would be made, without making them.")
 @click.option("--only", metavar="NODE", help="Run only this node, with the data of the last run.")
@@ -38,7 +39,13 @@ if TYPE_CHECKING:
 @click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not show the nodes as they run.")
 @click.argument("flow", metavar="FLOW", shell_complete=complete_flow)
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--NAME=VALUE]… [JSON]")
+@click.argument(
+    "words",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="[--NAME=VALUE]… [JSON]",
+    shell_complete=complete_words,
+)
 @click.pass_context
 async def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, ...], **options: Any) -> int:
     """Run a flow: the name or the file of one, or a line of tools such as "search --query TODO >> summarize".

@@ -1,4 +1,4 @@
-"""Completion of a tool's own flags and values, after `spindle call TOOL`."""
+"""Completion of a tool's own flags and values, after `spindle call TOOL` and `spindle run FLOW`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import click
 from click.shell_completion import CompletionItem
 
 from spindle.cli.completion import from_store
+from spindle.cli.later_options import comes_first, options_of
 
 if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject, Parameter
     from spindle.ports.store import Store
 
 
-BEFORE_THE_TOOL = ("--from", "-w", "--workspace")
-
-
 class ToolCommand(click.Command):
-    """A command whose argument `tool` is followed by flags of that tool."""
+    """A command whose first argument is a tool, or a flow, and is followed by flags of that."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
-        if ctx.params.get("tool") is None:
-            return super().shell_complete(ctx, incomplete)
-        own = [item for item in super().shell_complete(ctx, incomplete) if item.value not in BEFORE_THE_TOOL]
+        own = super().shell_complete(ctx, incomplete)
+        if _subject(ctx) is None:
+            return own
+        options = options_of(self)
+        own = [item for item in own if item.value not in options or not comes_first(options[item.value])]
         return [*complete_words(ctx, None, incomplete), *own]
 
 
@@ -33,7 +33,8 @@ def complete_words(
     """The values of the parameter that the last word names, or the tool's flags."""
     from spindle.calls.flags import Flags
 
-    schema = _schema(ctx, str(ctx.params["tool"]))
+    subject = _subject(ctx)
+    schema = _schema(ctx, subject) if subject else None
     if schema is None:
         return []
     flags = Flags("", schema)
@@ -51,6 +52,10 @@ def complete_words(
         if flag.startswith(incomplete)
     ]
     return found if not incomplete or incomplete.startswith("-") else []
+
+
+def _subject(ctx: click.Context) -> str | None:
+    return ctx.params.get("tool") or ctx.params.get("flow")
 
 
 def _schema(ctx: click.Context, name: str) -> JsonObject | None:

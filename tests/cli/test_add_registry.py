@@ -177,9 +177,9 @@ def test_a_runner_that_is_not_here_is_said_with_how_to_get_it(registry, spindle,
     monkeypatch.setenv("PATH", "/nowhere")
     done = spindle("add", "io.github.domdomegg/time-mcp-nuget")
     assert done.code == 2
-    assert "nuget: dnx not found on this machine: install the .NET SDK 10" in done.err
+    assert "nuget: dnx is not on this machine: install the .NET SDK 10" in done.err
     done = spindle("add", "io.github.domdomegg/airtable-mcp-server", "--as", "npm")
-    assert "npx not found on this machine: install Node.js" in done.err
+    assert "npx is not on this machine: install Node.js" in done.err
     # One that can be used is chosen before one that cannot.
     done = spindle("add", "io.github.github/github-mcp-server", "--no-sync")
     assert (done.code, source("github")["url"]) == (0, "https://api.githubcopilot.com/mcp/")

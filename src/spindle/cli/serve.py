@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @command("serve")
 @click.option("--stdio", is_flag=True, help="As an MCP server on stdin and stdout.")
 @click.option("--http", is_flag=True, help="As an MCP server over Streamable HTTP, at /mcp.")
-@click.option("--rest", is_flag=True, help="As a REST API, described by /openapi.json and /utcp.")
+@click.option("--rest", is_flag=True, help="As a REST API, with a page to try it at /docs.")
 @click.option("--host", help="The address to listen on; 127.0.0.1 by default.")
 @click.option("--port", type=click.IntRange(0, 65535), help="8321 by default; 0 takes any free port.")
 @click.option(
@@ -85,7 +85,9 @@ async def _serve_http(cli: CliContext, config: ServeConfig, given: Mapping[str, 
     async with _opened(cli, access) as app:
         with listen(config.host, config.port) as listening:
             access.require_for(listening.getsockname()[0])
-            cli.output.aside(f"serving MCP on {address_of(listening, config.host)}/mcp")
+            url = address_of(listening, config.host)
+            cli.output.aside(f"serving MCP on {url}/mcp")
+            _tell_registry(cli, config, url)
             async with _live(cli, app, access, given):
                 await _until_stopped(run_http(app, access, listening))
     return 0
@@ -107,6 +109,8 @@ async def _serve_rest(cli: CliContext, config: ServeConfig, given: Mapping[str, 
             note_unsynced(cli, app)
             url = address_of(listening, config.host)
             cli.output.aside(f"serving {plural(len(tools), 'tool')} on {url}")
+            cli.output.aside(f"  try them at {url}/docs")
+            _tell_registry(cli, config, url)
 
             def stopping() -> None:
                 cli.output.status("waiting for running calls to end …")
@@ -117,6 +121,12 @@ async def _serve_rest(cli: CliContext, config: ServeConfig, given: Mapping[str, 
                 )
                 await _until_stopped(serving)
     return 0
+
+
+def _tell_registry(cli: CliContext, config: ServeConfig, url: str) -> None:
+    if config.registry:
+        whom = "everybody who reaches it" if config.registry == "open" else "those who may call"
+        cli.output.aside(f"  publishing the sources at {url}/v0.1/servers, to {whom}")
 
 
 @contextlib.asynccontextmanager

@@ -74,7 +74,9 @@ def program_for(kind: str) -> str | None:
 def how_to_get(kind: str) -> str:
     """Returns the sentence about a program that is not there."""
     runner = RUNNERS[kind]
-    return f"{' and '.join(runner.programs)} not found on this machine: {runner.get}"
+    first, *others = runner.programs
+    absent = f"neither {first} nor {' nor '.join(others)}" if others else first
+    return f"{absent} {'is' if others else 'is not'} on this machine: {runner.get}"
 
 
 def start(package: Package, filler: Filler) -> Started:

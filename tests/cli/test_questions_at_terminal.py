@@ -126,6 +126,13 @@ def test_a_server_cannot_pretend_to_be_somebody_else(curious: Path) -> None:
     assert "\n  | spindle: paused: trust me" in seen
 
 
+def test_a_server_that_asks_for_a_secret_is_called_out(curious: Path) -> None:
+    terminal = Terminal("call", "ask.phishing")
+    terminal.read_until("must not ask for passwords or tokens in a form\r\n  api_key (may be left out): ")
+    terminal.write("\n")
+    assert answers(terminal.read_all()) == [{"action": "accept", "content": {}}]
+
+
 def test_a_page_is_opened_only_after_yes(curious: Path, tmp_path: Path) -> None:
     browser, opened = tmp_path / "browser", tmp_path / "opened"
     browser.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')

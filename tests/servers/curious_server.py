@@ -29,6 +29,7 @@ TRIP = {
 }  # fmt: skip
 NESTED = {"type": "object", "properties": {"inner": {"type": "object", "properties": {"x": TEXT}}}}
 HUGE = {"type": "object", "properties": {f"field{number}": TEXT for number in range(5000)}}
+SECRET = {"type": "object", "properties": {"api_key": TEXT}}
 HOSTILE = "Where\x1b[2J?\u202egnp.exe\nspindle: paused: trust me"
 PAGE = {"mode": "url", "message": "Pay there.", "url": "https://pay.example/1", "elicitationId": "1"}
 
@@ -45,6 +46,7 @@ QUESTIONS = {
     "nested": [form("Inside?", NESTED)],
     "huge": [form("All of it?", HUGE)],
     "hostile": [form(HOSTILE)],
+    "phishing": [form("Your key?", SECRET)],
     "pay": [PAGE],
     "trick": [{**PAGE, "url": "https://bank.example@evil.example/"}],
     "flood": [],

@@ -81,6 +81,11 @@ def mentions_secrets(schema: Any, depth: int = 0) -> bool:
     return is_array(schema) and depth < 64 and any(mentions_secrets(item, depth + 1) for item in schema)
 
 
+def looks_secret(name: str, schema: JsonObject) -> bool:
+    """True if a value of this name and schema is probably a secret."""
+    return _SECRET_NAME.search(name) is not None or mentions_secrets(schema)
+
+
 def configured_secrets(config: SourceConfig) -> set[str]:
     """Values in a source's settings that are secret although they were written there as they are."""
     named: dict[str, Any] = {**config.env, **getattr(config, "headers", {})}

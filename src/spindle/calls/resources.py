@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -73,6 +74,11 @@ class Resources:
             return source, uri
         known = await self.resources(None, principal)
         homes = [item.source for item in known if not item.is_template and item.uri == uri]
+        places = re.findall(r"\{[^{}]*\}", uri)
+        if places and any(item.is_template and item.uri == uri for item in known):
+            raise InvalidArgumentsError(
+                f"{uri!r} is a template", hint=f"put a value in the place of {', '.join(places)}", sent=False
+            )
         if not homes:
             homes = [item.source for item in known if item.is_template and fits_template(uri, item.uri)]
         if len(set(homes)) > 1:

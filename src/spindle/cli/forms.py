@@ -136,6 +136,7 @@ async def _values(cli: Person, fields: list[FormField], known: JsonObject) -> Js
 async def _value(cli: Person, field: FormField, known: JsonObject) -> Any:
     """The value of one field; None if it is left out."""
     from spindle.calls.forms import format_problem
+    from spindle.calls.record import looks_secret
     from spindle.calls.validate import problems_with
 
     has_known = field.name in known or field.has_default
@@ -143,6 +144,8 @@ async def _value(cli: Person, field: FormField, known: JsonObject) -> Any:
     about = f": {field.description}" if field.description else ""
     if about or field.title.casefold().replace(" ", "_") != field.name.casefold():
         cli.output.aside(f"  {_line(field.title + about)}")
+    if looks_secret(field.name, field.schema):
+        cli.output.aside("  careful: a server must not ask for passwords or tokens in a form")
     for number, (value, title) in enumerate(field.choices, 1):
         cli.output.aside(_line(f"    {number}  {title}" + (f" ({value})" if title != value else "")))
     prompt = f"  {field.name}{_wanted(field)}" + (f" [{_shown(usual)}]" if has_known else "") + ": "

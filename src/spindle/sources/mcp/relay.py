@@ -63,17 +63,20 @@ async def watch(
                 # Whoever stops watching does not wait for the answer, nor for a server that is gone.
                 _forget(asyncio.create_task(send(client, "resources/unsubscribe", {"uri": uri})))
         return
-    wait = FIRST_WAIT
+    wait, missed = FIRST_WAIT, False
     while True:
         try:
             async with listen(client, resource_subscriptions=[uri]) as subscription:
                 ready()
+                if missed:
+                    tell("notifications/resources/updated", {"uri": uri})  # perhaps, while nobody listened
                 async for _ in subscription:
                     wait = FIRST_WAIT
                     tell("notifications/resources/updated", {"uri": uri})
         except SubscriptionLost as lost:
             if isinstance(lost.__cause__, MCPError):
                 raise lost.__cause__ from None
+        missed = True
         await asyncio.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.test_terminal import Terminal, plain
 from servers.registry import Registry, answer, running_registry
 
 
@@ -226,3 +227,9 @@ def test_an_error_is_json_where_json_is_wanted(registry, spindle):
     registry.instead["/v0.1/servers?"] = answer({"detail": "oh"}, 500)
     done = spindle("registry", "search", "x", "--json")
     assert json.loads(done.out)["error"]["category"] == "server"
+
+
+def test_a_narrow_terminal_shows_every_name_whole(registry):
+    seen = plain(Terminal("registry", "search", "mcp", COLUMNS="60").read_all())
+    names = [entry["name"] for entry in registry.entries if "mcp" in entry["name"]]
+    assert [line.split()[0] for line in seen.splitlines() if line.startswith("io.")] == names

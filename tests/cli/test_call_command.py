@@ -269,3 +269,15 @@ def test_a_reader_that_goes_away_is_no_error(workspace, program):
     process.stderr.close()
     assert "Traceback" not in err
     assert "BrokenPipe" not in err
+
+
+def test_a_full_disk_is_told_in_one_line(workspace):
+    workspace.write("tools/t.py", PYTHON_TOOLS)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [warm.SPINDLE, "tools"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=300
+        )
+    assert (done.returncode, done.stderr) == (
+        2,
+        "spindle: the result cannot be written: No space left on device\n",
+    )

@@ -209,6 +209,14 @@ def test_what_is_not_there_is_looked_for_in_the_source(empty, command, tmp_path,
     assert (done.code, done.err.splitlines()[0]) == (3, f"spindle: {tmp_path}/bare.py has no tools")
 
 
+def test_advice_is_about_the_source_and_not_a_workspace(empty, command, spindle):
+    slow = spindle("call", "--from", command, "hang", "--timeout=0.05")
+    assert (slow.code, slow.err.splitlines()[1]) == (6, "  hint: give it more time with --timeout")
+    wrong = spindle("call", "--from", command, "echo", "zzzz=1")
+    shown = f"  hint: `spindle call --from {shlex.quote(command)} echo --help` shows its parameters"
+    assert (wrong.code, wrong.err.splitlines()[1]) == (4, shown)
+
+
 def test_a_source_beside_it_is_a_mistake(empty, command, spindle):
     done = spindle("tools", "--from", command, "github")
     assert (done.code, done.err.splitlines()[0]) == (2, "spindle: --from is the only source")

@@ -312,6 +312,7 @@ class TestCalls:
         record = a_record(
             "abc", arguments={"big": 2**80, "name": "\udcff", "deep": [{"x": None}]}, outcome="timeout",
             error={"category": "timeout", "message": "no answer"}, parent="abb", principal="ann",
+            result={"content": [{"type": "text", "text": "é\ud800"}], "structured": None},
         )  # fmt: skip
         await store.save_call(record)
         assert await store.call("abc") == record

@@ -105,7 +105,14 @@ def execute(argv: Sequence[str]) -> int:
             from spindle.cli.errors import report
 
             code = report(error, cli, argv)
-        output.flush()
+        try:
+            output.flush()
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            output.abandon()
+            output.aside(f"spindle: the result cannot be written: {error.strerror}")
+            return 2
         return code if isinstance(code, int) else 0
     except BrokenPipeError:
         output.abandon()

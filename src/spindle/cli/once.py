@@ -23,6 +23,7 @@ from spindle.cli.options import ONCE
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.cli.context import CliContext
+    from spindle.errors import SpindleError
 
 CONNECT_TIMEOUT = 120.0
 """Seconds. `npx` and `uvx` download a package when it is first used."""
@@ -103,7 +104,7 @@ async def opened_once(
     """Opens the source at a place, a command, a URL or a file, with its tools under their plain names."""
     from spindle import opening
     from spindle.auth.keys import VARIABLE, new_key
-    from spindle.errors import NotFoundError
+    from spindle.errors import SpindleError
     from spindle.settings import Settings
 
     name, table, root = read_place(place)
@@ -119,12 +120,11 @@ async def opened_once(
             settings=settings, note=cli.output.note, on_question=cli.questions(), environ=environ
         )
         async with opened as app:
-            await _sync(app, name, place)
             try:
+                await _sync(app, name, place)
                 yield app
-            except NotFoundError as error:
-                if error.hint and error.hint.startswith("try `spindle search"):
-                    error.hint = f"`spindle tools --from {shlex.quote(place)}` lists its tools"
+            except SpindleError as error:
+                error.hint = _hint(error, name, place)
                 raise
 
 
@@ -132,19 +132,29 @@ async def _sync(app: Spindle, name: str, place: str) -> None:
     from spindle.errors import NotFoundError, from_description
 
     (report,) = await app.sync(name)
-    if report.error is None:
-        if not await app.tools() and place.endswith(".py"):
-            hint = f"give its functions @tool; to start it as a server: --from 'python {place}'"
-            raise NotFoundError(f"{place} has no tools", hint=hint)
-        return
-    error = from_description(report.error)
-    if report.error["category"] in ("consent", "auth") and "://" in place:
-        error.hint = (
-            f"add it and log in: `spindle add {name} {shlex.quote(place)}`, then `spindle auth login {name}`"
+    if report.error is not None:
+        raise from_description(report.error)
+    if place.endswith(".py") and not await app.tools():
+        hint = f"give its functions @tool; to start it as a server: --from 'python {place}'"
+        raise NotFoundError(f"{place} has no tools", hint=hint)
+
+
+def _hint(error: SpindleError, name: str, place: str) -> str | None:
+    """The advice for somebody without a workspace, where the usual one is about a workspace."""
+    hint, source = error.hint or "", shlex.quote(place)
+    if error.category == "auth" and "://" in place:
+        return (
+            f"give --header, or add it and log in: `spindle add {name} {source}`, `spindle auth login {name}`"
         )
-    elif error.hint and f"sources.{name}" in error.hint:
-        error.hint = f"add it to a workspace to change its settings: `spindle add {name} …`"
-    raise error
+    if "spindle search" in hint:
+        return f"`spindle tools --from {source}` lists its tools"
+    if "spindle call" in hint:
+        return hint.replace("spindle call", f"spindle call --from {source}")
+    if f"sources.{name}.timeout" in hint:
+        return "give it more time with --timeout"
+    if f"sources.{name}" in hint:
+        return f"add it to a workspace to change its settings: `spindle add {name} …`"
+    return error.hint
 
 
 def _add_pairs(table: dict[str, Any], env: Sequence[str], headers: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from spindle.auth.encryption import Sealer
 from spindle.auth.sealed import SealedValues
 from spindle.errors import ConfigurationError
 from spindle.settings import load
-from spindle.settings.expand import expand_table, uses_secrets
+from spindle.settings.expand import expand_table, expand_text, uses_secrets
 
 
 def write(root: Path, key: str) -> None:
@@ -55,9 +55,22 @@ async def test_without_a_reference_no_key_is_needed(tmp_path: Path) -> None:
         assert await values.environment(load(tmp_path), environ) is environ
 
 
+async def test_no_source_gets_the_secret_of_another(tmp_path: Path) -> None:
+    write(tmp_path, "${secret:github.KEY}")
+    async with spindle.open(tmp_path) as app:
+        await app.auth.sealed.save("github", {"KEY": "very-secret"})
+    async with spindle.open(tmp_path) as app:
+        with pytest.raises(
+            ConfigurationError, match=r"the secret github\.KEY, which is not this source's own"
+        ):
+            app.catalog.sources.config("x")
+    with pytest.raises(ConfigurationError, match="not this source's own"):
+        expand_table({"token": "${secret:github.KEY}"}, {"secret:github.KEY": "1"}, "serve")
+
+
 def test_a_reference_stands_beside_variables_with_defaults() -> None:
     environ = {"secret:a.B-c": "1", "secret": "2"}
-    table = {"x": "${secret:a.B-c} ${secret} ${secret:-d} ${none:-d} ${secret:}"}
-    assert expand_table(table, environ, "t") == {"x": "1 2 2 d ${secret:}"}
+    text = "${secret:a.B-c} ${secret} ${secret:-d} ${none:-d} ${secret:}"
+    assert expand_text(text, environ, "t", "a") == "1 2 2 d ${secret:}"
     assert uses_secrets({"a": [{"b": "${secret:x.Y}"}]})
     assert not uses_secrets({"a": ["${secret}"]})

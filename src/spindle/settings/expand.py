@@ -95,6 +95,13 @@ def _expand(value: Any, environ: Mapping[str, str], key: str, source: str | None
 
 def _value(match: re.Match[str], environ: Mapping[str, str], key: str, source: str | None) -> str:
     variable, default = match[1], match[2]
+    if variable.startswith(_SECRET) and not variable.startswith(f"{_SECRET}{source}."):
+        # Settings come from many hands: an entry of a registry, the file of another program.
+        raise ConfigurationError(
+            f"{key} refers to the secret {variable.removeprefix(_SECRET)}, which is not this source's own",
+            hint="a sealed secret can be used by the source that it was sealed for, and by no other",
+            source=source,
+        )
     found = environ.get(variable)
     if found:
         return found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 
 import spindle
+from servers.running import PATIENCE
 from spindle.errors import ConfigurationError, ConnectionFailedError, InvalidArgumentsError
 from spindle.settings import Settings
 
@@ -103,6 +106,108 @@ def test_an_async_tool_that_would_block_its_own_loop_is_told_so(tmp_path: Path) 
         result = s.call("outer", a=1)
     assert result.is_error
     assert "make the tool a plain `def` function" in result.text
+
+
+def test_without_a_block_it_is_opened_by_its_first_use_and_closes_itself(tmp_path: Path) -> None:
+    s = opened(tmp_path)
+    assert loops() == []
+    assert s.call("add", a=1).structured == 2
+    assert [tool.name for tool in s.tools()] == ["add"]
+    [thread] = [thread for thread in threading.enumerate() if thread.name == "spindle"]
+    del s
+    gc.collect()
+    thread.join(PATIENCE)
+    assert loops() == []
+
+
+def test_it_closes_itself_also_when_its_own_thread_collects_the_garbage(tmp_path: Path) -> None:
+    async def arrange(_: Any) -> tuple[Any, ...]:
+        go = asyncio.Event()
+
+        async def collect() -> None:
+            await go.wait()
+            gc.collect()
+
+        task = asyncio.create_task(collect())
+        return asyncio.get_running_loop(), go, task
+
+    s = opened(tmp_path)
+    s.itself = s
+    loop, go, task = s.wait(arrange)
+    [thread] = [thread for thread in threading.enumerate() if thread.name == "spindle"]
+    gc.disable()
+    try:
+        del s
+        assert thread.is_alive()
+        loop.call_soon_threadsafe(go.set)
+        thread.join(PATIENCE)
+    finally:
+        gc.enable()
+    assert task.done()
+    assert loops() == []
+
+
+def test_without_a_block_it_can_be_closed(tmp_path: Path) -> None:
+    s = opened(tmp_path)
+    assert s.call("add", a=1).structured == 2
+    s.close()
+    assert loops() == []
+    with pytest.raises(ConnectionFailedError, match="was closed"):
+        s.tools()
+    with s as again:
+        assert again.call("add", a=2).structured == 3
+    assert loops() == []
+
+
+def test_threads_that_use_it_first_at_the_same_time_open_it_once(tmp_path: Path) -> None:
+    s = opened(tmp_path)
+    together = threading.Barrier(4)
+
+    def use(number: int) -> int:
+        together.wait(PATIENCE)
+        return s.call("add", a=number).structured
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(use, range(4))) == [1, 2, 3, 4]
+    assert loops() == ["spindle"]
+    s.close()
+
+
+LEAVING = """
+import os, sys
+import spindle
+
+s = spindle.open(".")
+print(s.call("mini.echo", text="hello").text)
+print(s.call("pid").value)
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ["", "import sys; sys.exit(3)", "raise KeyboardInterrupt", "del s"])
+def test_a_program_that_leaves_it_open_ends_quietly_and_leaves_no_process(end: str, tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/t.py").write_text(
+        "import os\nfrom spindle import tool\n@tool\ndef pid() -> int:\n    return os.getpid()\n"
+    )
+    server = Path(__file__).parent / "cli/mini_server.py"
+    definitions = tmp_path / "server.json"
+    definitions.write_text(json.dumps([{"name": "echo", "inputSchema": {"type": "object"}}]))
+    command = [sys.executable, "-I", "-S", str(server), str(definitions)]
+    (tmp_path / "spindle.toml").write_text(
+        f"[sources.mini]\ncommand = {json.dumps(command)}\nprotocol = 'handshake'"
+    )
+    (tmp_path / "script.py").write_text(LEAVING.format(end=end))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "script.py"],
+        cwd=tmp_path, env={**os.environ, "SPINDLE_HOME": str(tmp_path / "home")},
+        capture_output=True, text=True, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    quiet = "KeyboardInterrupt" in end or not done.stderr
+    assert (done.stdout.count("\n"), quiet) == (2, True), done.stderr
+    for pid in (tmp_path / "pids").read_text().split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
 
 
 def test_an_error_while_opening_ends_the_thread(tmp_path: Path) -> None:

@@ -2,44 +2,71 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import spindle
+from spindle import errors
 
 PUBLIC = [
     "Agent",
     "AgentEvent",
     "AgentResult",
     "Answer",
+    "ApprovalRequired",
+    "AuthError",
+    "AuthorizationRequired",
     "Block",
     "BlockingSpindle",
+    "BreakerOpenError",
     "CallOptions",
     "CallRecord",
+    "CallTimeoutError",
+    "CancelledCallError",
+    "ClientError",
+    "ConfigurationError",
+    "ConnectionFailedError",
     "Context",
     "Continuing",
     "Credential",
     "Event",
     "FilledPrompt",
     "Finished",
+    "FlowError",
     "Hints",
+    "InputRequired",
     "Interruption",
+    "InvalidArgumentsError",
     "Limit",
     "Limits",
+    "LoopError",
+    "ModelError",
+    "NameConflictError",
+    "NotFoundError",
     "OpenPause",
     "Paused",
+    "PermissionDeniedError",
     "Principal",
+    "RateLimitedError",
     "Resource",
     "ResourceChange",
     "Result",
+    "ResultTooLargeError",
+    "ServerError",
     "SourceConfig",
     "SourcePrompt",
     "SourceQuestion",
     "Spindle",
     "SpindleError",
+    "StoreError",
     "SyncReport",
+    "TableError",
     "Tool",
     "ToolError",
     "ToolSummary",
@@ -69,6 +96,32 @@ def test_a_name_that_is_not_there_is_an_ordinary_attribute_error() -> None:
         _ = spindle.nonsense
 
 
+def test_every_error_is_a_public_name() -> None:
+    raised = [
+        name
+        for name, found in vars(errors).items()
+        if isinstance(found, type) and issubclass(found, (errors.SpindleError, errors.Interruption))
+    ]
+    assert set(raised) <= set(PUBLIC)
+    assert {name: getattr(spindle, name) for name in raised} == {name: vars(errors)[name] for name in raised}
+
+
+def test_every_error_that_the_reference_names_is_a_public_name() -> None:
+    page = Path(__file__).parents[1] / "docs/reference/errors.md"
+    named = set(re.findall(r"`(\w+(?:Error|Required|Interruption))`", page.read_text()))
+    assert len(named) > 20
+    assert named <= set(PUBLIC)
+
+
+def test_a_mistyped_name_is_answered_with_the_one_that_was_meant() -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", "import spindle; spindle.NotFoundEror"], capture_output=True, text=True
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("AttributeError: module 'spindle' has no attribute 'NotFoundEror'")
+    assert "'NotFoundError'" in last
+
+
 def test_importing_the_package_alone_loads_nothing_heavy() -> None:
     script = (
         "import sys; before = set(sys.modules); import spindle;"
@@ -88,3 +141,45 @@ def test_importing_the_package_alone_loads_nothing_heavy() -> None:
         "click",
         "rich",
     }
+
+
+def _public_members() -> list[tuple[str, object]]:
+    """Every public name, and every public method and property of the public classes."""
+    found: list[tuple[str, object]] = []
+    for name in PUBLIC:
+        value = getattr(spindle, name)
+        found.append((name, value))
+        if isinstance(value, type):
+            found += [
+                (f"{name}.{member}", vars(owner)[member])
+                for owner in value.__mro__
+                if owner.__module__.startswith("spindle")
+                for member in vars(owner)
+                if not member.startswith("_")
+            ]
+    return found
+
+
+MEMBERS = [
+    (name, value)
+    for name, value in _public_members()
+    if callable(value) or isinstance(value, (property, staticmethod, classmethod))
+]
+
+
+@pytest.mark.parametrize(("name", "value"), MEMBERS, ids=[name for name, _ in MEMBERS])
+def test_help_says_something_useful(name: str, value: object) -> None:
+    documented = inspect.getdoc(value) or ""
+    assert len(documented.split()) >= 3, f"help({name}) says {documented!r}"
+    try:
+        signature = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        return
+    assert len(signature) < 2000
+    assert "<" not in re.sub("<(factory|class|enum)", "", signature)
+
+
+def test_help_of_the_package_shows_its_names() -> None:
+    text = pydoc.render_doc(spindle, renderer=pydoc.plaintext)
+    assert "NotFoundError" in text
+    assert " at 0x" not in text

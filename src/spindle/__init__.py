@@ -6,7 +6,7 @@ async with spindle.open("workspace") as s:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spindle.version import __version__ as __version__
 
@@ -38,8 +38,30 @@ if TYPE_CHECKING:
     from spindle.domain.tool import Hints as Hints
     from spindle.domain.tool import Tool as Tool
     from spindle.domain.tool import ToolSummary as ToolSummary
+    from spindle.errors import ApprovalRequired as ApprovalRequired
+    from spindle.errors import AuthError as AuthError
+    from spindle.errors import AuthorizationRequired as AuthorizationRequired
+    from spindle.errors import BreakerOpenError as BreakerOpenError
+    from spindle.errors import CallTimeoutError as CallTimeoutError
+    from spindle.errors import CancelledCallError as CancelledCallError
+    from spindle.errors import ClientError as ClientError
+    from spindle.errors import ConfigurationError as ConfigurationError
+    from spindle.errors import ConnectionFailedError as ConnectionFailedError
+    from spindle.errors import FlowError as FlowError
+    from spindle.errors import InputRequired as InputRequired
     from spindle.errors import Interruption as Interruption
+    from spindle.errors import InvalidArgumentsError as InvalidArgumentsError
+    from spindle.errors import LoopError as LoopError
+    from spindle.errors import ModelError as ModelError
+    from spindle.errors import NameConflictError as NameConflictError
+    from spindle.errors import NotFoundError as NotFoundError
+    from spindle.errors import PermissionDeniedError as PermissionDeniedError
+    from spindle.errors import RateLimitedError as RateLimitedError
+    from spindle.errors import ResultTooLargeError as ResultTooLargeError
+    from spindle.errors import ServerError as ServerError
     from spindle.errors import SpindleError as SpindleError
+    from spindle.errors import StoreError as StoreError
+    from spindle.errors import TableError as TableError
     from spindle.errors import ToolError as ToolError
     from spindle.flows.node_cache import flow_safe as flow_safe
     from spindle.http.credentials import bearer as bearer
@@ -56,32 +78,54 @@ _HOMES = {
     "AgentEvent": "spindle.agents.events",
     "AgentResult": "spindle.agents.outcomes",
     "Answer": "spindle.domain.question",
+    "ApprovalRequired": "spindle.errors",
+    "AuthError": "spindle.errors",
+    "AuthorizationRequired": "spindle.errors",
     "Block": "spindle.domain.call",
     "BlockingSpindle": "spindle.blocking",
+    "BreakerOpenError": "spindle.errors",
     "CallOptions": "spindle.calls.caller",
     "CallRecord": "spindle.domain.call",
+    "CallTimeoutError": "spindle.errors",
+    "CancelledCallError": "spindle.errors",
+    "ClientError": "spindle.errors",
+    "ConfigurationError": "spindle.errors",
+    "ConnectionFailedError": "spindle.errors",
     "Context": "spindle.calls.context",
     "Continuing": "spindle.runs.outcomes",
     "Credential": "spindle.domain.identity",
     "Event": "spindle.domain.event",
     "FilledPrompt": "spindle.domain.resource",
     "Finished": "spindle.runs.outcomes",
+    "FlowError": "spindle.errors",
     "Hints": "spindle.domain.tool",
+    "InputRequired": "spindle.errors",
     "Interruption": "spindle.errors",
+    "InvalidArgumentsError": "spindle.errors",
     "Limit": "spindle.calls.limits",
     "Limits": "spindle.agents.limits",
+    "LoopError": "spindle.errors",
+    "ModelError": "spindle.errors",
+    "NameConflictError": "spindle.errors",
+    "NotFoundError": "spindle.errors",
     "OpenPause": "spindle.runs.outcomes",
     "Paused": "spindle.runs.outcomes",
+    "PermissionDeniedError": "spindle.errors",
     "Principal": "spindle.domain.identity",
     "SourcePrompt": "spindle.domain.resource",
     "Resource": "spindle.domain.resource",
     "ResourceChange": "spindle.domain.resource",
+    "RateLimitedError": "spindle.errors",
     "Result": "spindle.domain.call",
+    "ResultTooLargeError": "spindle.errors",
+    "ServerError": "spindle.errors",
     "SourceConfig": "spindle.domain.source",
     "SourceQuestion": "spindle.domain.question",
     "Spindle": "spindle.app",
     "SpindleError": "spindle.errors",
+    "StoreError": "spindle.errors",
     "SyncReport": "spindle.catalog.diff",
+    "TableError": "spindle.errors",
     "Tool": "spindle.domain.tool",
     "ToolError": "spindle.errors",
     "ToolSummary": "spindle.domain.tool",
@@ -95,14 +139,20 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'spindle' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker would take any name for known
 
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name):
+        if name not in _HOMES:
+            from sys import modules
+
+            # With the name and the module, Python's own message says which name was meant.
+            message = f"module 'spindle' has no attribute {name!r}"
+            raise AttributeError(message, name=name, obj=modules[__name__])
+        from importlib import import_module
+
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

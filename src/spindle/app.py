@@ -24,7 +24,7 @@ from spindle.catalog.catalog import Catalog
 from spindle.catalog.sources import SourceSet
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import LOCAL, Principal
-from spindle.domain.tool import Tool, ToolSummary
+from spindle.domain.tool import Tool, ToolList
 from spindle.flows.workspace import WorkspaceFlows
 from spindle.ports.store import FileStore, RunStore, Store, ToolFilter, ToolStore
 from spindle.runs.runner import Runner
@@ -76,10 +76,10 @@ class Spindle:
         agents: WorkspaceAgents,
         make_requests: Callable[[], SourceRequests],
         files: FileStore,
-        on_question: OnQuestion | None = None,
-        environ: Mapping[str, str] | None = None,
-        visible: Visible = show_all,
-        note: Note = logger.warning,
+        on_question: OnQuestion | None,
+        environ: Mapping[str, str] | None,
+        visible: Visible,
+        note: Note,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -195,14 +195,14 @@ class Spindle:
         kind: str | None = None,
         tag: str | None = None,
         pattern: str | None = None,
-    ) -> list[ToolSummary]:
+    ) -> ToolList:
         """The tools of the stored catalog, all or those that pass the filters. `pattern` is a glob over
         names."""
-        return await self.catalog.tools(ToolFilter(source, kind, tag, pattern))
+        return ToolList(await self.catalog.tools(ToolFilter(source, kind, tag, pattern)))
 
-    async def search(self, query: str, *, limit: int = 10) -> list[ToolSummary]:
+    async def search(self, query: str, *, limit: int = 10) -> ToolList:
         """The tools that match the query, the best first."""
-        return await self.catalog.search(query, limit)
+        return ToolList(await self.catalog.search(query, limit))
 
     async def show(self, tool: str) -> Tool:
         """One tool with its schemas."""

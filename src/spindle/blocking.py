@@ -4,8 +4,11 @@ notebook or wherever a loop is already running."""
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
+import functools
 import threading
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +17,8 @@ from spindle.domain.identity import LOCAL, Principal
 from spindle.errors import ConnectionFailedError
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from pydantic_ai.models import Model
 
     from spindle.agents.limits import Limits
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
     from spindle.domain.call import CallRecord, Progress, Result
     from spindle.domain.event import Event
     from spindle.domain.resource import FilledPrompt, Resource, ResourceChange, SourcePrompt
-    from spindle.domain.tool import Tool, ToolSummary
+    from spindle.domain.tool import Tool, ToolList
     from spindle.drafting.draft import Draft
     from spindle.flows.definition import FlowDefinition
     from spindle.flows.flow import Flow
@@ -32,31 +37,33 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+EXIT_TIMEOUT = 20.0
+"""Seconds that closing may take when Python exits."""
+
 
 class BlockingSpindle:
-    """An open workspace with the methods of `Spindle`, but blocking. Safe to use from several threads."""
+    """An open workspace with the methods of `Spindle`, but blocking. Safe to use from several threads.
 
-    def __init__(self, app: Spindle, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-        self._app = app
-        self._loop = loop
-        self._thread = thread
+    It is opened when it is first used. A `with` block closes it at its end, `close` at any time, and it
+    closes itself when nothing refers to it any more, or when Python exits.
+    """
 
-    @classmethod
-    def start(cls, build: Callable[[], Awaitable[Spindle]]) -> BlockingSpindle:
-        """Starts the thread and builds the app on its event loop."""
-        loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=_serve, args=(loop,), name="spindle", daemon=True)
-        thread.start()
+    def __init__(self, make: Callable[[], Awaitable[Spindle]]) -> None:
+        self._make = make
+        self._starting = threading.Lock()
+        self._running: _Running | None = None
+        self._was_closed = False
 
-        async def built() -> Spindle:
-            return await build()
+    def __enter__(self) -> BlockingSpindle:
+        with self._starting:
+            self._was_closed = False
+            self._start()
+        return self
 
-        try:
-            app = _wait(loop, built())
-        except BaseException:
-            _end(loop, thread)
-            raise
-        return cls(app, loop, thread)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def call(
         self,
@@ -126,11 +133,19 @@ class BlockingSpindle:
         """Returns the pauses that wait for a person, the oldest first."""
         return self._run(self._app.pauses(principal=principal, run=run))
 
-    def tools(self, **filters: str | None) -> list[ToolSummary]:
-        """Returns the tools of the stored catalog, filtered as in `Spindle.tools`."""
-        return self._run(self._app.tools(**filters))
+    def tools(
+        self,
+        *,
+        source: str | None = None,
+        kind: str | None = None,
+        tag: str | None = None,
+        pattern: str | None = None,
+    ) -> ToolList:
+        """Returns the tools of the stored catalog, all or those that pass the filters. `pattern` is a glob
+        over names."""
+        return self._run(self._app.tools(source=source, kind=kind, tag=tag, pattern=pattern))
 
-    def search(self, query: str, *, limit: int = 10) -> list[ToolSummary]:
+    def search(self, query: str, *, limit: int = 10) -> ToolList:
         """Returns the tools that match the query, the best first."""
         return self._run(self._app.search(query, limit=limit))
 
@@ -149,8 +164,10 @@ class BlockingSpindle:
     def events(self, pattern: str = "*", *, timeout: float | None = None) -> Iterator[Event]:
         """Yields the events of this process from now on; ends when none came for `timeout` seconds."""
 
+        app = self._app
+
         async def subscribed() -> Subscription:
-            return self._app.events(pattern)
+            return app.events(pattern)
 
         return self._each(self._run(subscribed()), timeout)
 
@@ -223,33 +240,125 @@ class BlockingSpindle:
         return self._run(work(self._app))
 
     def close(self) -> None:
-        """Closes the workspace and ends its thread."""
-        if self._thread.is_alive():
-            try:
-                self._run(self._app.close())
-            finally:
-                _end(self._loop, self._thread)
+        """Closes the workspace and ends its thread. Waits until that is done."""
+        with self._starting:
+            running, self._running = self._running, None
+            self._was_closed = True
+        if running is not None:
+            running.close()
+
+    def _start(self) -> _Running:
+        if self._running is None:
+            self._running = _Running(self._make)
+            weakref.finalize(self, self._running.let_close).atexit = False
+        return self._running
+
+    @property
+    def _app(self) -> Spindle:
+        with self._starting:
+            if self._was_closed:
+                raise ConnectionFailedError("this Spindle was closed", hint="open it again", sent=False)
+            return self._start().app
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if threading.current_thread() is self._thread:
+        running = self._running
+        if running is None:  # closed by another thread meanwhile
+            work.close()
+            raise ConnectionFailedError("this Spindle was closed", hint="open it again", sent=False)
+        return running.wait(work)
+
+
+class _Running:
+    """An app on an event loop in a thread of its own. Refers to nothing that the user holds, so that what is
+    no longer used can be told."""
+
+    def __init__(self, make: Callable[[], Awaitable[Spindle]]) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=_serve, args=(self.loop,), name="spindle", daemon=True)
+        self.thread.start()
+
+        async def made() -> Spindle:
+            return await make()
+
+        try:
+            self.app = self.wait(made())
+        except BaseException:
+            self._end()
+            raise
+        self._closing: asyncio.Task[None] | None = None
+        _open.add(self)
+        _close_at_exit()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs async work on the loop, and returns its result."""
+        if threading.current_thread() is self.thread:
             work.close()
             raise RuntimeError(
                 "this call blocks, which an async tool must not do: make the tool a plain `def` function"
             )
-        if not self._thread.is_alive():
+        if not self.thread.is_alive():
             work.close()
             raise ConnectionFailedError("this Spindle was closed", hint="open it again", sent=False)
-        return _wait(self._loop, work)
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            # Ctrl-C while waiting: the call is cancelled, not left running behind the user's back.
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Closes the app and ends the thread."""
+        _open.discard(self)
+        if self.thread.is_alive():
+            try:
+                self.wait(self.app.close())
+            finally:
+                self._end()
+
+    def let_close(self) -> None:
+        """Has the app closed and the thread ended, without waiting: the garbage collector may call this at
+        any moment, in any thread, while anything is locked."""
+        if self.thread.is_alive():
+            with contextlib.suppress(RuntimeError):  # the loop has just been closed
+                self.loop.call_soon_threadsafe(self._begin_closing)
+
+    def _begin_closing(self) -> None:
+        if self._closing is None:
+            self._closing = self.loop.create_task(self._close_and_stop(), name="closing the workspace")
+
+    async def _close_and_stop(self) -> None:
+        try:
+            await self.app.close()
+        finally:
+            _open.discard(self)
+            self.loop.stop()
+
+    def _end(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
 
 
-def _wait(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    future = asyncio.run_coroutine_threadsafe(work, loop)
-    try:
-        return future.result()
-    except BaseException:
-        # Ctrl-C while waiting: the call is cancelled, not left running behind the user's back.
-        future.cancel()
-        raise
+_open: set[_Running] = set()
+"""All that were not closed yet."""
+
+
+@functools.cache
+def _close_at_exit() -> None:
+    # Closing needs an executor. Python ends them in the reverse order in which they asked to be told of the
+    # exit, so we have to ask after they did.
+    import concurrent.futures.thread  # noqa: F401 # pyright: ignore[reportUnusedImport]
+
+    register: Any = getattr(threading, "_register_atexit", atexit.register)
+    register(_close_all)
+
+
+def _close_all() -> None:
+    left = list(_open)
+    for running in left:
+        running.let_close()
+    for running in left:
+        running.thread.join(EXIT_TIMEOUT)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
@@ -267,8 +376,3 @@ async def _end_what_is_left() -> None:
     for task in left:
         task.cancel()
     await asyncio.gather(*left, return_exceptions=True)
-
-
-def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()

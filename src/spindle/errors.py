@@ -36,10 +36,16 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, cast, overload
 
+from spindle.remedies import REMOTE, Remedy, Surface
+
+FOR_CALLERS = frozenset({"client", "error", "invalid_arguments", "not_found", "tool"})
+"""The categories whose hints are about the call, and so for whoever made it. The others are about what is
+configured where Spindle runs."""
+
 
 class SpindleError(Exception):
     """The base of every error that Spindle raises. `message` says what was wrong, `hint` what to do about
-    it."""
+    it. Where that depends on the reader, `remedy` says it as data, and `hint_for` puts it into words."""
 
     category: ClassVar[str] = "error"
     retryable: bool = False
@@ -49,6 +55,7 @@ class SpindleError(Exception):
         message: str,
         *,
         hint: str | None = None,
+        remedy: Remedy | None = None,
         source: str | None = None,
         tool: str | None = None,
         status: int | None = None,
@@ -59,7 +66,8 @@ class SpindleError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self._hint = hint
+        self.remedy = remedy if hint is None else None
         self.source = source
         self.tool = tool
         self.status = status
@@ -70,18 +78,41 @@ class SpindleError(Exception):
         """The WWW-Authenticate header of the source's refusal: the credential that it wants."""
         self.details = details
 
+    @property
+    def hint(self) -> str | None:
+        """The way out, in the words of a Python program."""
+        return self.remedy.words("python") if self.remedy is not None else self._hint
+
+    @hint.setter
+    def hint(self, hint: str | None) -> None:
+        self._hint, self.remedy = hint, None
+
+    @property
+    def way_out(self) -> dict[str, Any]:
+        """The hint or the remedy, as arguments of another error that takes its place."""
+        return {"hint": self._hint, "remedy": self.remedy}
+
+    def hint_for(self, surface: Surface) -> str | None:
+        """Returns what to do about it, in the words of a surface. Models and HTTP clients are not told what
+        only the person who runs this Spindle can do."""
+        if self.remedy is not None:
+            return self.remedy.words(surface)
+        return None if surface in REMOTE and self.category not in FOR_CALLERS else self._hint
+
     def about(self, *, source: str | None = None, tool: str | None = None) -> Self:
         """Adds the source and tool of the error, unless they are already known, and returns it."""
         self.source = self.source or source
         self.tool = self.tool or tool
         return self
 
-    def to_dict(self) -> dict[str, Any]:
-        """Describes the error as JSON, without empty fields."""
+    def to_dict(self, surface: Surface = "python") -> dict[str, Any]:
+        """Describes the error as JSON in the words of a surface, without empty fields."""
+        remedy = None if self.remedy is None or surface in REMOTE else self.remedy.to_dict()
         fields = {
             "category": self.category,
             "message": self.message,
-            "hint": self.hint,
+            "hint": self.hint_for(surface),
+            "remedy": remedy,
             "retryable": self.retryable,
             "source": self.source,
             "tool": self.tool,
@@ -197,6 +228,8 @@ class ToolError(SpindleError):
     """The tool itself reported an error. `details` holds the whole result as a dict."""
 
     category = "tool"
+    failure: Any = None
+    """The `ToolFailure` of a Python tool of the workspace: where in its code it failed."""
 
 
 class FlowError(SpindleError):
@@ -267,6 +300,7 @@ class AuthorizationRequired(Interruption):
 
     @property
     def url(self) -> str:
+        """The address at which the user gives consent."""
         return str(self.details["url"])
 
 
@@ -312,6 +346,9 @@ def from_description(described: Mapping[str, Any]) -> SpindleError:
     category = "auth" if described["category"] == "consent" else described["category"]
     keys = ("hint", "source", "tool", "status", "retry_after", "details")
     fields = {key: described[key] for key in keys if key in described}
+    remedy = Remedy.from_dict(described.get("remedy"))
+    if remedy is not None:
+        fields |= {"remedy": remedy, "hint": None}
     return classes.get(category, ServerError)(described["message"], **fields)
 
 

@@ -21,33 +21,24 @@ if TYPE_CHECKING:
     from spindle.settings import Settings
 
 
-class Opening:
-    """A workspace to be opened: enter it with `async with`, or with `with` for blocking calls."""
+class Opening(BlockingSpindle):
+    """A workspace to be opened: `async with` gives a `Spindle`, whose methods are awaited; `with` gives one
+    whose methods block. Without either it is used in the same blocking way, as in a notebook: it is opened
+    when it is first used, and closes itself."""
 
     def __init__(self, make: Callable[[], Awaitable[Spindle]]) -> None:
-        self._make = make
-        self._app: Spindle | None = None
-        self._blocking: BlockingSpindle | None = None
+        super().__init__(make)
+        self._entered: Spindle | None = None
 
     async def __aenter__(self) -> Spindle:
-        self._app = await self._make()
-        return self._app
+        self._entered = await self._make()
+        return self._entered
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._app is not None:
-            await self._app.close()
-
-    def __enter__(self) -> BlockingSpindle:
-        self._blocking = BlockingSpindle.start(self._make)
-        return self._blocking
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._blocking is not None:
-            self._blocking.close()
+        if self._entered is not None:
+            await self._entered.close()
 
 
 def open(
@@ -59,20 +50,24 @@ def open(
     store: Store | None = None,
     run_store: RunStore | None = None,
     credentials: CredentialProvider | None = None,
-    permission: Permission = allow_all,
-    visible: Visible = show_all,
+    permission: Permission | None = None,
+    visible: Visible | None = None,
     on_question: OnQuestion | None = None,
-    note: Note = logger.warning,
+    note: Note | None = None,
     environ: Mapping[str, str] | None = None,
-    clock: Clock = Clock(),  # noqa: B008 - frozen
+    clock: Clock | None = None,
 ) -> Opening:
     """Opens the workspace at `path`, or the nearest one. Contacts no source.
+
+    Use it with `async with` to await its methods, with `with` to block, or as it is:
+    `s = spindle.open()`, then `s.call("fs.read_text_file", path="notes.txt")`, in a notebook.
 
     `tools` are Python functions to add under their plain names, and `flows` are flows built in Python that
     may be run. `credentials` gives each principal their own credential for a source, `permission` decides who
     may call which tool, and `visible` decides who may see it at all. `on_question` answers what MCP servers
     ask in the middle of a call; without it, or if it returns None, the call pauses. `run_store` keeps runs in
-    another place than the store, and `note` receives messages about things that are odd but no error.
+    another place than the store, and `note` receives messages about things that are odd but no error; by
+    default they are logged as warnings of the logger `spindle`. `environ` replaces the environment.
     """
     return Opening(
         lambda: build(
@@ -83,11 +78,11 @@ def open(
             store=store,
             run_store=run_store,
             credentials=credentials,
-            permission=permission,
-            visible=visible,
+            permission=permission or allow_all,
+            visible=visible or show_all,
             on_question=on_question,
-            note=note,
+            note=note or logger.warning,
             environ=environ,
-            clock=clock,
+            clock=clock or Clock(),
         )
     )

@@ -73,7 +73,7 @@ def test_a_mistyped_name_gets_a_suggestion() -> None:
     assert caught.value.hint == "did you mean 'path' instead of 'pahts'?"
     with pytest.raises(InvalidArgumentsError) as caught:
         Validation().check_arguments(tool(schema), {})
-    assert "spindle call made.do --help" in str(caught.value.hint)
+    assert caught.value.hint_for("shell") == "`spindle call made.do --help` shows its parameters"
 
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"

@@ -138,7 +138,7 @@ async def test_a_wrong_name_is_answered_with_the_right_one(workspace: Any) -> No
             assert caught.value.details == "web.send_message"
         with pytest.raises(NotFoundError) as caught:
             await app.show("web.zzzzzz")
-        assert caught.value.hint == "try `spindle search zzzzzz`"
+        assert caught.value.hint == 'try `search("zzzzzz")`'
         with pytest.raises(NotFoundError):
             await app.show("\udcff")
 
@@ -323,7 +323,7 @@ async def test_a_pinned_source_s_first_tools_are_trusted_and_later_changes_are_h
         assert (await app.show("web.a")).description == "does a"
         with pytest.raises(NotFoundError, match="waits to be accepted") as caught:
             await app.show("web.c")
-        assert caught.value.hint == "`spindle sync web --accept web.c`, once you trust it"
+        assert caught.value.hint_for("shell") == "`spindle sync web --accept web.c`, once you trust it"
         assert (await app.catalog.states())["web"].held_count == 2
 
         [third] = await app.sync(accept=["web.a"])

@@ -281,3 +281,81 @@ def test_a_full_disk_is_told_in_one_line(workspace):
         2,
         "spindle: the result cannot be written: No space left on device\n",
     )
+
+
+# --- why a Python tool failed
+
+FAILING = '''
+from spindle import tool
+
+def inner(n):
+    return {}[n]
+
+@tool
+def fails(n: int) -> str:
+    """Fails."""
+    try:
+        inner(n)
+    except KeyError as error:
+        raise ValueError("no such number") from error
+
+@tool
+def secret(password: str) -> str:
+    """Tells the password."""
+    raise RuntimeError(password)
+'''
+
+
+def test_a_python_tool_that_fails_says_where(workspace, spindle):
+    workspace.write("tools/maths.py", FAILING)
+    done = spindle("call", "fails", "--n=7")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines() == [
+        "ValueError: no such number",
+        '  File "tools/maths.py", line 13, in fails',
+        '    raise ValueError("no such number") from error',
+        "  hint: --debug shows the whole traceback, and so does `spindle history`",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words", [["--debug", "call", "fails"], ["call", "--debug", "fails"], ["call", "fails", "--debug"]]
+)
+def test_debug_shows_the_whole_traceback(workspace, spindle, words):
+    workspace.write("tools/maths.py", FAILING)
+    done = spindle(*words, "--n=7")
+    assert done.code == 1
+    assert "KeyError: 7" in done.err
+    assert "The above exception was the direct cause of the following exception" in done.err
+    assert done.err.count("ValueError: no such number") == 2
+    assert "spindle/sources" not in done.err
+
+
+def test_history_keeps_the_traceback(workspace, spindle):
+    workspace.write("tools/maths.py", FAILING)
+    spindle("call", "fails", "--n=7")
+    [record] = spindle("history", "--json").json
+    assert record["error"]["failure"]["file"] == "tools/maths.py"
+    shown = spindle("history", record["key"]).out
+    assert "KeyError: 7\n" in shown
+    assert 'tools/maths.py", line 13, in fails\n' in shown
+
+
+def test_where_it_failed_is_in_the_json_of_the_shell(workspace, spindle):
+    workspace.write("tools/maths.py", FAILING)
+    told = spindle("call", "fails", "--n=7", "--json").json
+    assert (told["is_error"], told["failure"]["line"]) == (True, 13)
+
+
+def test_secrets_are_masked_where_it_failed(workspace, spindle):
+    workspace.write("tools/maths.py", FAILING)
+    spindle("call", "secret", "--password=hunter2-hunter2")
+    [record] = spindle("history", "--json").json
+    assert "hunter2" not in json.dumps(record)
+
+
+def test_a_flow_says_where_its_tool_failed(workspace, spindle):
+    workspace.write("tools/maths.py", FAILING)
+    done = spindle("run", "fails --n=7")
+    assert done.code == 1
+    assert '  File "tools/maths.py", line 13, in fails' in done.err

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from servers.postgres import PASSWORD
+from spindle.catalog.sources import SourceSet
+from spindle.errors import ConfigurationError
+from spindle.settings import Settings
 
 BAD_SCHEMA = {
     "name": "odd",
@@ -188,3 +193,209 @@ def test_a_workspace_without_sources_is_told_what_to_do(workspace, spindle):
     done = spindle("doctor")
     assert done.code == 0
     assert "! sources: there are none yet\n    fix: `spindle add --presets` shows some" in done.out
+
+
+# --- wrong types in the file
+
+WRONG = [5, "", [], [5], {}, {"a": 5}]
+
+
+def written_wrongly() -> dict[str, dict[str, object]]:
+    """A source for each setting of each kind and each value of another type."""
+    from spindle.plugins import config_models, kinds
+
+    found: dict[str, dict[str, object]] = {}
+    for kind, model in config_models(kinds()).items():
+        for key, field in model.model_fields.items():
+            for number, value in enumerate(WRONG):
+                name = f"{kind}-{key}-{number}".replace("_", "-")
+                found[name] = {"kind": kind, field.alias or key: value}
+    return found
+
+
+def as_toml(sources: dict[str, dict[str, object]]) -> str:
+    def value(given: object) -> str:
+        if isinstance(given, dict):
+            return "{" + ", ".join(f"{json.dumps(key)} = {value(item)}" for key, item in given.items()) + "}"
+        return json.dumps(given)
+
+    tables = (
+        "\n".join(f"{key} = {value(item)}" for key, item in table.items()) for table in sources.values()
+    )
+    return "\n".join(f"[sources.{name}]\n{table}\n" for name, table in zip(sources, tables, strict=True))
+
+
+def mistake_in(name: str, table: dict[str, object], root: Path) -> str | None:
+    found = SourceSet(Settings(root, {"sources": {name: table}}), print, {})
+    for known in found.names:  # one that is switched off is not there
+        found.signature(known)
+        found.secrets(known)
+        found.missing_variables(known)
+    try:
+        found.validate()
+    except ConfigurationError as error:
+        return error.message
+    return None
+
+
+def test_a_wrong_type_of_any_setting_of_any_kind_is_a_mistake_in_the_settings(tmp_path):
+    """And nothing but that, whatever looks at the settings first."""
+    sources = written_wrongly()
+    assert len(sources) > 1000
+    said = {name: mistake_in(name, table, tmp_path) for name, table in sources.items()}
+    refused = {name: message for name, message in said.items() if message is not None}
+    assert len(refused) > 1000
+    assert all(f"sources.{name}" in message for name, message in refused.items())
+
+
+COMMANDS = ["doctor", "sources", "tools", "sync", "search x", "show x.y", "call x.y", "export --utcp"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_fails_by_a_wrong_type(workspace, spindle, command):
+    sources = {name: table for name, table in written_wrongly().items() if 5 in table.values()}
+    workspace.write("spindle.toml", as_toml(sources))
+    done = spindle(*command.split(), "--json")
+    assert done.code in (0, 1, 2, 3)
+    assert "bug in Spindle" not in done.out + done.err
+    if command == "doctor":
+        said = [message for _, message in problems(done)]
+        wrong = [name for name, table in sources.items() if mistake_in(name, table, workspace.root)]
+        assert len(wrong) > 200
+        assert all(any(f"sources.{name}" in message for message in said) for name in wrong)
+
+
+@pytest.mark.parametrize("table", ["agent", "auth", "mods", "serve", "sources", "store"])
+@pytest.mark.parametrize("value", WRONG)
+def test_a_wrong_type_at_the_top_of_the_file_is_a_finding(workspace, spindle, table, value):
+    if (table == "store" and isinstance(value, str)) or value == {}:
+        return
+    line = as_toml({"x": {table: value}}).splitlines()[1]
+    workspace.write("spindle.toml", line + "\n")
+    done = spindle("doctor", "--json")
+    assert done.code in (0, 1)
+    assert "bug in Spindle" not in done.out + done.err
+
+
+# --- what calls need is tried
+
+
+def test_what_cannot_work_is_not_called_right(workspace, spindle):
+    import socket
+
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    api = {
+        "openapi": "3.1.0",
+        "info": {"title": "t", "version": "1"},
+        "paths": {"/a": {"get": {"operationId": "a"}}},
+    }
+    workspace.write("api.json", json.dumps(api))
+    template = {"call_template_type": "http", "url": f"http://127.0.0.1:{port}/a"}
+    manual = {"utcp_version": "1.0.1", "tools": [{"name": "a", "tool_call_template": template}]}
+    workspace.write("manual.json", json.dumps(manual))
+    script = workspace.write("script", "#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    workspace.write("plain", "#!/bin/sh\n")
+    commands = {"commands": {"a": {}}}
+    sources = {
+        "gone": {"kind": "cli", "program": "no-such-program", **commands},
+        "script": {"kind": "cli", "program": "./script", **commands},
+        "plain": {"kind": "cli", "program": "./plain", **commands},
+        "folder": {"kind": "cli", "program": "sh", "cwd": "nowhere", **commands},
+        "socket": {
+            "kind": "websocket",
+            "url": f"ws://127.0.0.1:{port}",
+            "requests": {"a": {"message": {"a": 1}}},
+        },
+        "base": {"kind": "openapi", "document": "api.json", "base_url": f"http://127.0.0.1:{port}"},
+        "placeless": {"kind": "openapi", "document": "api.json"},
+        "any": {"kind": "http", "url": f"http://127.0.0.1:{port}", "discover": False},
+        "manual": {"kind": "utcp", "document": "manual.json"},
+        "right": {"kind": "cli", "program": "sh", **commands},
+    }
+    workspace.write("spindle.toml", as_toml(sources))
+    done = spindle("doctor", "--json")
+    assert done.code == 1
+    found = dict(problems(done))
+    assert set(found) == set(sources) - {"right"}
+    assert found["gone"] == "cannot start 'gone': 'no-such-program' was not found"
+    assert "wants the interpreter '/no/such/interpreter'" in found["script"]
+    assert "'./plain' may not be executed" in found["plain"]
+    assert "nowhere" in found["folder"]
+    assert found["placeless"] == "the document does not say where the API of placeless.a is"
+    for name in ("socket", "base", "any", "manual"):
+        assert "cannot reach" in found[name] or "refused" in found[name], found[name]
+    assert [item["subject"] for item in done.json["findings"] if item["level"] == "ok"][-1] == "right"
+
+
+def test_trying_calls_no_tool_and_shows_no_credential(workspace, spindle):
+    import http.server
+    import threading
+
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append((self.path, dict(self.headers)))
+            self.send_response(404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    api = {
+        "openapi": "3.1.0", "info": {"title": "t", "version": "1"},
+        "paths": {f"/{name}": {"get": {"operationId": name}} for name in ("a", "b")},
+    }  # fmt: skip
+    workspace.write("api.json", json.dumps(api))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_port}/v1"
+        auth = {"type": "bearer", "token": "s3cret"}
+        sources = {"api": {"kind": "openapi", "document": "api.json", "base_url": base, "auth": auth}}
+        workspace.write("spindle.toml", as_toml(sources))
+        done = spindle("doctor")
+        server.shutdown()
+    assert (done.code, done.err) == (0, "")
+    assert [path for path, _ in asked] == ["/v1"]
+    assert "s3cret" not in repr(asked)
+
+
+# --- a failed sync
+
+
+def test_a_source_that_failed_is_said_to_have_failed_everywhere(workspace, spindle):
+    workspace.write("tools/fine.py", "from spindle import tool\n@tool\ndef fine(): ...\n")
+    workspace.write("spindle.toml", "[sources.web]\nurl = 'http://127.0.0.1:9/mcp'\n")
+    assert spindle("sync").code == 7
+    why = spindle("sources", "--json").json
+    [web] = [item for item in why if item["name"] == "web"]
+    assert web["state"] == "failed"
+    assert f"failed: {web['error']}"[:40] in spindle("sources").out
+    note = f"note: web failed at its last sync: {web['error']}; `spindle doctor web` says more"
+    for command in (["tools"], ["search", "fine"], ["export", "--utcp"]):
+        done = spindle(*command)
+        assert done.code == 0
+        assert note in done.err.splitlines()
+        assert "not synced" not in done.err
+    done = spindle("doctor")
+    assert "✗ web: " in done.out
+    assert "not synced" not in done.out + done.err
+
+
+def test_a_source_that_works_again_still_has_a_failed_sync(workspace, spindle):
+    workspace.add_server(GOOD)
+    definitions = workspace.definitions.read_text()
+    workspace.definitions.unlink()
+    assert spindle("sync").code != 0
+    workspace.definitions.write_text(definitions)
+    done = spindle("doctor")
+    assert done.code == 1
+    assert "✓ mini: 1 tool" in done.out
+    assert "✗ mini: its last sync failed: " in done.out
+    assert "    fix: run `spindle sync mini`" in done.out
+    assert spindle("sync").code == 0
+    assert spindle("doctor").code == 0

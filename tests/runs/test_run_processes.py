@@ -117,7 +117,7 @@ async def test_a_run_survives_the_kill_of_the_process_that_resumed_it(
     async with opened() as app:
         with pytest.raises(ClientError, match="answered before") as caught:
             await app.resume(pause.token, "yes")
-        assert f"`spindle resume {outcome.run_id}` takes it over" in (caught.value.hint or "")
+        assert f"`spindle resume {outcome.run_id}` takes it over" in (caught.value.hint_for("shell") or "")
         with pytest.raises(ClientError, match="another process executes"):
             await app.resume(outcome.run_id)
     (workspace.root / "go").touch()

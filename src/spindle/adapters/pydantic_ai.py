@@ -107,9 +107,8 @@ class SpindleToolset(AbstractToolset[AgentDepsT]):
         except InvalidArgumentsError as error:
             raise ModelRetry(error.message) from error
         except SpindleError as error:
-            raise ToolFailed(
-                f"{error.message}\nhint: {error.hint}" if error.hint else error.message
-            ) from error
+            hint = error.hint_for("model")
+            raise ToolFailed(f"{error.message}\nhint: {hint}" if hint else error.message) from error
         if isinstance(made, Paused):
             pauses = [pause.to_dict() for pause in made.pauses]
             raise CallDeferred(metadata={"run_id": made.run_id, "pauses": pauses})

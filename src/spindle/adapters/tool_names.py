@@ -13,8 +13,9 @@ from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.calls.validate import read_arguments
 from spindle.domain.call import Result
 from spindle.domain.names import served_names
-from spindle.errors import NotFoundError, ServerError, SpindleError, did_you_mean
+from spindle.errors import NotFoundError, ServerError, SpindleError, did_you_mean, from_description
 from spindle.ports.store import ToolFilter
+from spindle.remedies import Remedy
 from spindle.runs.outcomes import Finished, Paused
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Offer:
                 if choice.source is not None:
                     raise ServerError(
                         f"{choice.source} could not be asked for its tools: {failures[report.source]}",
-                        hint=report.error.get("hint"),
+                        **from_description(report.error).way_out,
                         source=choice.source,
                     )
                 logger.warning("%s: its tools are not offered: %s", report.source, failures[report.source])
@@ -120,7 +121,8 @@ class Offer:
 
 def failed(error: SpindleError) -> Result:
     """The result that tells a model about an error."""
-    text = error.message if error.hint is None else f"{error.message}\nhint: {error.hint}"
+    hint = error.hint_for("model")
+    text = error.message if hint is None else f"{error.message}\nhint: {hint}"
     return Result.of_text(text, is_error=True)
 
 
@@ -138,8 +140,8 @@ def _check_names(choice: ToolChoice, known: list[str], failures: Mapping[str, st
     for name in choice.names:
         if any(_fits(found, name) for found in known):
             continue
-        hint = did_you_mean(name, known, "`spindle tools` lists what there is")
+        hint = did_you_mean(name, known)
         if failures:
             said = "; ".join(f"{source}: {problem}" for source, problem in failures.items())
             hint = f"some sources could not be asked for their tools: {said}"
-        raise NotFoundError(f"no tool matches {name!r}", hint=hint, tool=name)
+        raise NotFoundError(f"no tool matches {name!r}", hint=hint, remedy=Remedy("list_tools"), tool=name)

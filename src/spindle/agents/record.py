@@ -11,6 +11,7 @@ from spindle.agents.definition import Job
 from spindle.agents.events import AgentEvent
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import NotFoundError
+from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
@@ -121,7 +122,7 @@ async def read_record(store: RunStore, sealer: Sealer, run: str) -> Record:
     found = await store.run(run) if run else None
     if found is None or found.kind != KIND:
         what = f"run {found.id} is not a run of an agent" if found else f"there is no run {run!r}"
-        raise NotFoundError(what, hint="`spindle runs` lists them")
+        raise NotFoundError(what, remedy=Remedy("list_runs"))
     notes: list[JsonObject] = []
     given: JsonObject | None = None
     for event in await store.history(found.id):

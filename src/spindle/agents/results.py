@@ -58,8 +58,8 @@ def shown_error(error: SpindleError) -> ShownResult:
         for item in problems
         if str(item.get("problem", "")) not in error.message  # most are in it
     ]
-    if error.hint is not None and error.category in ("invalid_arguments", "not_found", "client"):
-        lines.append(f"hint: {error.hint}")
+    if (hint := error.hint_for("model")) is not None:
+        lines.append(f"hint: {hint}")
     return ShownResult("\n".join(lines), error.category)
 
 

@@ -20,6 +20,7 @@ from spindle.domain.json_schema import JsonObject, for_models
 from spindle.domain.names import LONGEST, served_names
 from spindle.errors import NotFoundError, SpindleError, did_you_mean
 from spindle.ports.store import ToolFilter
+from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
     from spindle.calls.permissions import Visible
@@ -194,8 +195,8 @@ class Toolbox:
     def _check_patterns(self, view: _View, seen: Sequence[str]) -> None:
         for pattern in self._patterns:
             if not any(fnmatchcase(name, pattern) for name in view.summaries):
-                hint = did_you_mean(pattern, seen, "`spindle tools` lists what there is")
-                raise NotFoundError(f"no tool matches {pattern!r}", hint=hint)
+                hint, remedy = did_you_mean(pattern, seen), Remedy("list_tools")
+                raise NotFoundError(f"no tool matches {pattern!r}", hint=hint, remedy=remedy)
 
 
 def _unreserved(given: Mapping[str, str]) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from spindle.errors import BreakerOpenError, ResultTooLargeError, SpindleError
+from spindle.remedies import Remedy
 
 # What says that the source is unwell. Bad arguments, refusals, too much of an answer and a caller's
 # change of mind do not.
@@ -51,7 +52,7 @@ class Breaker:
                 f"{self._source!r} failed {_times(self._failures)} and is not called"
                 + (f" for another {wait:.1f} s" if wait > 0 else " while one call tries it again")
                 + f"; the last failure: {self._last}",
-                hint=f"see `spindle doctor {self._source}`; the first call after that tries again",
+                remedy=Remedy("doctor", self._source),
                 source=self._source,
                 retry_after=max(wait, 0.0),
                 sent=False,

@@ -27,7 +27,16 @@ from spindle.calls.permissions import (
     show_all,
     wants_approval,
 )
-from spindle.calls.record import Recorder, fit_to_store, hide_secrets, kept_result, secrets_in
+from spindle.calls.record import (
+    Recorder,
+    fit_to_store,
+    hide_secrets,
+    kept_result,
+    secrets_in,
+    tool_error,
+    tool_problem,
+    without_secrets,
+)
 from spindle.calls.retries import wait_before_retry
 from spindle.calls.validate import Validation
 from spindle.domain.call import Call, CallRecord, Result, new_id
@@ -39,7 +48,6 @@ from spindle.errors import (
     PermissionDeniedError,
     ServerError,
     SpindleError,
-    ToolError,
 )
 
 if TYPE_CHECKING:
@@ -210,10 +218,11 @@ class Caller:
             else:
                 outcome = "cached"
             if result.is_error:
-                outcome, problem = "tool", {"category": "tool", "message": result.text}
                 running.secrets |= secrets_in(given, tool.input_schema)
+                result = without_secrets(result, running.secrets)
+                outcome, problem = "tool", tool_problem(result)
                 if options.raise_tool_errors:
-                    raise ToolError(result.text, source=tool.source, tool=tool.name, details=result.to_dict())
+                    raise tool_error(tool, result)
             if running.has_changed:
                 return replace(result, changed=self.recorder.masked(tool, given, running.secrets))
             return result

@@ -46,6 +46,7 @@ class Context:
 
     @property
     def principal(self) -> Principal:
+        """The person or program on whose behalf the tool is called."""
         return self._call.principal
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None, /, **named: Any) -> Result:

@@ -31,6 +31,7 @@ from spindle.domain.json_schema import (
     types_of,
 )
 from spindle.errors import InvalidArgumentsError, suggest
+from spindle.remedies import Remedy
 
 _STRING, _INTEGER, _NUMBER, _OBJECT, _ARRAY, _NULL = (
     frozenset({name}) for name in ("string", "integer", "number", "object", "array", "null")
@@ -123,9 +124,8 @@ class Flags:
         meant = suggest(name, self.known)
         raise InvalidArgumentsError(
             f"{self._tool} has no parameter --{name}",
-            hint=f"did you mean --{meant}?"
-            if meant
-            else f"`spindle call {self._tool} --help` shows its parameters",
+            hint=f"did you mean --{meant}?" if meant else None,
+            remedy=None if meant else Remedy("parameters", self._tool),
             tool=self._tool,
         )
 

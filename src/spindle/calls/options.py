@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from spindle.domain.identity import LOCAL, Principal
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from spindle.domain.tool import Tool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CallOptions:
     """The options of a call. They are separate from the arguments, so that no tool's parameter can clash
     with them."""
@@ -42,6 +42,12 @@ class CallOptions:
     """The peer's answers to `Result.asked`."""
     approve: Callable[[Tool], bool] | None = None
     """Of which tools a person must allow the call, besides those that their sources name."""
+
+    def __repr__(self) -> str:
+        """Only what differs from the default, since it is the default of many parameters."""
+        values = [(item.name, getattr(self, item.name), item.default) for item in fields(self)]
+        told = [f"{name}={value!r}" for name, value, default in values if value != default]
+        return f"CallOptions({', '.join(told)})"
 
 
 DEFAULT_OPTIONS = CallOptions()

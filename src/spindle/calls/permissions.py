@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from spindle.domain.identity import Principal
 from spindle.domain.tool import Tool
 from spindle.errors import ApprovalRequired, PermissionDeniedError
+from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
     from spindle.calls.journal import Journal
@@ -39,7 +40,7 @@ def require(permission: Permission, principal: Principal, tool: Tool) -> None:
     if not permission(principal, tool):
         raise PermissionDeniedError(
             f"{principal.id!r} may not call {tool.name}",
-            hint="ask whoever runs this workspace",
+            remedy=Remedy("ask_owner"),
             source=tool.source,
             tool=tool.name,
         )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve, to_json
+from spindle.errors import SpindleError, ToolError
 
 if TYPE_CHECKING:
     from spindle.domain.call import CallRecord, Result
     from spindle.domain.source import SourceConfig
     from spindle.domain.tool import Tool
-    from spindle.errors import SpindleError
     from spindle.ports.source import Note
     from spindle.ports.store import CallStore
 
@@ -223,12 +224,34 @@ def kept_result(result: Result, tool: Tool, given: JsonObject, secrets: frozense
     return {**written, **({"left_out": left_out} if left_out else {})}
 
 
+def without_secrets(result: Result, secrets: Collection[str]) -> Result:
+    """Returns a failed result with the secrets masked in what it tells of the place where it failed."""
+    if result.failure is None or not secrets:
+        return result
+    told = {key: clean(value, secrets) for key, value in result.failure.to_dict().items() if key != "line"}
+    return replace(result, failure=replace(result.failure, **told))
+
+
+def tool_problem(result: Result) -> JsonObject:
+    """Returns the error that a tool reported, as its call's record has it."""
+    problem: JsonObject = {"category": "tool", "message": result.text}
+    return problem | ({"failure": result.failure.to_dict()} if result.failure is not None else {})
+
+
+def tool_error(tool: Tool, result: Result) -> ToolError:
+    """Returns the exception for the error that a tool reported."""
+    error = ToolError(result.text, source=tool.source, tool=tool.name, details=result.to_dict())
+    error.failure = result.failure
+    return error
+
+
 def hide_secrets(error: SpindleError, secrets: Collection[str]) -> None:
     """Masks the secrets in an error's message, details and traceback."""
     if not secrets:
         return
     error.message = clean(error.message, secrets)
-    error.hint = error.hint and clean(error.hint, secrets)
+    if error.remedy is None:
+        error.hint = error.hint and clean(error.hint, secrets)
     error.details = clean_json(error.details, secrets)
     error.args = (error.message,)
     cause = str(error.__cause__)

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from spindle.domain.json_schema import JsonObject, is_object, parameters, type_of
 from spindle.errors import InvalidArgumentsError, ServerError, suggest
+from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -64,7 +65,8 @@ class Validation:
         lines = "; ".join(f"{item['path']}: {item['problem']}" for item in problems)
         raise InvalidArgumentsError(
             f"the arguments do not fit {tool.name}: {lines}",
-            hint=_hint(tool, arguments),
+            hint=(meant := _meant(tool, arguments)),
+            remedy=None if meant else Remedy("parameters", tool.name),
             tool=tool.name,
             source=tool.source,
             details=problems,
@@ -191,10 +193,10 @@ def _shown(path: str, whole: str = "arguments") -> str:
     return path.removeprefix(".") or whole
 
 
-def _hint(tool: Tool, arguments: JsonObject) -> str:
+def _meant(tool: Tool, arguments: JsonObject) -> str | None:
     known = [parameter.name for parameter in parameters(tool.input_schema)]
     for name in arguments:
         meant = suggest(str(name), known) if name not in known else None
         if meant:
             return f"did you mean {meant!r} instead of {name!r}?"
-    return f"`spindle call {tool.name} --help` shows its parameters"
+    return None

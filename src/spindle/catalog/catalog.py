@@ -28,6 +28,7 @@ from spindle.errors import (
     suggest,
 )
 from spindle.ports.store import SourceState, ToolFilter, ToolStore
+from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
     from spindle.auth.credentials import Credentials
@@ -284,7 +285,7 @@ class Catalog:
                     if may_interrupt:
                         raise
                     kind = {"category": error.kind}
-                    error = AuthError(error.message, hint=f"run `spindle auth login {name}`")
+                    error = AuthError(error.message, remedy=Remedy("login", name))
                 error.about(source=name)
                 if name in self.sources.names:
                     await self._store.note_failure(name, self.sources.kind(name), error.message)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import NameConflictError, NotFoundError, suggest
+from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
@@ -69,8 +70,13 @@ async def not_found(store: ToolStore, name: str, sees: Sees) -> NotFoundError:
     known = [other for other in await store.names() if sees(other)]
     locals_ = {full.rpartition(".")[2]: full for full in known}
     meant = suggest(name, known) or locals_.get(suggest(name.rpartition(".")[2], locals_) or "")
-    hint = f"did you mean {meant!r}?" if meant else f"try `spindle search {name.rpartition('.')[2]}`"
-    return NotFoundError(f"there is no tool {name!r}", hint=hint, tool=name, details=meant)
+    return NotFoundError(
+        f"there is no tool {name!r}",
+        hint=f"did you mean {meant!r}?" if meant else None,
+        remedy=None if meant else Remedy("search", name.rpartition(".")[2]),
+        tool=name,
+        details=meant,
+    )
 
 
 async def _known_reason(store: ToolStore, name: str) -> NotFoundError | None:
@@ -79,13 +85,13 @@ async def _known_reason(store: ToolStore, name: str) -> NotFoundError | None:
     if failed is not None and failed.error:
         return NotFoundError(
             f"there is no tool {name!r}; its source could not be read: {failed.error}",
-            hint=f"see `spindle doctor {failed.name}`",
+            remedy=Remedy("examine", failed.name),
             tool=name,
         )
     if any(stored.name == name for stored in await store.stored_tools(source)):
         return NotFoundError(
             f"the tool {name!r} is new, and waits to be accepted because its source is pinned",
-            hint=f"`spindle sync {source} --accept {name}`, once you trust it",
+            remedy=Remedy("accept", name, source),
             tool=name,
         )
     return None

@@ -13,6 +13,7 @@ from spindle.domain.trail import workspace_id
 from spindle.errors import ConfigurationError, NotFoundError, did_you_mean
 from spindle.plugins import config_models, source_class
 from spindle.ports.source import RelaySource
+from spindle.remedies import Remedy
 from spindle.settings.expand import expand, missing_variables, secret_values
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class SourceSet:
         self._environ = os.environ if environ is None else environ
         self._tables = dict(settings.sources)
         self._validated: dict[str, SourceConfig] | None = None
+        self._mistakes: ConfigurationError | None = None
         self._configs: dict[str, SourceConfig] = {}
         self._made: dict[str, Source[Any]] = {}
         self._handed_over: set[str] = set()
@@ -102,10 +104,16 @@ class SourceSet:
 
     def validate(self) -> None:
         """Checks all settings before anything is started."""
+        if self._mistakes is not None:
+            raise ConfigurationError(self._mistakes.message, details=self._mistakes.details)
         if self._validated is None:
             written = {name: table for name, table in self._tables.items() if name not in self._handed_over}
             models = config_models({str(table["kind"]) for table in written.values()})
-            self._validated = self._settings.validate(models, self._environ)
+            try:
+                self._validated = self._settings.validate(models, self._environ)
+            except ConfigurationError as error:
+                self._mistakes = error  # each source that is asked would find them all again
+                raise
 
     def config(self, name: str) -> SourceConfig:
         """Returns the source's settings with every `${VAR}` replaced."""
@@ -165,5 +173,5 @@ class SourceSet:
 
     def _require(self, name: str) -> None:
         if name not in self._tables:
-            hint = did_you_mean(name, self._tables, "`spindle sources` lists them")
-            raise NotFoundError(f"there is no source {name!r}", hint=hint, source=name)
+            hint, remedy = did_you_mean(name, self._tables), Remedy("list_sources")
+            raise NotFoundError(f"there is no source {name!r}", hint=hint, remedy=remedy, source=name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -33,6 +34,8 @@ class CliContext:
         self.workspace: str | None = None
         self.once: Callable[[], AbstractAsyncContextManager[Spindle]] | None = None
         """Opens the source that `--from` names, which is used once and without a workspace."""
+        self.debug = bool(os.environ.get("SPINDLE_DEBUG"))
+        """True if failures are shown with their whole traceback."""
         self.ended_by: signal.Signals | None = None
         """The signal, other than Ctrl-C, that made us stop."""
         self.run_id: str | None = None
@@ -98,7 +101,6 @@ class CliContext:
     async def ask(self, prompt: str) -> str | None:
         """Asks for one line; None if the user cancels."""
         import asyncio
-        import os
 
         self.output.prompt(prompt)
         self.output.has_prompt = True

@@ -2,7 +2,7 @@
 
 A mistake is one line on stderr, `spindle: what was wrong`, and a second one, `  hint: what to do`.
 With `--json` the same is also printed as `{"error": {...}}` on stdout, so that a program that reads
-stdout learns why. A traceback is shown only when SPINDLE_DEBUG is set.
+stdout learns why. A traceback is shown only with `--debug`, or when SPINDLE_DEBUG is set.
 
 Exit codes: 0 success; 1 the tool reported an error, or `doctor` found a problem; 2 to 14 as in the table;
 70 a bug in Spindle; 75 a person must act first, such as log in or approve; 130 cancelled; 141 the reader of
@@ -11,7 +11,6 @@ stdout went away.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from spindle.errors import Interruption, SpindleError, innermost
 
 if TYPE_CHECKING:
     from spindle.cli.context import CliContext
+    from spindle.domain.call import ToolFailure
 
 INTERNAL = 70
 PAUSED = 75
@@ -69,7 +69,7 @@ def report(error: BaseException, cli: CliContext, argv: Sequence[str]) -> int:
     error = innermost(error)
     if isinstance(error, BrokenPipeError):
         raise error
-    if os.environ.get("SPINDLE_DEBUG"):
+    if cli.debug:
         import traceback
 
         cli.output.aside("".join(traceback.format_exception(error)).rstrip())
@@ -80,9 +80,24 @@ def report(error: BaseException, cli: CliContext, argv: Sequence[str]) -> int:
     cli.output.aside(f"spindle: {message}")
     if "hint" in described:
         cli.output.aside(f"  hint: {described['hint']}")
+    failure: ToolFailure | None = getattr(error, "failure", None)
+    if failure is not None:
+        show_failure(cli, failure)
+        described["failure"] = failure.to_dict()
     if cli.output.as_json or _asks_for_json(argv):
         cli.output.json({"error": described})
     return exit_code(described["category"])
+
+
+def show_failure(cli: CliContext, failure: ToolFailure) -> None:
+    """Shows where a Python tool of the workspace failed."""
+    if cli.debug:
+        cli.output.aside(failure.traceback)
+        return
+    cli.output.aside(f'  File "{failure.file}", line {failure.line}, in {failure.function}')
+    if failure.code:
+        cli.output.aside(f"    {failure.code}")
+    cli.output.aside("  hint: --debug shows the whole traceback, and so does `spindle history`")
 
 
 def _is_cancellation(error: BaseException) -> bool:
@@ -104,7 +119,7 @@ def _report_cancelled(cli: CliContext) -> int:
 
 def _describe(error: BaseException) -> dict[str, Any]:
     if isinstance(error, SpindleError):
-        return error.to_dict()
+        return error.to_dict("shell")
     if isinstance(error, Interruption):
         return _describe_interruption(error)
     if isinstance(error, click.UsageError):
@@ -120,7 +135,7 @@ def _describe(error: BaseException) -> dict[str, Any]:
     return {
         "category": "internal",
         "message": f"a bug in Spindle: {type(error).__name__}: {error}",
-        "hint": "set SPINDLE_DEBUG=1 to see where, and please report it",
+        "hint": "--debug shows where; please report it",
     }
 
 

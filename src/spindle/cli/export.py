@@ -119,7 +119,7 @@ async def _export(
             cli.output.note(
                 f"{plural(len(tools), 'tool')} written to {out}; `spindle serve --rest` answers them"
             )
-        note_unsynced(cli, app)
+        await note_unsynced(cli, app)
 
 
 def _document(form: str, tools: list[Tool], config: ServeConfig, *, sse: bool) -> JsonObject:

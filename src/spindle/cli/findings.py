@@ -17,7 +17,9 @@ from spindle import settings as settings_module
 from spindle.auth.credentials import with_token
 from spindle.calls.validate import schema_problem
 from spindle.cli.output import plural
-from spindle.errors import ConfigurationError, SpindleError, StoreError
+from spindle.domain.identity import LOCAL
+from spindle.errors import CallTimeoutError, ConfigurationError, SpindleError, StoreError
+from spindle.remedies import reworded
 from spindle.settings.expand import unset, uses_secrets
 from spindle.stores.open import shown
 from spindle.stores.sqlite import SqliteStore
@@ -57,7 +59,7 @@ async def examine(
     settings = _examine_settings(workspace, tell)
     if settings is None:
         return
-    await _examine_state(settings, names, tell)
+    failed = await _examine_state(settings, names, tell)
     store = await SqliteStore(":memory:").open()
 
     def note(sentence: str) -> None:
@@ -84,6 +86,7 @@ async def examine(
             status(f"trying {', '.join(ready)} …")
             limit = asyncio.Semaphore(AT_ONCE)
             await asyncio.gather(*(_examine_source(app, name, limit, tell) for name in ready))
+            _examine_past(app, {name: why for name, why in failed.items() if name in ready}, tell)
             if not names or "flows" in names:
                 await _examine_flows(app, tell)
             if serve is not None:
@@ -94,7 +97,7 @@ def _examine_settings(workspace: str | None, tell: Tell) -> Settings | None:
     try:
         settings = settings_module.load(workspace)
     except ConfigurationError as error:
-        tell(DoctorFinding("problem", "settings", error.message, error.hint))
+        tell(DoctorFinding("problem", "settings", error.message, error.hint_for("shell")))
         return None
     if settings.is_workspace:
         tell(DoctorFinding("ok", "workspace", str(settings.root)))
@@ -113,7 +116,8 @@ def _examine_settings(workspace: str | None, tell: Tell) -> Settings | None:
     return settings
 
 
-async def _examine_state(settings: Settings, names: Sequence[str], tell: Tell) -> None:
+async def _examine_state(settings: Settings, names: Sequence[str], tell: Tell) -> dict[str, str]:
+    """Returns, by source, why its last sync failed."""
     try:
         async with opening.open(settings=settings, note=lambda _sentence: None) as app:
             states = await app.catalog.states()
@@ -121,11 +125,11 @@ async def _examine_state(settings: Settings, names: Sequence[str], tell: Tell) -
         place = shown(settings.store_address(os.environ))
         # For a database, the message itself names it.
         message = error.message if "://" in place else f"{error.message} ({place})"
-        tell(DoctorFinding("problem", "state", message, error.hint))
-        return
+        tell(DoctorFinding("problem", "state", message, error.hint_for("shell")))
+        return {}
     except SpindleError as error:
-        tell(DoctorFinding("problem", "settings", error.message, error.hint))
-        return
+        tell(DoctorFinding("problem", "settings", error.message, error.hint_for("shell")))
+        return {}
     tell(DoctorFinding("ok", "state", shown(settings.store_address(os.environ))))
     for name, state in states.items():
         if state.held_count and (not names or name in names):
@@ -137,6 +141,7 @@ async def _examine_state(settings: Settings, names: Sequence[str], tell: Tell) -
                     f"look at them with `spindle sync {name}`, then add --accept TOOL or --accept-all",
                 )
             )
+    return {name: state.error for name, state in states.items() if state.error}
 
 
 def _examine_configuration(app: Spindle, tell: Tell) -> bool:
@@ -145,7 +150,7 @@ def _examine_configuration(app: Spindle, tell: Tell) -> bool:
     except ConfigurationError as error:
         mistakes: list[str] = error.details or [error.message]
         for mistake in mistakes:
-            tell(DoctorFinding("problem", "settings", mistake, error.hint))
+            tell(DoctorFinding("problem", "settings", mistake, error.hint_for("shell")))
         return False
     tell(DoctorFinding("ok", "settings", "all sources are configured correctly"))
     return True
@@ -163,7 +168,7 @@ def _examine_serve(settings: Settings, tell: Tell) -> ServeConfig | None:
     except ConfigurationError as error:
         mistakes: list[str] = error.details or [error.message]
         for mistake in mistakes:
-            tell(DoctorFinding("problem", "serve", mistake, error.hint))
+            tell(DoctorFinding("problem", "serve", mistake, error.hint_for("shell")))
         return None
     who = "those who show a token" if config.wants_token else "everybody on this machine"
     tell(DoctorFinding("ok", "serve", f"open to {who}"))
@@ -204,7 +209,7 @@ async def _examine_login(app: Spindle, logins: _Logins, name: str, tell: Tell) -
         if not await logins.needs_login(name, app.catalog.sources.config(name)):
             return True
     except SpindleError as error:
-        tell(DoctorFinding("problem", name, error.message, error.hint))
+        tell(DoctorFinding("problem", name, error.message, error.hint_for("shell")))
         return False
     tell(DoctorFinding("problem", name, "needs your consent", f"run `spindle auth login {name}`"))
     return False
@@ -254,24 +259,40 @@ async def _logins(settings: Settings) -> AsyncGenerator[_Logins]:
 
 
 def _program(command: Any) -> str | None:
+    """The program of a command; None for one that is a mistake in the settings, which is reported as such."""
     import shlex
 
     if isinstance(command, str):
         try:
             command = shlex.split(command)
         except ValueError:
-            return None  # a mistake in the settings, which is reported as such
-    return str(command[0]) if command else None
+            return None
+    words = cast("list[Any]", command) if isinstance(command, list) else []
+    return words[0] if words and isinstance(words[0], str) else None
+
+
+def _examine_past(app: Spindle, failed: Mapping[str, str], tell: Tell) -> None:
+    """Reports sources that can be synced now, but failed at their last sync into the catalog."""
+    # A conflict of names is found at one of two sources, by chance, and was reported at one of them.
+    for name, why in () if app.catalog.conflicts else failed.items():
+        if name not in app.catalog.unsynced():
+            tell(DoctorFinding("problem", name, f"its last sync failed: {why}", f"run `spindle sync {name}`"))
 
 
 async def _examine_source(app: Spindle, name: str, limit: asyncio.Semaphore, tell: Tell) -> None:
+    """Syncs a source into the store in memory, and tries what calls of its tools would need."""
     _looking_at.set(name)
     async with limit:
         report = (await app.sync(name))[0]
+        problem = None if report.error else await _probe(app, name)
     if report.error:
-        tell(DoctorFinding("problem", name, report.error["message"], report.error.get("hint")))
+        told = reworded(report.error, "shell")
+        tell(DoctorFinding("problem", name, told["message"], told.get("hint")))
         return
-    tell(DoctorFinding("ok", name, f"{plural(report.tools, 'tool')} in {report.seconds:.1f} s"))
+    if problem is not None:
+        tell(DoctorFinding("problem", name, problem.message, problem.hint_for("shell")))
+    else:
+        tell(DoctorFinding("ok", name, f"{plural(report.tools, 'tool')} in {report.seconds:.1f} s"))
     for stored in await app.store.stored_tools(name):
         assert stored.current is not None
         schemas = {"input": stored.current.input_schema, "output": stored.current.output_schema}
@@ -280,6 +301,21 @@ async def _examine_source(app: Spindle, name: str, limit: asyncio.Semaphore, tel
             if problem:
                 fix = "tell the author of the source, or leave the tool out with `exclude`"
                 tell(DoctorFinding("problem", stored.name, f"its {side} schema is not valid: {problem}", fix))
+
+
+async def _probe(app: Spindle, name: str) -> SpindleError | None:
+    """Tries what calls need beyond the list of tools: programs and addresses. Calls no tool."""
+    # From the store: the catalog would look at the other sources again.
+    tools = [stored.current for stored in await app.store.stored_tools(name) if stored.current]
+    limit = app.catalog.sources.config(name).timeout
+    try:
+        async with asyncio.timeout(limit), app.catalog.session(name, LOCAL) as (session, _credential):
+            await session.probe(tools)
+    except TimeoutError:
+        return CallTimeoutError(f"did not answer within {limit:g} s", hint=f"raise sources.{name}.timeout")
+    except SpindleError as error:
+        return error
+    return None
 
 
 async def _examine_flows(app: Spindle, tell: Tell) -> None:

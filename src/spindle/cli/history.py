@@ -9,6 +9,7 @@ import click
 from spindle.cli.completion import complete_call, complete_tool
 from spindle.cli.context import CliContext, command
 from spindle.cli.output import when
+from spindle.remedies import reworded
 
 if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
@@ -78,6 +79,8 @@ async def _one(cli: CliContext, key: str) -> None:
     if cli.output.as_json:
         cli.output.json(record.to_dict())
         return
+    problem = reworded(record.error or {}, "shell")
+    failure = problem.pop("failure", None)
     facts = {
         "call": record.key,
         "tool": record.tool,
@@ -88,7 +91,8 @@ async def _one(cli: CliContext, key: str) -> None:
         "took": f"{record.duration:.3f} s, {record.attempts} attempt{'s' if record.attempts != 1 else ''}",
         "made by": record.parent or "",
         "arguments": json.dumps(record.arguments, ensure_ascii=False, indent=2),
-        "error": json.dumps(record.error, ensure_ascii=False, indent=2) if record.error else "",
+        "error": json.dumps(problem, ensure_ascii=False, indent=2) if problem else "",
+        "traceback": f"\n{failure['traceback']}" if failure else "",
         "result": _result(record.result) if record.result else "",
     }
     for name, fact in facts.items():

@@ -25,6 +25,11 @@ def _json(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
         ctx.obj.output.as_json = True
 
 
+def _debug(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and ctx.obj is not None:
+        ctx.obj.debug = True
+
+
 def shared_options() -> list[click.Option]:
     """The options that every command accepts too, so that their place does not matter."""
     return [
@@ -38,5 +43,12 @@ def shared_options() -> list[click.Option]:
         ),
         click.Option(
             ["--json"], is_flag=True, expose_value=False, callback=_json, help="Print JSON on stdout."
+        ),
+        click.Option(
+            ["--debug"],
+            is_flag=True,
+            expose_value=False,
+            callback=_debug,
+            help="Show the whole traceback of a failure.",
         ),
     ]

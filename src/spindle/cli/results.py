@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spindle.cli.errors import show_failure
 from spindle.cli.output import size
 
 if TYPE_CHECKING:
@@ -42,14 +43,17 @@ async def show_result(
 
 def print_result(cli: CliContext, result: Result, extra: JsonObject | None = None) -> None:
     """Prints the result of a tool."""
-    output = cli.output
+    output, failure = cli.output, result.failure
     if output.as_json:
-        output.json({**result.to_dict(), **(extra or {})})
+        place = {} if failure is None else {"failure": failure.to_dict()}
+        output.json({**result.to_dict(), **place, **(extra or {})})
         if result.is_error:
             output.aside(f"spindle: the tool reported an error: {result.text}")
         return
     if result.is_error:
         output.aside(result.text or "the tool reported an error without a message")
+        if failure is not None:
+            show_failure(cli, failure)
         return
     for block in result.content:
         if block.text is not None and block.path is None:

@@ -29,4 +29,4 @@ async def search(cli: CliContext, words: tuple[str, ...], limit: int) -> None:
         print_tools(cli, found)
         if not found:
             cli.output.note(f"no tool matches {query!r}")
-        note_unsynced(cli, app)
+        await note_unsynced(cli, app)

@@ -106,7 +106,7 @@ async def _serve_rest(cli: CliContext, config: ServeConfig, given: Mapping[str, 
         tools = await app.tools()
         with listen(config.host, config.port) as listening:
             access.require_for(listening.getsockname()[0])
-            note_unsynced(cli, app)
+            await note_unsynced(cli, app)
             url = address_of(listening, config.host)
             cli.output.aside(f"serving {plural(len(tools), 'tool')} on {url}")
             cli.output.aside(f"  try them at {url}/docs")

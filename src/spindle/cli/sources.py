@@ -30,7 +30,7 @@ async def sources(cli: CliContext) -> None:
             str(item["tools"]),
             str(item["held"]),
             when(item["synced_at"]),
-            f"error: {item['error']}" if item["error"] else item["state"],
+            f"failed: {item['error']}" if item["error"] else item["state"],
         )
         for item in found
     ]

@@ -14,6 +14,7 @@ from spindle.cli.output import plural
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.catalog.diff import SyncReport
+    from spindle.domain.json_schema import JsonObject
     from spindle.ports.source import Note
 
 SHOWN = 20
@@ -116,19 +117,30 @@ async def sync_and_print(
         show_status()
     ordered = [reports[name] for name in wanted]
     if cli.output.as_json:
-        cli.output.json([report.to_dict() for report in ordered])
+        cli.output.json([as_json(report) for report in ordered])
     return ordered
+
+
+def as_json(report: SyncReport) -> JsonObject:
+    """Returns a report as JSON, with the hint of its error for a person at a shell."""
+    from spindle.remedies import reworded
+
+    told = report.to_dict()
+    return {**told, "error": reworded(report.error, "shell")} if report.error else told
 
 
 def print_report(cli: CliContext, report: SyncReport) -> None:
     """Prints what a sync changed."""
+    from spindle.remedies import reworded
+
     output = cli.output
     if report.error:
-        message = report.error["message"]
+        told = reworded(report.error, "shell")
+        message = told["message"]
         named = message if report.source in message else f"{report.source}: {message}"
         output.aside(f"spindle: {named}")
-        if "hint" in report.error:
-            output.aside(f"  hint: {report.error['hint']}")
+        if "hint" in told:
+            output.aside(f"  hint: {told['hint']}")
         return
     counts = {
         "added": report.added,

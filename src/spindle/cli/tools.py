@@ -82,7 +82,7 @@ async def _tools(
         print_tools(cli, found)
         if not found and not cli.output.as_json:
             cli.output.note(_why_none(app, filtered=any((source, kind, tag, pattern))))
-        note_unsynced(cli, app)
+        await note_unsynced(cli, app)
 
 
 def print_tools(cli: CliContext, found: Sequence[ToolSummary]) -> None:
@@ -94,9 +94,14 @@ def print_tools(cli: CliContext, found: Sequence[ToolSummary]) -> None:
         cli.output.table(("TOOL", "KIND", "WHAT IT DOES"), rows, drop=("KIND",))
 
 
-def note_unsynced(cli: CliContext, app: Spindle) -> None:
-    """Notes which sources must be synced."""
-    names = app.catalog.unsynced()
+async def note_unsynced(cli: CliContext, app: Spindle) -> None:
+    """Notes which sources must be synced, and which could not be."""
+    unsynced, untried = app.catalog.unsynced(), app.catalog.untried()
+    failed = {name: state.error for name, state in (await app.store.sources()).items() if state.error}
+    for name, why in failed.items():
+        if name not in unsynced or name in untried:  # otherwise it failed just now, and that was noted
+            cli.output.note(f"{name} failed at its last sync: {why}; `spindle doctor {name}` says more")
+    names = [name for name in unsynced if name not in failed]
     if names:
         verb = "was" if len(names) == 1 else "were"
         cli.output.note(f"{', '.join(names)} {verb} not synced since added or changed; run `spindle sync`")

@@ -174,6 +174,19 @@ class Block:
     size: int | None = None
     annotations: JsonObject | None = None
 
+    def view(self, left: int) -> tuple[str, int]:
+        """Returns the block as HTML, and how many of the bytes `left` for pictures and sound it took."""
+        from spindle.domain import html
+
+        if self.text is not None:
+            return html.text_html(self.text), 0
+        shown = html.media_html(self.mime_type, self.data, self.path, self.name or self.type, left)
+        if shown is not None:
+            return shown
+        size = self.size if self.size is not None else len(self.data or "") * 3 // 4
+        said = (self.type, self.name, self.mime_type, f"{size:,} bytes" if size else None, self.path)
+        return html.described_html(said, self.uri), 0
+
     def to_dict(self) -> JsonObject:
         """Returns the block as JSON, without empty fields."""
         return set_fields(self)
@@ -185,6 +198,29 @@ class Block:
         data = base64.b64encode(content).decode()
         type_: BlockType = "image" if kind == "image" else "audio" if kind == "audio" else "resource"
         return cls(type_, data=data, mime_type=mime_type, size=len(content))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFailure:
+    """The place where a Python tool failed: the last frame in the workspace, and the whole traceback. It is
+    for whoever runs the workspace; clients and models are never sent it."""
+
+    file: str
+    line: int
+    function: str
+    code: str
+    """The line of source."""
+    traceback: str
+
+    def to_dict(self) -> JsonObject:
+        """Returns the failure as JSON."""
+        return {
+            "file": self.file,
+            "line": self.line,
+            "function": self.function,
+            "code": self.code,
+            "traceback": self.traceback,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +240,8 @@ class Result:
     asked: JsonObject | None = field(default=None, repr=False)
     """The questions of the source before it continues, as MCP has them: only for a call that has a peer,
     which is asked, or told to make the call again with the answers."""
+    failure: ToolFailure | None = field(default=None, repr=False, compare=False)
+    """The place where a Python tool failed. Not part of `to_dict`, which clients are sent."""
 
     @classmethod
     def of_text(cls, text: str, *, is_error: bool = False) -> Result:
@@ -225,6 +263,25 @@ class Result:
     def value(self) -> Any:
         """The structured data where there is any, else the text."""
         return self.structured if self.has_structured else self.text
+
+    def _repr_html_(self) -> str:
+        """Returns the view of a notebook."""
+        from spindle.domain import html
+
+        parts = [html.value_html(self.structured)] if self.has_structured else []
+        # The text of structured data says the same once more.
+        blocks = [block for block in self.content if not (self.has_structured and block.text is not None)]
+        left = html.MAX_INLINE
+        for block in blocks[: html.MAX_BLOCKS]:
+            shown, used = block.view(left)
+            parts.append(shown)
+            left -= used
+        parts.append(html.more_html(len(blocks) - html.MAX_BLOCKS, "block"))
+        if (failure := self.failure) is not None:
+            place = f"{failure.file}, line {failure.line}, in {failure.function}"
+            parts.append(html.text_html(f"{place}\n    {failure.code}"))
+        view = "\n".join(part for part in parts if part) or "<em>an empty result</em>"
+        return html.error_html(view) if self.is_error else view
 
     def to_dict(self) -> JsonObject:
         """Returns the result as JSON."""

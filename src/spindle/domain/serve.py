@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ByteSize, Field, field_validator, model_validator
 
-from spindle.domain.source import Rate, Section
+from spindle.domain.source import RateLimit, Section
 
 DEFAULT_PORT = 8321
 SIGNATURES = ("ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512")
@@ -126,7 +126,9 @@ class ServeConfig(Exposure):
     allowed_origins: tuple[str, ...] = Field(
         default=(), description="origins of web pages that may call, besides the server's own"
     )
-    rate_limit: Rate = Field(default=None, description='requests of one client, such as "100/minute"')
+    rate_limit: RateLimit | None = Field(
+        default=None, description='requests of one client, such as "100/minute"'
+    )
     max_body_size: ByteSize = Field(default=ByteSize(4 * 1024 * 1024), gt=0)
     shutdown_timeout: float = Field(
         default=10.0, ge=0, description="seconds that running calls may take to end when the server stops"

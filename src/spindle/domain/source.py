@@ -59,11 +59,24 @@ class CacheConfig(Section):
         return _check_patterns(patterns)
 
 
+_PERIODS = {"s": 1, "second": 1, "m": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400}
+
+
 class RateLimit(Section):
-    """A number of calls within a number of seconds."""
+    """A number of calls within a number of seconds; also written as text, such as "100/minute"."""
 
     calls: float = Field(gt=0)
     seconds: float = Field(default=1.0, gt=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*/\s*([a-z]+)\s*", value)
+        if not match or match[2] not in _PERIODS:
+            raise ValueError(f"{value!r} is not a rate such as '10/s' or '100/minute'")
+        return {"calls": float(match[1]), "seconds": _PERIODS[match[2]]}
 
 
 class _TokenAuth(Section):
@@ -131,21 +144,6 @@ AuthConfig = Annotated[
     BearerAuth | BasicAuth | ApiKeyAuth | ClientCredentialsAuth | OAuthAuth, Field(discriminator="type")
 ]
 
-_PERIODS = {"s": 1, "second": 1, "m": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400}
-
-
-def _rate_from_text(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*/\s*([a-z]+)\s*", value)
-    if not match or match[2] not in _PERIODS:
-        raise ValueError(f"{value!r} is not a rate such as '10/s' or '100/minute'")
-    return {"calls": float(match[1]), "seconds": _PERIODS[match[2]]}
-
-
-Rate = Annotated[RateLimit | None, BeforeValidator(_rate_from_text)]
-"""A table, or text such as "100/minute"."""
-
 
 def _words_from_text(value: Any) -> Any:
     if not isinstance(value, str):
@@ -197,7 +195,7 @@ class SourceConfig(Section):
     max_concurrency: int = Field(default=10, ge=1)
     max_sessions: int = Field(default=32, ge=1, description="sessions open at once, one a credential")
     max_result_size: ByteSize = Field(default=ByteSize(16 * 1024 * 1024), gt=0)
-    rate_limit: Rate = None
+    rate_limit: RateLimit | None = None
     retry: RetryConfig = RetryConfig()
     breaker: BreakerConfig = BreakerConfig()
     cache: CacheConfig | None = None

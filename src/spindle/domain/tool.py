@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spindle.domain.definitions import Definitions, references_in
-from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, canonical
+from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, canonical, parameters
 from spindle.domain.records import set_fields
 from spindle.domain.trail import FIELD
 
@@ -161,6 +161,29 @@ class Tool:
         """True if two calls with the same arguments give the same and have no effect."""
         return self.spec.pure or bool(self.spec.hints.read_only)
 
+    def _repr_html_(self) -> str:
+        """Returns the view of a notebook."""
+        from spindle.domain import html
+
+        found = parameters(self.input_schema)
+        rows = [
+            (
+                f"<code>{html.cell_html(item.name)}</code>",
+                html.cell_html(item.label) + ("" if item.required else " <em>(optional)</em>"),
+                html.cell_html(item.description),
+            )
+            for item in found[: html.MAX_ROWS]
+        ]
+        parts = [
+            f"<strong><code>{html.cell_html(self.name)}</code></strong> <em>{html.cell_html(self.kind)}</em>",
+            html.text_html(self.description) if self.description else "",
+            html.table_html(("parameter", "type", "what it is"), rows)
+            if rows
+            else "<em>takes no arguments</em>",
+            html.more_html(len(found) - len(rows), "parameter"),
+        ]
+        return "\n".join(part for part in parts if part)
+
     def to_dict(self) -> JsonObject:
         """Returns the tool as JSON, with whole schemas."""
         return {
@@ -206,3 +229,23 @@ class ToolSummary:
             "tags": list(self.tags),
             "held": self.held,
         }
+
+
+class ToolList(list[ToolSummary]):
+    """The tools of a listing or a search, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        from spindle.domain import html
+
+        if not self:
+            return "<em>no tools</em>"
+        rows = [
+            (
+                f"<code>{html.cell_html(tool.name)}</code>",
+                html.cell_html(tool.kind),
+                html.cell_html(tool.headline),
+            )
+            for tool in self[: html.MAX_TOOLS]
+        ]
+        table = html.table_html(("tool", "kind", "what it does"), rows)
+        return table + html.more_html(len(self) - len(rows), "tool")

@@ -18,6 +18,7 @@ from spindle.flows.build import input_schema
 from spindle.flows.check.check import check
 from spindle.flows.problems import BrokenFlowError
 from spindle.flows.text.files import Loaded, read
+from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -99,10 +100,7 @@ class Drafting:
 
         tools = await self._finding.tools(words, self._limits.tools)
         if not tools:
-            raise NotFoundError(
-                f"no tool matches {words!r}",
-                hint="`spindle tools` lists what there is, `spindle add` adds a source",
-            )
+            raise NotFoundError(f"no tool matches {words!r}", remedy=Remedy("list_tools"))
         instructions = "\n\n".join(filter(None, [drafting(tools), self._instructions]))
         dialogue = Dialogue(model, self._limits, self._budget)
         flow, problems = await dialogue.until_usable(instructions, words, self._read)
@@ -129,7 +127,7 @@ class Drafting:
             problems: Sequence[Problem] = error.problems
             more = ""
         else:
-            problems = await check(loaded.definition, self._finding.find, loaded.positions)
+            problems = await check(loaded.definition, self._finding.find, loaded.positions, surface="model")
             if all(problem.severity != "error" for problem in problems):
                 return loaded.definition, list(problems)
             more = described(await self._meant(loaded.definition))

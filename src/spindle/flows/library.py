@@ -85,7 +85,7 @@ async def with_fingerprints(
             tool = await find(node.tool)
         except NotFoundError as error:
             message = f"node {node.id!r}: {error.message}"
-            raise NotFoundError(message, hint=error.hint, tool=node.tool) from None
+            raise NotFoundError(message, tool=node.tool, **error.way_out) from None
         return replace(node, tool=tool.name, fingerprint=tool.fingerprint)
 
     return replace(definition, nodes=tuple([await pinned(node) for node in definition.nodes]))

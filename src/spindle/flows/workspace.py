@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.errors import FlowError, NotFoundError, did_you_mean
+from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
@@ -84,8 +85,9 @@ class WorkspaceFlows:
             try:
                 await self._caller.find(text, principal)
             except NotFoundError as error:
-                hint = did_you_mean(text, [*self.library.names(), *self._known], error.hint)
-                raise NotFoundError(f"there is neither a flow nor a tool {text!r}", hint=hint) from None
+                near = did_you_mean(text, [*self.library.names(), *self._known])
+                way_out: dict[str, Any] = {"hint": near} if near else error.way_out
+                raise NotFoundError(f"there is neither a flow nor a tool {text!r}", **way_out) from None
         return await self.read_pipe(text, principal)
 
     def saved(self, text: str) -> Loaded | Flow | None:
@@ -247,7 +249,7 @@ class WorkspaceFlows:
 
         found = await self._store.run(run) if run else None
         if found is None:
-            raise NotFoundError(f"there is no run {run!r}", hint="`spindle runs` lists them")
+            raise NotFoundError(f"there is no run {run!r}", remedy=Remedy("list_runs"))
         events: list[NodeEvent] = []
         given: JsonObject = {}
         history = await self._store.history(found.id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from spindle.domain.call import INLINE_LIMIT, Result
@@ -11,13 +11,15 @@ from spindle.errors import SpindleError
 from spindle.http.client import HttpAnswer, HttpClient
 from spindle.http.exchange import RedirectPolicy, exchange
 from spindle.http.failures import HttpFailure, TooLargeError, as_error
+from spindle.http.request import Prepared
 from spindle.http.responses import is_file, to_error, to_file, to_result
 
 if TYPE_CHECKING:
     from spindle.domain.call import Call, FileKeeper
-    from spindle.http.request import Prepared
 
 _PIECE = 1024 * 1024
+MAX_REACHED = 5
+"""Addresses of one source that are tried: a document may name hundreds."""
 
 
 class ApiSettings(Protocol):
@@ -69,6 +71,14 @@ class ApiClient:
                 yield answer
         except HttpFailure as failure:
             raise self.error(failure) from failure
+
+    async def reach(self, urls: Iterable[str], *, public_only: bool) -> None:
+        """Raises a SpindleError for the first of these addresses at which nobody answers. Any answer will do:
+        it is asked without a credential, and for nothing in particular."""
+        for url in list(dict.fromkeys(urls))[:MAX_REACHED]:
+            prepared = Prepared("GET", url, {"accept": "*/*"})
+            async with self.answer(prepared, public_only=public_only):
+                pass
 
     @property
     def limit(self) -> int:

@@ -2,19 +2,21 @@
 
 An API's description says: any of these (OR), each with all of those (AND). A source has one credential, as
 its `auth` or a principal's own gives it: parts with a name and a place, or one value without a name, which
-then goes where the description says.
+goes where the description says, and nowhere if it does not say.
 """
 
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spindle.domain.identity import Credential
 from spindle.domain.json_schema import JsonObject
-from spindle.errors import ConfigurationError
 
 Pairs = list[tuple[str, str]]
+
+NAME_IT = "give `auth` its `name` (and `in`)"
+"""The way out where nothing says where an API key goes."""
 
 
 def basic_header(username: str, password: str) -> str:
@@ -64,7 +66,7 @@ def apply(
 ) -> CredentialParts:
     """Returns what to show with a request. `headers` are sent anyway and may serve a scheme too."""
     if security is None:
-        return _as_given(credential)
+        return _named(credential)
     alternatives = sorted(security, key=lambda wanted: not wanted)
     if not any(alternatives):
         return CredentialParts()
@@ -130,21 +132,23 @@ def _fits(value: str, wanted: str) -> bool:
     return scheme == wanted or wanted not in ("basic", "bearer")
 
 
+def has_place(credential: Credential) -> bool:
+    """True if every part of a credential has a name, so that nothing else needs to say where it goes."""
+    return _bare(credential) is None
+
+
+def named_parts(credential: Credential) -> Credential:
+    """Returns a credential without a value that has no name."""
+    if has_place(credential):
+        return credential
+    return replace(credential, headers=tuple((name, value) for name, value in credential.headers if name))
+
+
 def _bare(credential: Credential) -> str | None:
     """The value that was given without a name."""
     return next((value for name, value in credential.headers if not name), None)
 
 
 def _named(credential: Credential) -> CredentialParts:
-    headers = [(name, value) for name, value in credential.headers if name]
-    return CredentialParts(headers, list(credential.query), list(credential.cookies))
-
-
-def _as_given(credential: Credential) -> CredentialParts:
-    if _bare(credential) is not None:
-        raise ConfigurationError(
-            "the document does not say where the API key of this operation goes",
-            hint="give `auth` its `name` (and `in`)",
-            sent=False,
-        )
-    return _named(credential)
+    named = named_parts(credential)
+    return CredentialParts(list(named.headers), list(named.query), list(named.cookies))

@@ -208,8 +208,8 @@ async def paused(
         link = f"Open this link to give consent, then call the tool again: {pause.details['url']}"
         return error_result(f"{pause.message}\n{link}", _about(pause))
     if not can_ask or request is None or not ctx.session.can_send_request:
-        way = f"`spindle resume {pause.token}` answers it and continues the call"
-        return error_result(f"{pause.message}\nA person has to answer first. hint: {way}", _about(pause))
+        way = "A person has to answer first, where Spindle runs; the call then goes on there."
+        return error_result(f"{pause.message}\n{way}", _about(pause))
     answer = await peer.ask(request["method"], request.get("params"))
     return await go_on(app, pause, answer, peer)
 
@@ -309,7 +309,8 @@ def loop_refusal(error: LoopError) -> MCPError:
 
 
 def _text(error: SpindleError) -> str:
-    return error.message if error.hint is None else f"{error.message}; hint: {error.hint}"
+    hint = error.hint_for("model")
+    return error.message if hint is None else f"{error.message}; hint: {hint}"
 
 
 def _interrupted(ctx: RequestContext, asked: Interruption) -> MCPError:

@@ -128,8 +128,8 @@ def for_handshake_result(wire: JsonObject) -> JsonObject:
 
 def to_wire_error(error: SpindleError) -> JsonObject:
     """An error as a result: what a model reads in order to do better, and in `_meta` what a program does."""
-    text = error.message if error.hint is None else f"{error.message}\nhint: {error.hint}"
-    fields = error.to_dict()
+    fields = error.to_dict("model")
+    text = f"{error.message}\nhint: {fields['hint']}" if "hint" in fields else error.message
     fields.pop("message", None)
     fields.pop("details", None)
     return error_result(text, {"io.spindle/error": fields})

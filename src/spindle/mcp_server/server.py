@@ -329,7 +329,8 @@ class CatalogServer:
         try:
             await self._search.find(principal, name)
         except NotFoundError as error:
-            hint = f"; {error.hint}" if error.hint and "mean" in error.hint else ""
+            said = error.hint_for("model")
+            hint = f"; {said}" if said and "mean" in said else ""
             return MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {name}{hint}")
         return MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {name}")
 

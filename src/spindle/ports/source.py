@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -49,6 +49,10 @@ class Session(ABC):
 
         Cancelling the awaiting task must reach the source.
         """
+
+    async def probe(self, tools: Sequence[Tool]) -> None:  # noqa: B027 - most have nothing left to try
+        """Tries what calls of these tools need, without calling any: a program, an address. Raises a
+        SpindleError. Only for kinds whose list of tools comes from elsewhere than what is called."""
 
     async def wait_closed(self) -> str:
         """Returns when the link is lost, with the reason; never, unless overridden by what can be lost."""

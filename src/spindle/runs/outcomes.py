@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from spindle import errors
 from spindle.domain.call import Result
 from spindle.errors import ServerError, SpindleError
+from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
@@ -102,7 +103,8 @@ def written(outcome: Result | SpindleError) -> JsonObject:
         extra = {key: value for key, value in rare.items() if value is not None}
         return {"result": {**outcome.to_dict(), "has_structured": outcome.has_structured, **extra}}
     fields = {
-        "hint": outcome.hint,
+        "hint": None if outcome.remedy else outcome.hint,
+        "remedy": outcome.remedy.to_dict() if outcome.remedy else None,
         "source": outcome.source,
         "tool": outcome.tool,
         "status": outcome.status,
@@ -127,6 +129,7 @@ def read(outcome: JsonObject) -> Result:
     fields = dict(outcome["error"])
     kind = getattr(errors, fields.pop("type"), None)
     retryable, message = fields.pop("retryable"), fields.pop("message")
+    fields["remedy"] = Remedy.from_dict(fields.get("remedy"))
     # One that an extension made for itself comes back as the nearest that everybody knows.
     known = kind if isinstance(kind, type) and issubclass(kind, SpindleError) else ServerError
     error = known(message, **fields)

@@ -16,6 +16,7 @@ from spindle.errors import (
     SpindleError,
     suggest,
 )
+from spindle.remedies import Remedy
 from spindle.runs.answers import checked_answer
 from spindle.runs.executions import Executions, Work
 from spindle.runs.leases import LEASE
@@ -196,8 +197,9 @@ class Runner:
         if run is None:
             known = [pause.token for pause in await self._store.pauses()]
             meant = suggest(id, known)
-            hint = f"did you mean {meant}?" if meant else "`spindle pauses` lists what waits"
-            raise NotFoundError(f"there is no pause and no run {id!r}", hint=hint)
+            hint = f"did you mean {meant}?" if meant else None
+            remedy = None if meant else Remedy("list_pauses")
+            raise NotFoundError(f"there is no pause and no run {id!r}", hint=hint, remedy=remedy)
         _check_principal(principal, run.principal)
         if answer is not None or refused is not None:
             waiting = await self.pauses(run=run.id)
@@ -240,19 +242,16 @@ class Runner:
             return NotFoundError(f"there is no pause {pause.token!r}")
         if claim == "expired":
             return ClientError(
-                f"the pause {pause.token} has expired", hint=f"`spindle resume {pause.run}` asks again"
+                f"the pause {pause.token} has expired", remedy=Remedy("resume_expired", pause.run)
             )
         run = await self._store.run(pause.run)
         status = run.status if run else "gone"
-        hints = {
-            "running": f"if its process died meanwhile, `spindle resume {pause.run}` takes it over",
-            "paused": "its run waits for something else now: see `spindle pauses`",
-            "done": f"its run is done; `spindle resume {pause.run}` shows the result",
-            "failed": f"its run failed; `spindle resume {pause.run}` shows why",
-        }
+        act = "other_pause" if status == "paused" else f"resume_{status}"
+        known = status in ("running", "paused", "done", "failed")
         return ClientError(
             f"the pause {pause.token} was answered before, or is no longer asked",
-            hint=hints.get(status, f"its run is {status}"),
+            hint=None if known else f"its run is {status}",
+            remedy=Remedy(act, pause.run) if known else None,
         )
 
     def _has_expired(self, pause: Pause) -> bool:

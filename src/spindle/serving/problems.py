@@ -46,7 +46,7 @@ def of_error(error: BaseException) -> JsonObject:
             status = 503
         elif isinstance(error, LoopError):
             status = 508
-        fields = error.to_dict()
+        fields = error.to_dict("http")
         upstream = fields.pop("status", None)
         return {"status": status, **fields} | ({"source_status": upstream} if upstream else {})
     if isinstance(error, Interruption):

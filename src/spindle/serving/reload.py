@@ -76,7 +76,8 @@ class Live:
         try:
             await self._app.reload(self._adopt)
         except SpindleError as error:
-            hint = f" ({error.hint})" if error.hint else ""
+            said = error.hint_for("shell")
+            hint = f" ({said})" if said else ""
             self._note(f"the settings changed, but the old ones stay in force: {error.message}{hint}")
             return
         except Exception as error:

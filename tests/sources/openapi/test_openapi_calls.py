@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from servers.echo_server import Answer, EchoServer, OpenApi, a_document
+from servers.echo_server import Answer, EchoServer, OpenApi, Sent, a_document
 from servers.running import OpenSources
 from spindle.calls.caller import CallOptions
 from spindle.domain.identity import Credential, Principal
@@ -247,10 +247,71 @@ async def test_a_document_that_names_no_server_needs_a_base_url(open_api: OpenAp
     assert caught.value.hint == "set sources.api.base_url"
 
 
-async def test_a_key_without_a_name_needs_a_document_that_says_where_it_goes(open_api: OpenApi) -> None:
-    async with open_api(DOCUMENT, Credential(headers=(("", "k"),)), base_url="http://h") as api:
-        with pytest.raises(ConfigurationError, match="does not say where the API key"):
+KEY = Credential(headers=(("", "s3cret"),))
+TOKEN = Credential(headers=(("Authorization", "Bearer s3cret"),))
+SCHEMES: dict[str, object] = {
+    "oauth": {"type": "oauth2"},
+    "key": {"type": "apiKey", "in": "header", "name": "X-Key"},
+}
+
+
+def guarded(**more: object) -> dict[str, object]:
+    """A document whose operation `mine` wants a key, and whose operation `open` does not say."""
+    operations = {
+        "/open": {"get": {"operationId": "open"}},
+        "/mine": {"get": {"operationId": "mine", "security": [{"key": []}]}},
+    }
+    return a_document(operations, components={"securitySchemes": SCHEMES}, **more)
+
+
+def shown(request: Sent) -> dict[str, str]:
+    return {name: value for name, value in request.headers if name in ("authorization", "x-key", "cookie")}
+
+
+@pytest.mark.parametrize(("credential", "mine"), [(KEY, {"x-key": "s3cret"}), (TOKEN, None)])
+async def test_an_operation_without_security_is_called_without_the_credential(
+    credential: Credential, mine: dict[str, str] | None, open_api: OpenApi, echo: EchoServer
+) -> None:
+    async with open_api(guarded(), credential, base_url=echo.url) as api:
+        await api.call("open")
+        assert (shown(echo.last), echo.last.target) == ({}, "/open")
+        await api.call("mine")
+        # A token that the user named himself is shown to whom wants something else: they say what is wrong.
+        assert shown(echo.last) == (mine or {"authorization": "Bearer s3cret"})
+
+
+async def test_the_documents_own_security_is_that_of_operations_without_one(
+    open_api: OpenApi, echo: EchoServer
+) -> None:
+    async with open_api(guarded(security=[{"key": []}]), KEY, base_url=echo.url) as api:
+        await api.call("open")
+    assert shown(echo.last) == {"x-key": "s3cret"}
+
+
+async def test_a_scheme_that_no_operation_names_is_for_all(open_api: OpenApi, echo: EchoServer) -> None:
+    document = {**DOCUMENT, "components": {"securitySchemes": SCHEMES}}
+    async with open_api(document, KEY, base_url=echo.url) as api:
+        await api.call("a")
+    assert shown(echo.last) == {"x-key": "s3cret"}
+
+
+async def test_a_key_without_a_name_is_not_sent_where_nothing_says_where_it_goes(
+    open_api: OpenApi, echo: EchoServer
+) -> None:
+    auth = {"type": "api_key", "value": "s3cret"}
+    async with open_api(DOCUMENT, KEY, base_url=echo.url, auth=auth) as api:
+        assert api.notes[-1] == (
+            "api: its document wants no API key, so that `auth` is not sent;"
+            " give `auth` its `name` (and `in`)"
+        )
+        await api.call("a")
+        assert shown(echo.last) == {}
+        echo.answers["/a"] = Answer(b"", 401)
+        with pytest.raises(AuthError) as caught:
             await api.call("a")
+    assert caught.value.hint == (
+        "the document does not say that this operation wants the API key; give `auth` its `name` (and `in`)"
+    )
 
 
 @pytest.mark.parametrize(

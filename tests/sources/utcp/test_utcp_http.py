@@ -358,6 +358,20 @@ async def test_the_sources_own_credential_goes_to_the_manuals_server_only(
     assert own["headers"] == {"x-api-key": "mine"}
 
 
+async def test_a_key_without_a_name_goes_nowhere_that_the_manual_does_not_say(
+    open_manual: OpenManual, service: Service
+) -> None:
+    nameless = Credential(headers=(("", "own-key"),))
+    service.tools = [
+        a_tool("plain", http(service)),
+        a_tool("own", http(service, auth={**KEY, "api_key": "mine"})),
+    ]
+    async with open_manual(at=f"{service.url}/utcp", credential=nameless) as opened:
+        assert (await opened.call("plain")).structured["headers"] == {}
+        assert (await opened.call("own")).structured["headers"] == {"x-api-key": "mine"}
+    assert "own-key" not in repr(service.seen)
+
+
 # --- redirects and places
 
 

@@ -16,6 +16,7 @@ from spindle.flows.check.parts import Finding, fail_when_findings
 from spindle.flows.check.shapes import Shape, shape_of, shape_of_flow
 from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition
 from spindle.flows.problems import NOWHERE, Positions, Problem
+from spindle.remedies import Remedy, Surface
 
 MAX_PROBLEMS: Final = 500
 
@@ -23,10 +24,15 @@ Find = Callable[[str], Awaitable[Tool]]
 
 
 async def check(
-    definition: FlowDefinition, find: Find, positions: Positions = NOWHERE, place: str = ""
+    definition: FlowDefinition,
+    find: Find,
+    positions: Positions = NOWHERE,
+    place: str = "",
+    *,
+    surface: Surface = "shell",
 ) -> list[Problem]:
     """Returns all problems of a flow, in the order of the lines. What certainly fails is an error; what
-    may fail, or has no effect, is a warning."""
+    may fail, or has no effect, is a warning. Hints are in the words of `surface`."""
     tools: dict[str, Tool] = {}
     found: list[Finding] = []
     for path, node, here in _tool_nodes(definition, (), ""):
@@ -34,11 +40,12 @@ async def check(
         try:
             tool = tools[here] = await find(node.tool)
         except SpindleError as error:
-            found.append(((*path, "tool"), Complaint("error", f"{node.id}: {error.message}", error.hint)))
+            complaint = Complaint("error", f"{node.id}: {error.message}", error.hint_for(surface))
+            found.append(((*path, "tool"), complaint))
             continue
         if node.fingerprint is not None and node.fingerprint != tool.fingerprint:
             message = f"{node.id}: {tool.name} has changed since the flow was saved"
-            hint = f"`spindle show {tool.name}` shows it as it is now; save the flow again when it is right"
+            hint = Remedy("changed_tool", tool.name).words(surface)
             found.append(((*path, "fingerprint"), Complaint("warning", message, hint)))
     found += _findings(definition, tools)
     problems = {

@@ -55,7 +55,7 @@ async def read_pipe(text: str, find: Find, place: str = "") -> Loaded:
         try:
             tool = await find(words[0].text)
         except SpindleError as error:
-            report(error.message, words[0].offset, _name_hint(words[0].text) or error.hint)
+            report(error.message, words[0].offset, _name_hint(words[0].text) or error.hint_for("shell"))
             pipe.skip(words[0].text)
         else:
             pipe.add(tool, words)
@@ -141,13 +141,13 @@ class _Pipe:
                 else:
                     self._refuse_word(tool, flags, word)
             except InvalidArgumentsError as error:
-                self.report(error.message, word.offset, error.hint)
+                self.report(error.message, word.offset, error.hint_for("shell"))
                 return
         for name, offset in offsets.items():
             try:
                 params[name] = flags.value(name)
             except InvalidArgumentsError as error:
-                self.report(error.message, offset, error.hint)
+                self.report(error.message, offset, error.hint_for("shell"))
         self._note(index, offsets)
 
     def _note(self, index: int, offsets: dict[str, int]) -> None:

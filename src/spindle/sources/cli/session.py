@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,10 @@ from spindle.domain.json_schema import from_json
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import NotFoundError, ServerError
 from spindle.ports.source import Session
+from spindle.remedies import Remedy
 from spindle.sources.cli.words import stdin_of, words
 from spindle.sources.programs.environment import environment
+from spindle.sources.programs.presence import require_program
 from spindle.sources.programs.process import ProcessResult, run
 
 if TYPE_CHECKING:
@@ -35,10 +38,13 @@ class CliSession(Session):
             for tool, command in self._config.commands.items()
         ]
 
+    async def probe(self, tools: Sequence[Tool]) -> None:
+        require_program(self._name, self._config.program[0], environment(self._declared), self._cwd)
+
     async def invoke(self, tool: Tool, call: Call) -> Result:
         command = self._config.commands.get(tool.spec.remote_name)
         if command is None:
-            raise NotFoundError(f"{tool.name} is no longer defined", hint="run `spindle sync`")
+            raise NotFoundError(f"{tool.name} is no longer defined", remedy=Remedy("sync"))
         finished = await run(
             self._name,
             [*self._config.program, *words(command, call.arguments)],

@@ -6,6 +6,8 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
@@ -20,6 +22,8 @@ from spindle.errors import (
     ToolError,
     interruption_in,
 )
+from spindle.remedies import Remedy
+from spindle.sources.code.failure import failure_of
 from spindle.threads import in_thread
 
 if TYPE_CHECKING:
@@ -27,10 +31,13 @@ if TYPE_CHECKING:
     from spindle.sources.code.schema import FunctionTool
 
 
-async def call_function(found: FunctionTool | None, tool: Tool, call: Call, source: str) -> Result:
-    """Calls the function and returns its result. An exception becomes an error result."""
+async def call_function(
+    found: FunctionTool | None, tool: Tool, call: Call, source: str, root: Path
+) -> Result:
+    """Calls the function and returns its result. An exception becomes an error result, with its place in the
+    workspace at `root`."""
     if found is None:
-        raise NotFoundError(f"{tool.name} is no longer defined", hint="run `spindle sync`")
+        raise NotFoundError(f"{tool.name} is no longer defined", remedy=Remedy("sync"))
     context = Context(tool.name, call, asyncio.get_running_loop())
     try:
         arguments = found.bind(call.arguments, context)
@@ -41,7 +48,8 @@ async def call_function(found: FunctionTool | None, tool: Tool, call: Call, sour
     except ToolError as error:
         value = Result.of_text(error.message, is_error=True)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's function raises is its result
-        value = Result.of_text(f"{type(error).__name__}: {error}", is_error=True)
+        said = Result.of_text(f"{type(error).__name__}: {error}", is_error=True)
+        value = replace(said, failure=failure_of(error, root))
     except BaseException as error:
         context.abandon()
         pause = interruption_in(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,16 +59,21 @@ class EventsSession(Session):
             self._note(line)
         return specs
 
+    async def probe(self, tools: Sequence[Tool]) -> None:
+        for tool in tools:
+            await self._link(tool)
+
+    async def _link(self, tool: Tool) -> tuple[Endpoint, EventLink]:
+        metadata = tool.spec.metadata
+        remote = bool(metadata.get("remote"))
+        server = endpoint(
+            metadata["server"], self._config, self._name, remote=remote, environ=process_environment()
+        )
+        return server, await self._links.get(server, remote=remote)
+
     async def invoke(self, tool: Tool, call: Call) -> Result:
         metadata = tool.spec.metadata
-        server = endpoint(
-            metadata["server"],
-            self._config,
-            self._name,
-            remote=bool(metadata.get("remote")),
-            environ=process_environment(),
-        )
-        link = await self._links.get(server, remote=bool(metadata.get("remote")))
+        server, link = await self._link(tool)
         if metadata["action"] == "receive":
             return await self._wait(tool, call, link, server)
         message = self._message(tool, call, server)

@@ -16,6 +16,7 @@ from spindle.flows.library import Library
 from spindle.flows.node import Node
 from spindle.flows.problems import BrokenFlowError
 from spindle.flows.trace import NodeEvent, observer
+from spindle.remedies import Remedy
 from spindle.sources.code.modules import FolderModules
 from spindle.sources.code.session import CodeSession
 from spindle.sources.flows.node_tool import call_node, spec_of
@@ -40,7 +41,7 @@ class FlowsSession(CodeSession[Found]):
     async def invoke(self, tool: Tool, call: Call) -> Result:
         found = await self._find(tool)
         if found is None:
-            raise NotFoundError(f"{tool.name} is no longer defined", hint="run `spindle sync`")
+            raise NotFoundError(f"{tool.name} is no longer defined", remedy=Remedy("sync"))
         assert call.host is not None
         if isinstance(found, type):
             return await call_node(found, call.arguments, call.host)

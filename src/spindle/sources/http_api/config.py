@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from pydantic import ByteSize, Field, field_validator
@@ -43,4 +43,7 @@ class HttpConfig(ApiConfig):
     @classmethod
     def _in_capitals(cls, value: Any) -> Any:
         words: Any = (value,) if isinstance(value, str) else value
-        return tuple(word.upper() if isinstance(word, str) else word for word in words)
+        if not isinstance(words, (list, tuple)):
+            return words  # refused as what it is
+        items = cast("list[Any]", words)
+        return tuple(word.upper() if isinstance(word, str) else word for word in items)

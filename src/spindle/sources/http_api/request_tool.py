@@ -85,7 +85,8 @@ def prepare(arguments: JsonObject, config: HttpConfig, credential: Credential) -
         raise InvalidArgumentsError(f"{method} is not allowed here", hint="see `methods`", sent=False)
     headers = {"accept": "*/*"} | _headers(arguments.get("headers", {}), config, credential)
     content = _content(arguments, headers)
-    shown = _shown(credential)
+    check_credential(credential)
+    shown = credentials.apply(None, credential, {})
     taken = {name for name, _ in shown.query}
     query: list[str] = []
     for name, value in arguments.get("query", {}).items():
@@ -179,15 +180,12 @@ def _content(arguments: JsonObject, headers: dict[str, str]) -> bytes | None:
     return value.encode()
 
 
-def _shown(credential: Credential) -> credentials.CredentialParts:
-    try:
-        return credentials.apply(None, credential, {})
-    except ConfigurationError:
+def check_credential(credential: Credential) -> None:
+    """Raises ConfigurationError for an API key without a name: there is no document to say where it goes."""
+    if not credentials.has_place(credential):
         raise ConfigurationError(
-            "nothing says where the API key of this source goes",
-            hint="give `auth` its `name` (and `in`)",
-            sent=False,
-        ) from None
+            "nothing says where the API key of this source goes", hint=credentials.NAME_IT, sent=False
+        )
 
 
 def _default(config: HttpConfig) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +62,7 @@ class HttpApiSession(Session):
     async def discover(self) -> list[ToolSpec]:
         config = self._config
         if not config.discover:
-            return [request_tool.spec(config)]
+            return self._request_tool()
         found = await look(config.url, self._fetcher, config.connect_timeout)
         if isinstance(found, FoundDocument):
             place = found.document.address
@@ -81,7 +81,19 @@ class HttpApiSession(Session):
             )
             for refusal in found[:3]:
                 self._note(f"{self._name}: {refusal}")
-        return [request_tool.spec(config)]
+        return self._request_tool()
+
+    async def probe(self, tools: Sequence[Tool]) -> None:
+        manuals = {tool.spec.metadata[MANUAL] for tool in tools if MANUAL in tool.spec.metadata}
+        for place in manuals:
+            session = await self._delegate(place).session()
+            await session.probe([tool for tool in tools if tool.spec.metadata.get(MANUAL) == place])
+        if not manuals:
+            await self._calls.reach([self._config.url], public_only=False)
+
+    def _request_tool(self) -> list[ToolSpec]:
+        request_tool.check_credential(self._credential)
+        return [request_tool.spec(self._config)]
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
         config, metadata = self._config, tool.spec.metadata

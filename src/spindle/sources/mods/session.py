@@ -33,7 +33,7 @@ class ModsSession(CodeSession[FunctionTool]):
         self._running: dict[str, Mod] = {}
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
-        return await call_function(await self._find(tool), tool, call, self._name)
+        return await call_function(await self._find(tool), tool, call, self._name, self._root)
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()

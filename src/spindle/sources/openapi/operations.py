@@ -59,6 +59,7 @@ def import_tools(documents: Documents, choice: ServerChoice, *, remote: bool, no
     may be read."""
     importer = _OperationReader(documents, choice, remote=remote)
     operations = list(importer.operations())
+    importer.assume_security(operations)
     names = tool_names(operations)
     named = list(zip(operations, names, strict=True))
     specs = [importer.spec(operation, name) for operation, name in named]
@@ -116,8 +117,22 @@ class _OperationReader:
         self._schemes = {
             name: documents.follow(scheme, documents.main).node for name, scheme in schemes.items()
         }
+        self._default_security: Any = None
         servers = swagger2.servers_of(self._root) if self._is_older else self._root.get("servers")
         self.servers = Servers(documents.main, servers, choice)
+
+    def assume_security(self, operations: list[OpenApiOperation]) -> None:
+        """Settles the `security` of operations without one: the document's. Where the document has none
+        either, they want none if others say what they want; if no operation does, any of the document's
+        schemes; and without schemes nothing is known."""
+        if "security" in self._root:
+            self._default_security = self._root["security"]
+        elif any("security" in operation.node for operation in operations):
+            self._default_security = []
+        else:
+            # A key without a name rather goes where the document wants a key.
+            keys_first = sorted(self._schemes, key=lambda name: not _is_key(self._schemes[name]))
+            self._default_security = [{name: []} for name in keys_first] or None
 
     def operations(self) -> Iterator[OpenApiOperation]:
         paths = self._root.get("paths")
@@ -175,7 +190,7 @@ class _OperationReader:
             "body": flat.body,
             "accept": accept,
             "security": _requirements(
-                node.get("security", self._root.get("security")), self._schemes, operation.problems
+                node.get("security", self._default_security), self._schemes, operation.problems
             ),
             "remote": self._remote or None,
             trail.FIELD: trail.in_description(node.get(trail.OPENAPI_KEY)),
@@ -289,6 +304,10 @@ def _description(node: JsonObject, item: JsonObject) -> str:
 
 def _text(value: Any) -> str:
     return value.strip() if isinstance(value, str) else ""
+
+
+def _is_key(scheme: Any) -> bool:
+    return is_object(scheme) and scheme.get("type") == "apiKey"
 
 
 def _requirements(security: Any, schemes: JsonObject, problems: list[str]) -> list[list[JsonObject]] | None:

@@ -23,13 +23,7 @@ def prepare(
 ) -> Prepared:
     """The request of an operation for these arguments."""
     how = tool.spec.metadata
-    base = base_url or how.get("server")
-    if not base or _VARIABLE.search(base):
-        raise ConfigurationError(
-            f"the document does not say where the API of {tool.name} is",
-            hint=f"set sources.{tool.source}.base_url",
-            sent=False,
-        )
+    base = base_of(tool, base_url)
     path: dict[str, str] = {}
     query: list[str] = []
     cookies: list[str] = []
@@ -53,6 +47,18 @@ def prepare(
     check_headers(sent)
     target = _VARIABLE.sub(lambda match: path.get(match[1], ""), how["path"])
     return Prepared(how["method"], _joined(base, target, query), sent, content)
+
+
+def base_of(tool: Tool, base_url: str | None) -> str:
+    """Returns the address of the API of a tool: the one in the settings, or its document's."""
+    base = base_url or tool.spec.metadata.get("server")
+    if not base or _VARIABLE.search(base):
+        raise ConfigurationError(
+            f"the document does not say where the API of {tool.name} is",
+            hint=f"set sources.{tool.source}.base_url",
+            sent=False,
+        )
+    return base
 
 
 def _joined(base: str, path: str, query: list[str]) -> str:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spindle.documents.fetch import Fetcher, file_address, load
 from spindle.domain.call import Call, Result
+from spindle.domain.source import ApiKeyAuth
 from spindle.domain.tool import Tool, ToolSpec
+from spindle.errors import AuthError
 from spindle.http.api import ApiCalls
+from spindle.http.credentials import NAME_IT, has_place
 from spindle.ports.source import Session
 from spindle.sources.openapi.operations import import_tools
-from spindle.sources.openapi.request import prepare
+from spindle.sources.openapi.request import base_of, prepare
 from spindle.sources.openapi.servers import ServerChoice
 
 if TYPE_CHECKING:
@@ -52,16 +56,37 @@ class OpenApiSession(Session):
         )
         for line in notes:
             self._note(f"{self._name}{line}")
+        key = config.auth
+        if isinstance(key, ApiKeyAuth) and not key.name and not any(map(_wants_credential, specs)):
+            self._note(f"{self._name}: its document wants no API key, so that `auth` is not sent; {NAME_IT}")
         return specs
+
+    async def probe(self, tools: Sequence[Tool]) -> None:
+        bases = {base_of(tool, self._config.base_url): self._is_bound(tool) for tool in tools}
+        for bound in (True, False):
+            await self._calls.reach([base for base in bases if bases[base] is bound], public_only=bound)
+
+    def _is_bound(self, tool: Tool) -> bool:
+        """True if the call may not lead to this machine and its networks."""
+        # Where the user sends it himself, by `base_url`, he knows what is there.
+        from_elsewhere = bool(tool.spec.metadata.get("remote")) and self._config.base_url is None
+        return from_elsewhere and not self._config.allow_private
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
         config = self._config
         prepared = prepare(tool, call.arguments, config.base_url, config.headers, call.credential)
-        # Where the user sends it himself, by `base_url`, he knows what is there.
-        from_elsewhere = bool(tool.spec.metadata.get("remote")) and config.base_url is None
-        return await self._calls.perform(
-            prepared,
-            call,
-            public_only=from_elsewhere and not config.allow_private,
-            promised=tool.spec.output_schema is not None,
-        )
+        try:
+            return await self._calls.perform(
+                prepared,
+                call,
+                public_only=self._is_bound(tool),
+                promised=tool.spec.output_schema is not None,
+            )
+        except AuthError as error:
+            if not has_place(call.credential) and not _wants_credential(tool.spec):
+                error.hint = f"the document does not say that this operation wants the API key; {NAME_IT}"
+            raise
+
+
+def _wants_credential(spec: ToolSpec) -> bool:
+    return any(spec.metadata.get("security") or ())

@@ -37,7 +37,7 @@ class PythonSession(CodeSession[FunctionTool]):
         self._functions = functions
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
-        return await call_function(await self._find(tool), tool, call, self._name)
+        return await call_function(await self._find(tool), tool, call, self._name, self._root)
 
     async def _load(self) -> list[tuple[ToolSpec, FunctionTool]]:
         with stdout_to_stderr():

@@ -13,6 +13,7 @@ from spindle.domain.json_schema import JsonObject, from_json
 from spindle.errors import ConfigurationError, InvalidArgumentsError
 from spindle.sources.parameters import as_text
 from spindle.sources.programs.environment import BASE_ENVIRONMENT, PROXIES, environment
+from spindle.sources.programs.presence import require_program
 from spindle.sources.programs.process import ProcessResult, run
 from spindle.sources.utcp.commands import (
     ArgumentPiece,
@@ -106,6 +107,21 @@ async def run_commands(
         )
     ]
     return _result(shown, finished or b"", only=len(template.commands) == 1)
+
+
+def require_programs(name: str, template: CliTemplate, root: Path, declared: JsonObject) -> None:
+    """Raises a SpindleError if a program of a template cannot be started. Nothing is run."""
+    cwd = root / template.working_dir if template.working_dir else root
+    env = environment_for(template, declared)
+    for number, step in enumerate(template.commands, 1):
+        try:
+            program = words_of(step.command)[0].literal
+        except NeedsShellError as problem:
+            raise ConfigurationError(f"command {number} cannot be run: {problem}", sent=False) from None
+        if program == "cd":
+            return  # the folder may depend on arguments, and what follows on the folder
+        if program and program != "echo":
+            require_program(name, program, env, cwd)
 
 
 def vector_of(words: Sequence[CommandWord], running: ProgramRun) -> list[str]:

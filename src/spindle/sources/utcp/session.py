@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +17,14 @@ from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import ConfigurationError, NotFoundError, PermissionDeniedError, SpindleError
 from spindle.http.addresses import same_origin
-from spindle.http.credentials import CredentialParts, apply
+from spindle.http.credentials import CredentialParts, named_parts
 from spindle.http.failures import InsideError
 from spindle.ports.source import Session
+from spindle.remedies import Remedy
 from spindle.sources.utcp.auths import Auths
 from spindle.sources.utcp.http_calls import HttpCalls, within
 from spindle.sources.utcp.manual import TYPE, Imported, Importer, Origin
-from spindle.sources.utcp.programs import run_commands
+from spindle.sources.utcp.programs import require_programs, run_commands
 from spindle.sources.utcp.reading import ManualReader
 from spindle.sources.utcp.sending import Renew, Sender
 from spindle.sources.utcp.sockets import Sockets
@@ -102,9 +103,7 @@ class UtcpSession(Session):
             if sorted(secrets) != wanted:
                 secrets = (await self._read()).secrets.get(name, {})
         if sorted(secrets) != wanted:
-            raise NotFoundError(
-                f"{tool.name} is no longer what it was in its manual", hint="run `spindle sync`"
-            )
+            raise NotFoundError(f"{tool.name} is no longer what it was in its manual", remedy=Remedy("sync"))
         return secrets
 
     # --- what reading a manual through a call template needs
@@ -145,6 +144,29 @@ class UtcpSession(Session):
             raise ConfigurationError(f"{origin.place}: no manual came: {result.text}")
         return result.text
 
+    async def probe(self, tools: Sequence[Tool]) -> None:
+        of_api = [tool for tool in tools if tool.spec.metadata[TYPE] == "openapi"]
+        if of_api:
+            self._api = self._api or self._open_api()
+            await self._api.probe(of_api)
+        origins: dict[bool, list[str]] = {True: [], False: []}
+        for tool in tools:
+            if tool.spec.metadata[TYPE] == "openapi":
+                continue
+            self._require_allowed(tool)
+            template, _ = await self._completed(tool)
+            if isinstance(template, (HttpLike, WebSocketTemplate)):
+                await self._sender.check_scheme(template.url)
+                bound = self._sender.is_bound(remote=bool(tool.spec.metadata["remote"]))
+                if "{" not in (origin := _origin(template.url)):
+                    origins[bound].append(origin)
+            elif isinstance(template, CliTemplate):
+                require_programs(self._name, template, self._root, self._declared)
+            else:
+                await self._text(template, tool)
+        for bound, found in origins.items():
+            await self._sender.reach(found, public_only=bound)
+
     # --- calls
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
@@ -153,6 +175,17 @@ class UtcpSession(Session):
         if how[TYPE] == "openapi":
             return await self._invoke_api(tool, call, manuals)
         self._require_allowed(tool)
+        complete, used = await self._completed(tool)
+        try:
+            result = await self._call(complete, tool, call, manuals)
+        except SpindleError as error:
+            raise used.hidden_in(error) from None
+        return used.hidden_in_failure(result) if result.is_error else result
+
+    async def _completed(self, tool: Tool) -> tuple[AnyTemplate, _Used]:
+        """The template of a tool with its variables replaced, and the values to be hidden."""
+        how = tool.spec.metadata
+        manuals = tuple(str(item) for item in how["manuals"])
         template: JsonObject = restored(how["template"], await self._withheld(tool))
         used = _Used()
 
@@ -163,12 +196,7 @@ class UtcpSession(Session):
             return done
 
         used.secrets.update(template_secrets(template))
-        complete = validated(filled(template, fill), tool.name)
-        try:
-            result = await self._call(complete, tool, call, manuals)
-        except SpindleError as error:
-            raise used.hidden_in(error) from None
-        return used.hidden_in_failure(result) if result.is_error else result
+        return validated(filled(template, fill), tool.name), used
 
     async def _call(self, template: AnyTemplate, tool: Tool, call: Call, manuals: tuple[str, ...]) -> Result:
         remote = bool(tool.spec.metadata["remote"])
@@ -216,7 +244,7 @@ class UtcpSession(Session):
         if template.auth is not None:
             credential = await self._auths.credential(template.auth, remote=remote)
         else:
-            apply(None, credential, {})  # a key without a name has no place here
+            credential = named_parts(credential)  # a key without a name has no place in a handshake
         async with within(tool, template.timeout):
             try:
                 return await self._sockets.call(
@@ -229,7 +257,6 @@ class UtcpSession(Session):
     async def _run(self, template: CliTemplate, tool: Tool, call: Call, manuals: tuple[str, ...]) -> Result:
         properties: JsonObject = tool.spec.input_schema.get("properties", {})
         defaults = {name: item["default"] for name, item in properties.items() if "default" in item}
-        declared = {**self._config.env, **dict(self._credential.env)}
         return await run_commands(
             self._name,
             tool.name,
@@ -237,9 +264,13 @@ class UtcpSession(Session):
             {**defaults, **call.arguments},
             find=lambda variable: self._variables.find(variable, manuals),
             root=self._root,
-            declared=declared,
+            declared=self._declared,
             limit=self._config.max_result_size,
         )
+
+    @property
+    def _declared(self) -> JsonObject:
+        return {**self._config.env, **dict(self._credential.env)}
 
     async def _text(self, template: TextTemplate, tool: Tool) -> str:
         if template.content is not None:
@@ -293,7 +324,8 @@ class _Used:
 
     def hidden_in(self, error: SpindleError) -> SpindleError:
         error.message = clean(error.message, self.secrets)
-        error.hint = error.hint and clean(error.hint, self.secrets)
+        if error.remedy is None:
+            error.hint = error.hint and clean(error.hint, self.secrets)
         error.details = clean_json(error.details, self.secrets)
         error.args = (error.message,)
         return error
@@ -321,6 +353,11 @@ def validated(template: JsonObject, place: str) -> AnyTemplate:
             hint="check the variables' values",
             sent=False,
         ) from None
+
+
+def _origin(url: str) -> str:
+    scheme, _, rest = _as_http(url).partition("://")
+    return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}/"
 
 
 def _as_http(url: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from websockets.exceptions import ConnectionClosed
@@ -28,6 +28,7 @@ from spindle.errors import (
 )
 from spindle.http.websocket import open_websocket
 from spindle.ports.source import Session
+from spindle.remedies import Remedy
 from spindle.sources.message_paths import MISSING, put
 from spindle.sources.parameters import as_text, filled, with_defaults
 from spindle.sources.websocket.config import SUBSCRIPTION
@@ -110,13 +111,16 @@ class WebSocketSession(Session):
             for tool, request in self._config.requests.items()
         ]
 
+    async def probe(self, tools: Sequence[Tool]) -> None:
+        await self._connect()
+
     async def wait_closed(self) -> str:
         return await asyncio.shield(self._lost)
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
         request = self._config.requests.get(tool.spec.remote_name)
         if request is None:
-            raise NotFoundError(f"{tool.name} is no longer defined", hint="run `spindle sync`")
+            raise NotFoundError(f"{tool.name} is no longer defined", remedy=Remedy("sync"))
         arguments = with_defaults(request.parameters, call.arguments)
         message = filled(request.message, arguments)
         if self._config.id_field is not None:

@@ -524,11 +524,11 @@ async def test_a_process_that_falls_silent_holds_nobody_up_for_long(
     monkeypatch.setattr(connection, "SILENCE_TIMEOUT", 1.0)
     has_the_lock, may_go_on = asyncio.Event(), asyncio.Event()
 
-    async def fall_silent(it: connection.Connection) -> None:
-        await it.execute(store._db.sql("UPDATE {schema}.meta SET value = value"))
+    async def fall_silent(it: connection.Statements) -> None:
+        await it.change("UPDATE {schema}.meta SET value = value")
         has_the_lock.set()
         await may_go_on.wait()
-        await it.execute("SELECT 1")
+        await it.rows("SELECT 1")
 
     silent = asyncio.create_task(store._db.transaction(fall_silent))
     await has_the_lock.wait()

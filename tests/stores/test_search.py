@@ -235,6 +235,7 @@ async def test_a_catalog_of_an_earlier_version_is_found_in_again(tmp_path: Path)
         expected = {query: await names(store, query) for query in ("create issue", "forecast", "owner")}
     with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as file:
         file.execute("DROP TABLE search_words")
+        file.execute("ALTER TABLE calls DROP COLUMN result")
         file.execute("CREATE VIRTUAL TABLE tool_search USING fts5 (name, tags, description, parameters)")
         file.execute("PRAGMA user_version = 3")
     async with SqliteStore(tmp_path / "state.db") as store:
@@ -250,6 +251,7 @@ async def test_a_schema_of_an_earlier_version_is_found_in_again(postgres_url: st
             f"""
             SET LOCAL search_path TO {schema};
             DROP TABLE search_words;
+            ALTER TABLE calls DROP COLUMN result;
             CREATE TABLE tool_search (tool BIGINT PRIMARY KEY, document TSVECTOR NOT NULL);
             CREATE TEXT SEARCH DICTIONARY stem (TEMPLATE = snowball, LANGUAGE = porter);
             CREATE TEXT SEARCH CONFIGURATION words (PARSER = default);

@@ -20,7 +20,7 @@ class PostgresStore(PostgresCalls, PostgresTools, PostgresRuns, PostgresSecrets)
     async def open(self) -> PostgresStore:
         """Creates the schema if needed and brings it to the newest version."""
         try:
-            await bring_up_to_date(self._db, self.index_all)
+            await bring_up_to_date(self._db)
         except BaseException:
             await self.close()
             raise

@@ -9,9 +9,8 @@ from typing import Any
 
 from spindle.domain.call import CallRecord, Result
 from spindle.errors import SpindleError, StoreError
-from spindle.stores.postgres.connection import Connection, Database
+from spindle.stores.postgres.connection import Database, Statements
 from spindle.stores.postgres.queries import PostgresQueries
-from spindle.stores.postgres.text import storable_row
 from spindle.stores.rows import CALL, cache_blob, row_from_record
 from spindle.stores.sql_calls import SqlCalls
 
@@ -37,8 +36,7 @@ class PostgresCalls(PostgresQueries, SqlCalls):
     async def save_call(self, record: CallRecord) -> None:
         if self._finished:
             raise StoreError("the store was closed", hint="open Spindle again")
-        row = storable_row(row_from_record(record))
-        waiting = _Waiting(row, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(row_from_record(record), asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_all(), name="spindle-store-records")
@@ -81,19 +79,15 @@ class PostgresCalls(PostgresQueries, SqlCalls):
                 waiting.future.set_result(None)
 
     async def _insert(self, rows: list[tuple[Any, ...]]) -> None:
-        tries = 0
-
-        async def work(connection: Connection) -> None:
-            nonlocal tries
-            tries += 1
-            if tries > 1:
+        async def work(it: Statements) -> None:
+            if it.tries > 1:
                 # The first attempt may have been committed although the answer was lost.
-                await connection.execute(self._db.sql(_INSERT_MISSING), _columns(rows))
+                await it.change(_INSERT_MISSING, _columns(rows))
             elif len(rows) > 1:
-                await connection.execute(self._db.sql(_INSERT), _columns(rows))
+                await it.change(_INSERT, _columns(rows))
             else:
                 # Arrays of one element would double the driver's work.
-                await connection.execute(self._db.sql(_INSERT_ONE), rows[0])
+                await it.change(_INSERT_ONE, rows[0])
 
         await self._db.run(work)
 
@@ -102,11 +96,11 @@ class PostgresCalls(PostgresQueries, SqlCalls):
         if blob is None:
             return
 
-        async def work(connection: Connection) -> None:
+        async def work(it: Statements) -> None:
             # Not in one transaction: two processes that each renew what the other deletes would block
             # each other.
-            await connection.execute(self._db.sql(_DELETE_EXPIRED), (now,))
-            await connection.execute(self._db.sql(_CACHE), (key, blob, expires_at))
+            await it.change(_DELETE_EXPIRED, (now,))
+            await it.change(_CACHE, (key, blob, expires_at))
 
         await self._db.run(work)
 

@@ -12,7 +12,8 @@ import itertools
 import re
 import select
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
@@ -28,13 +29,14 @@ from spindle.stores.postgres.faults import (
     no_answer,
     store_error,
 )
+from spindle.stores.postgres.text import storable_values
 
 _NAMED_VALUE = re.compile(r"(?<![:\w]):(\w+)")
 """And not the type in `value::text`."""
 
 T = TypeVar("T")
 Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
-Work: TypeAlias = Callable[[Connection], Awaitable[T]]
+Work: TypeAlias = Callable[["Statements"], Awaitable[T]]
 
 STATEMENT_TIMEOUT = 15.0
 TRANSACTION_TIMEOUT = 60.0
@@ -45,6 +47,29 @@ START_PATIENCE = 5.0
 """For a server that starts, or recovers from the death of one of its processes."""
 IDLE_LIMIT = 60.0
 """A connection that was idle for longer is replaced: what stands in between may have forgotten it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """Runs statements of ours on one connection. Texts among their values may be any."""
+
+    connection: Connection
+    sql: Callable[[str], bytes]
+    tries: int
+    """1 at first. Work that is repeated counts what it finds of its own effects as its own."""
+
+    async def rows(self, query: str, values: Any = None) -> list[Any]:
+        """Returns all rows of a query, as tuples."""
+        found = await self.connection.execute(self.sql(query), storable_values(values), binary=True)
+        return await found.fetchall()
+
+    async def change(self, statement: str, values: Any = None) -> int:
+        """Runs a statement, and returns how many rows it touched."""
+        return (await self.connection.execute(self.sql(statement), storable_values(values))).rowcount
+
+    async def change_each(self, statement: str, rows: Sequence[Any]) -> None:
+        """Runs a statement once with each of several rows of values."""
+        await self.connection.cursor().executemany(self.sql(statement), storable_values(list(rows)))
 
 
 class Database:
@@ -77,19 +102,11 @@ class Database:
 
     async def rows(self, query: str, values: Any = None) -> list[tuple[Any, ...]]:
         """Returns all rows of one query."""
-
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            return await (await connection.execute(self.sql(query), values, binary=True)).fetchall()
-
-        return await self.run(work)
+        return await self.run(lambda it: it.rows(query, values))
 
     async def change(self, statement: str, values: Any = None, *, again: bool = True) -> int:
         """Runs one statement in a transaction and returns how many rows it touched."""
-
-        async def work(connection: Connection) -> int:
-            return (await connection.execute(self.sql(statement), values)).rowcount
-
-        return await self.transaction(work, again=again)
+        return await self.transaction(lambda it: it.change(statement, values), again=again)
 
     async def snapshot(self, work: Work[T]) -> T:
         """Runs `work` so that all its statements see the same state. For reading only."""
@@ -107,11 +124,13 @@ class Database:
         )
 
     async def _with_connection(self, work: Work[T], patience: float, again: bool = True) -> T:
+        tries = 0
         while True:
+            tries += 1
             try:
                 async with asyncio.timeout(patience), self._connection() as connection:
                     try:
-                        return await work(connection)
+                        return await work(Statements(connection, self.sql, tries))
                     except psycopg.OperationalError as error:
                         if not again or not _is_lost(connection, error):
                             raise
@@ -175,10 +194,11 @@ class Database:
 _SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
-async def _in_transaction(connection: Connection, begin: bytes, work: Work[T]) -> T:
+async def _in_transaction(statements: Statements, begin: bytes, work: Work[T]) -> T:
+    connection = statements.connection
     await connection.execute(begin)
     try:
-        outcome = await work(connection)
+        outcome = await work(statements)
         await connection.execute("COMMIT")
     except Exception:
         if not connection.closed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +9,10 @@ import psycopg
 
 from spindle.errors import StoreError
 from spindle.stores import migrate as sqlite_migrate
+from spindle.stores.postgres.tools import index_all
 
 if TYPE_CHECKING:
-    from spindle.stores.postgres.connection import Connection, Database
+    from spindle.stores.postgres.connection import Connection, Database, Statements
 
 OLDEST_SERVER = 13
 
@@ -26,55 +26,51 @@ _INDEXED_ANEW = {3}
 """Migrations after which the words of all tools are taken down once more."""
 
 
-async def bring_up_to_date(database: Database, index_all: Callable[[Connection], Awaitable[None]]) -> None:
+async def bring_up_to_date(database: Database) -> None:
     """Creates the schema if needed and applies the missing migrations. Several processes may do so at
     once."""
     known = migrations()
 
-    async def is_current(connection: Connection) -> bool:
-        _refuse_unfit_server(connection, database)
+    async def is_current(it: Statements) -> bool:
+        _refuse_unfit_server(it.connection, database)
         try:
-            current = await _version(connection, database)
+            current = await _version(it, database)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             return False
         _refuse_newer(current, len(known), database)
         return current == len(known)
 
-    async def apply(connection: Connection) -> None:
+    async def apply(it: Statements) -> None:
         schema = database.address.schema
         # Held until the transaction ends; the next process finds everything done.
-        await connection.execute(
+        await it.change(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"spindle.migrate.{schema}",)
         )
         # CREATE SCHEMA IF NOT EXISTS needs the right to create one even if it exists.
-        found = await connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,))
-        if not await found.fetchone():
-            await connection.execute(database.sql("CREATE SCHEMA {schema}"))
-        await connection.execute(database.sql("SET LOCAL search_path TO {schema}"))
-        await connection.execute(database.sql(_META))
-        current = await _version(connection, database)
+        if not await it.rows("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)):
+            await it.change("CREATE SCHEMA {schema}")
+        await it.change("SET LOCAL search_path TO {schema}")
+        await it.change(_META)
+        current = await _version(it, database)
         _refuse_newer(current, len(known), database)
         for number, path in enumerate(known[current:], start=current + 1):
-            await connection.execute(path.read_bytes())
+            await it.connection.execute(path.read_bytes())
             if number in _INDEXED_ANEW:
-                await index_all(connection)
-        await connection.execute(
-            database.sql("UPDATE {schema}.meta SET value = %s WHERE key = 'schema_version'"), (len(known),)
-        )
+                await index_all(it)
+        await it.change("UPDATE {schema}.meta SET value = %s WHERE key = 'schema_version'", (len(known),))
 
     if not await database.run(is_current):
         await database.transaction(apply)
 
 
-async def _version(connection: Connection, database: Database) -> int:
-    query = "SELECT value FROM {schema}.meta WHERE key = 'schema_version'"
-    row = await (await connection.execute(database.sql(query))).fetchone()
-    if row is None:
+async def _version(it: Statements, database: Database) -> int:
+    rows = await it.rows("SELECT value FROM {schema}.meta WHERE key = 'schema_version'")
+    if not rows:
         raise StoreError(
             f"the schema {database.address.schema!r} holds something else than Spindle's state",
             hint="name another one with `?schema=` in `store`",
         )
-    return row[0]
+    return rows[0][0]
 
 
 def _refuse_newer(current: int, known: int, database: Database) -> None:

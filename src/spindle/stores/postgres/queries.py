@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from spindle.stores.postgres.connection import Database
-from spindle.stores.postgres.text import storable_values
 from spindle.stores.sql import NO_VALUES, Row, SqlQueries, Values
 
 
@@ -13,7 +12,7 @@ class PostgresQueries(SqlQueries):
     _db: Database
 
     async def _rows(self, query: str, values: Values = NO_VALUES) -> list[Row]:
-        return await self._db.rows(query, storable_values(values))
+        return await self._db.rows(query, values or None)
 
     async def _change(self, statement: str, values: Values = NO_VALUES, *, again: bool = True) -> int:
-        return await self._db.change(statement, storable_values(values), again=again)
+        return await self._db.change(statement, values or None, again=again)

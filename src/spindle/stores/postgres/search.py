@@ -11,48 +11,39 @@ from spindle.stores.rows import summary_from_row
 from spindle.stores.search_index import posting_rows
 
 if TYPE_CHECKING:
-    from spindle.stores.postgres.connection import Connection, Database
+    from spindle.stores.postgres.connection import Statements
 
 
-async def search(connection: Connection, database: Database, text: str, limit: int) -> list[ToolSummary]:
+async def search(it: Statements, text: str, limit: int) -> list[ToolSummary]:
     """Returns the tools that match the text, the best first."""
     query = Query.of(text)
     if not query.terms or limit <= 0:
         return []
 
     async def having(words: Sequence[str]) -> list[Posting]:
-        if not words:
-            return []
-        cursor = await connection.execute(database.sql(_EXACT), (words,), binary=True)
-        return await cursor.fetchall()
+        return await it.rows(_EXACT, (words,)) if words else []
 
     found = Matches()
     found.add(await having(query.words()))
     for term in query.unknown(found):
         values = (term, term + "\U0010ffff", BEGINNINGS)
-        cursor = await connection.execute(database.sql(_BEGINNING), values, binary=True)
-        if found.may_begin(term, await cursor.fetchall()):
+        if found.may_begin(term, await it.rows(_BEGINNING, values)):
             continue
         found.may_be_meant(term, await having(slips(term)))
         found.add(await having(found.missing_synonyms(term)))
-    cursor = await connection.execute(database.sql("SELECT count(*) FROM {schema}.tools"), binary=True)
-    [[total]] = await cursor.fetchall()
+    [[total]] = await it.rows("SELECT count(*) FROM {schema}.tools")
     numbers = query.ranked(found, total, limit)
-    cursor = await connection.execute(database.sql(_SUMMARIES), (numbers,), binary=True)
-    rows = {row[0]: row[1:] for row in await cursor.fetchall()}
+    rows = {row[0]: row[1:] for row in await it.rows(_SUMMARIES, (numbers,))}
     return first([summary_from_row(rows[number]) for number in numbers if number in rows], query, limit)
 
 
-async def index(
-    connection: Connection, database: Database, source: str, tools: Iterable[tuple[str, dict[str, int]]]
-) -> None:
+async def index(it: Statements, source: str, tools: Iterable[tuple[str, dict[str, int]]]) -> None:
     """Adds tools, which are already stored, to the search index."""
-    cursor = await connection.execute(database.sql(_IDS), (source,), binary=True)
-    ids = dict(await cursor.fetchall())
+    ids = dict(await it.rows(_IDS, (source,)))
     rows = list(posting_rows((ids[name], weighed) for name, weighed in tools))
     if rows:
         columns = (list(column) for column in zip(*rows, strict=True))
-        await connection.execute(database.sql(_INSERT), (source, *columns))
+        await it.change(_INSERT, (source, *columns))
 
 
 _EXACT = "SELECT word, tools, weights FROM {schema}.search_words WHERE word = ANY(%s)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from spindle.stores.rows import storable
 
@@ -13,11 +13,13 @@ def storable_text(text: str) -> str:
     return storable(text).replace("\0", r"\x00")
 
 
-def storable_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The row with all its texts made storable."""
-    return tuple(storable_text(value) if isinstance(value, str) else value for value in row)
-
-
-def storable_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with all their texts made storable."""
-    return dict(zip(values, storable_row(tuple(values.values())), strict=True))
+def storable_values(values: Any) -> Any:
+    """The values of a statement, by place or by name, with all texts in them made storable."""
+    if isinstance(values, str):
+        return storable_text(values)
+    if isinstance(values, (list, tuple)):
+        return [storable_values(value) for value in cast("list[Any]", values)]
+    if isinstance(values, Mapping):
+        named = cast("Mapping[str, Any]", values)
+        return {name: storable_values(value) for name, value in named.items()}
+    return values

@@ -13,7 +13,7 @@ from spindle.domain.definitions import Definitions, references_in
 from spindle.domain.json_schema import from_json
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.ports.store import SourceState, StoredTool, ToolFilter
-from spindle.stores.postgres.connection import Connection
+from spindle.stores.postgres.connection import Statements
 from spindle.stores.postgres.queries import PostgresQueries
 from spindle.stores.postgres.search import index, search
 from spindle.stores.postgres.text import storable_text, storable_values
@@ -38,15 +38,14 @@ class PostgresTools(PostgresQueries, SqlTools):
         return version
 
     async def tool(self, name: str) -> Tool | None:
-        rows = await self._db.rows(_SELECT_TOOL, (storable_text(name),))
+        rows = await self._db.rows(_SELECT_TOOL, (name,))
         if rows and rows[0][_SHARED] is None:
             return tool_from_row(rows[0], _Read())
 
-        async def work(connection: Connection) -> Tool | None:
+        async def work(it: Statements) -> Tool | None:
             # Read again together with its definitions: both must come from the same sync.
-            found = await connection.execute(self._db.sql(_SELECT_TOOL), (storable_text(name),), binary=True)
-            row = await found.fetchone()
-            return tool_from_row(row, await self._reached(connection, row)) if row else None
+            found = await it.rows(_SELECT_TOOL, (name,))
+            return tool_from_row(found[0], await _reached(it, found[0])) if found else None
 
         return await self._db.snapshot(work) if rows else None
 
@@ -55,110 +54,99 @@ class PostgresTools(PostgresQueries, SqlTools):
         if values["pattern"] is not None:
             values["pattern"] = regular_expression(values["pattern"])
 
-        async def work(connection: Connection) -> list[ToolSummary]:
+        async def work(it: Statements) -> list[ToolSummary]:
             try:
-                found = await connection.execute(self._db.sql(_LIST), values, binary=True)
+                found = await it.rows(_LIST, values)
             except psycopg.errors.InvalidRegularExpression:
                 return []  # such as [z-a], which nothing matches
-            return [summary_from_row(row) for row in await found.fetchall()]
+            return [summary_from_row(row) for row in found]
 
         return await self._db.run(work)
 
     async def search(self, query: str, limit: int) -> list[ToolSummary]:
-        return await self._db.snapshot(lambda connection: search(connection, self._db, query, limit))
+        return await self._db.snapshot(lambda it: search(it, query, limit))
 
     async def stored_tools(self, source: str) -> list[StoredTool]:
-        return await self._db.snapshot(lambda connection: self._stored(connection, source))
-
-    async def _stored(self, connection: Connection, source: str) -> list[StoredTool]:
-        values = (storable_text(source),)
-        found = await connection.execute(self._db.sql(_SELECT_STORED), values, binary=True)
-        rows = await found.fetchall()
-        found = await connection.execute(self._db.sql(_SELECT_DEFINITIONS), values, binary=True)
-        shared = _Read()
-        for key, name, schema in await found.fetchall():
-            shared.add(key, name, schema)
-        return [stored_from_row(row, shared) for row in rows]
+        return await self._db.snapshot(lambda it: _stored(it, source))
 
     async def replace_tools(self, state: SourceState, tools: Sequence[StoredTool]) -> None:
         rows = [row_from_stored(tool, state) for tool in tools]
         weighed = [(storable_text(tool.name), weighed_words(tool.current)) for tool in tools if tool.current]
-        columns: dict[str, list[Any]] = {
-            name: [storable_text(row[name]) if isinstance(row[name], str) else row[name] for row in rows]
-            for name in _TOOL_COLUMNS
-        }
+        columns = storable_values({name: [row[name] for row in rows] for name in _TOOL_COLUMNS})
         definitions = definition_rows(state.name, tools)
-        source = storable_text(state.name)
 
-        async def work(connection: Connection) -> None:
+        async def work(it: Statements) -> None:
             # First, because it is also the lock that serializes the storing of sources:
             # two that claim the same name at the same time would each miss the other's.
-            await connection.execute(self._db.sql(BUMP_VERSION))
-            values = storable_values(dataclasses.asdict(state))
-            await connection.execute(self._db.sql(UPSERT_SOURCE), values)
-            await self._delete_tools(connection, source)
-            await self._refuse_conflict(connection, columns)
+            await it.change(BUMP_VERSION)
+            await it.change(UPSERT_SOURCE, dataclasses.asdict(state))
+            await _delete_tools(it, state.name)
+            await _refuse_conflict(it, columns)
             if definitions:
                 _, keys, names, schemas = (list(column) for column in zip(*definitions, strict=True))
-                given = (source, keys, [storable_text(str(name)) for name in names], schemas)
-                await connection.execute(self._db.sql(_INSERT_DEFINITIONS), given)
-            await connection.execute(self._db.sql(_INSERT_TOOLS), {**columns, "its_source": source})
-            await index(connection, self._db, source, weighed)
+                await it.change(_INSERT_DEFINITIONS, (state.name, keys, names, schemas))
+            await it.change(_INSERT_TOOLS, {**columns, "its_source": state.name})
+            await index(it, state.name, weighed)
 
         await self._db.transaction(work)
 
     async def forget_source(self, source: str) -> None:
-        async def work(connection: Connection) -> None:
-            await connection.execute(self._db.sql(BUMP_VERSION))
-            await self._delete_tools(connection, storable_text(source))
-            query = "DELETE FROM {schema}.sources WHERE name = %s"
-            await connection.execute(self._db.sql(query), (storable_text(source),))
+        async def work(it: Statements) -> None:
+            await it.change(BUMP_VERSION)
+            await _delete_tools(it, source)
+            await it.change("DELETE FROM {schema}.sources WHERE name = %s", (source,))
 
         await self._db.transaction(work)
 
-    async def _delete_tools(self, connection: Connection, source: str) -> None:
-        for table in ("search_words", "tools", "definitions"):
-            query = f"DELETE FROM {{schema}}.{table} WHERE source = %s"  # noqa: S608 - constants
-            await connection.execute(self._db.sql(query), (source,))
 
-    async def index_all(self, connection: Connection) -> None:
-        """Rebuilds the search index from the stored tools."""
-        await connection.execute(self._db.sql("DELETE FROM {schema}.search_words"))
-        cursor = await connection.execute(self._db.sql("SELECT name FROM {schema}.sources"))
-        for (source,) in await cursor.fetchall():
-            stored = await self._stored(connection, source)
-            weighed = [(tool.name, weighed_words(tool.current)) for tool in stored if tool.current]
-            await index(connection, self._db, source, weighed)
+async def index_all(it: Statements) -> None:
+    """Rebuilds the search index from the stored tools."""
+    await it.change("DELETE FROM {schema}.search_words")
+    for (source,) in await it.rows("SELECT name FROM {schema}.sources"):
+        stored = await _stored(it, source)
+        await index(it, source, [(tool.name, weighed_words(tool.current)) for tool in stored if tool.current])
 
-    async def _refuse_conflict(self, connection: Connection, columns: dict[str, list[Any]]) -> None:
-        places: dict[str, str] = {}
-        for name, place in zip(columns["name"], columns["place"], strict=True):
-            if name in places:
-                raise name_conflict(name, places[name], place)
-            places[name] = place
-        query = "SELECT name, place FROM {schema}.tools WHERE name = ANY(%s) ORDER BY name LIMIT 1"
-        found = await connection.execute(self._db.sql(query), (columns["name"],))
-        row = await found.fetchone()
-        if row is not None:
-            raise name_conflict(row[0], row[1], places[row[0]])
 
-    async def _reached(self, connection: Connection, row: tuple[Any, ...]) -> _Read:
-        """The definitions that one tool uses, which are few of a large set."""
-        source, key, shared = row[_SOURCE], row[_SHARED], _Read()
-        if key is None:
-            return shared
-        asked: set[str] = set()
-        wanted = set(references_in(row[_DEFINITION]))
-        while wanted:
-            asked |= wanted
-            names = [storable_text(name) for name in wanted]
-            found = await connection.execute(self._db.sql(_SELECT_NAMED), (source, key, names), binary=True)
-            wanted = set[str]()
-            for name, schema in await found.fetchall():
-                shared.add(key, name, schema)
-                wanted.update(references_in(schema))
-            wanted -= asked
+async def _stored(it: Statements, source: str) -> list[StoredTool]:
+    rows = await it.rows(_SELECT_STORED, (source,))
+    shared = _Read()
+    for key, name, schema in await it.rows(_SELECT_DEFINITIONS, (source,)):
+        shared.add(key, name, schema)
+    return [stored_from_row(row, shared) for row in rows]
+
+
+async def _delete_tools(it: Statements, source: str) -> None:
+    for table in ("search_words", "tools", "definitions"):
+        await it.change(f"DELETE FROM {{schema}}.{table} WHERE source = %s", (source,))  # noqa: S608 - constants
+
+
+async def _refuse_conflict(it: Statements, columns: dict[str, list[Any]]) -> None:
+    places: dict[str, str] = {}
+    for name, place in zip(columns["name"], columns["place"], strict=True):
+        if name in places:
+            raise name_conflict(name, places[name], place)
+        places[name] = place
+    query = "SELECT name, place FROM {schema}.tools WHERE name = ANY(%s) ORDER BY name LIMIT 1"
+    for name, place in await it.rows(query, (columns["name"],)):
+        raise name_conflict(name, place, places[name])
+
+
+async def _reached(it: Statements, row: tuple[Any, ...]) -> _Read:
+    """The definitions that one tool uses, which are few of a large set."""
+    source, key, shared = row[_SOURCE], row[_SHARED], _Read()
+    if key is None:
         return shared
+    asked: set[str] = set()
+    wanted = set(references_in(row[_DEFINITION]))
+    while wanted:
+        asked |= wanted
+        found = await it.rows(_SELECT_NAMED, (source, key, list(wanted)))
+        wanted = set[str]()
+        for name, schema in found:
+            shared.add(key, name, schema)
+            wanted.update(references_in(schema))
+        wanted -= asked
+    return shared
 
 
 class _Read:

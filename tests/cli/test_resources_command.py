@@ -53,7 +53,7 @@ def test_resources_are_listed_and_read(workspace: Any, spindle: Any, era: str, t
     assert (block["type"], block["mime_type"]) == ("resource", "image/png")
     records = spindle("history", "--json").json
     assert {(item["tool"], item["source"], item["outcome"]) for item in records} == {
-        ("resources/read", "fix", "ok")
+        ("fix.resources/read", "fix", "ok")
     }
     assert records[-1]["arguments"] == {"uri": "test://static-text"}
 

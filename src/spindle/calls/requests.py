@@ -86,7 +86,7 @@ class SourceRequests:
                 await self._recorder.save(
                     CallRecord(
                         key=new_id(),
-                        tool=method,
+                        tool=f"{source}.{method}",
                         source=source,
                         principal=principal.id,
                         arguments=fit_to_store(params, secrets),

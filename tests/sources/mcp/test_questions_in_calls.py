@@ -274,6 +274,32 @@ async def test_two_users_never_see_each_others_questions(settings: Settings) -> 
     assert seen == ["ann"]
 
 
+async def test_a_question_never_ends_a_call_that_did_not_ask_it(settings: Settings) -> None:
+    """Over pipes one of several calls asks; a handler may answer, but only the call itself can pause."""
+    waiting, may_go = asyncio.Event(), asyncio.Event()
+    questions = 0
+
+    async def handler(question: SourceQuestion) -> Mapping[str, Any] | None:
+        nonlocal questions
+        questions += 1
+        if questions > 1:
+            return None
+        waiting.set()
+        await may_go.wait()
+        return {"city": "Rome"}
+
+    async with spindle.open(settings=settings, on_question=handler) as app, asyncio.timeout(PATIENCE):
+        first = asyncio.create_task(app.run("ask.weather"))
+        await waiting.wait()
+        second = await app.run("ask.weather")
+        assert isinstance(second, Finished)
+        assert "the question was not answered" in second.result.text
+        may_go.set()
+        done = await first
+        assert isinstance(done, Finished)
+        assert "Rome" in done.result.text
+
+
 async def test_a_model_answers_only_where_it_is_let(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with ModelServer("42") as server:
         raw = {

@@ -134,20 +134,31 @@ class Peers:
     def __init__(self, name: str) -> None:
         self._name = name
         self._running: dict[str, Serving] = {}
+        self._unclear = 0
+        """The questions of calls that cannot be told apart, since one ran alone."""
 
     def serving(self, call: Call) -> Serving:
+        if not self._running:
+            self._unclear = 0
         return Serving(self._running, call)
 
     def current(self) -> Serving | None:
-        """The call that the server speaks of, or one that the same caller made."""
+        """The call that the server speaks of; None if that is not certain."""
         exchange = current_exchange.get()
         if exchange is not None and exchange.call is not None:
             return self._running.get(exchange.call.key)
-        running = list(self._running.values())
-        if len(running) == 1:
-            return running[0]
-        owners = {None if item.call.peer is None else item.call.peer.owner for item in running}
-        return running[-1] if len(owners) == 1 and None not in owners else None
+        return next(iter(self._running.values())) if len(self._running) == 1 else None
+
+    def peer(self) -> Peer | None:
+        """The caller of the call that the server speaks of, or of all calls that it may speak of."""
+        serving = self.current()
+        if serving is not None:
+            return serving.call.peer
+        peers = [item.call.peer for item in self._running.values()]
+        newest = peers[-1] if peers else None
+        if newest is None or any(peer is None or peer.owner != newest.owner for peer in peers):
+            return None
+        return newest
 
     def wants_logs(self) -> bool:
         return any(item.call.peer is not None and item.call.peer.log_level for item in self._running.values())
@@ -155,15 +166,18 @@ class Peers:
     # --- what the SDK's session calls
 
     async def log(self, params: LoggingMessageNotificationParams) -> None:
-        serving = self.current()
-        if serving is not None and serving.call.peer is not None:
-            serving.call.peer.log(params.level, params.data, params.logger or self._name)
+        peer = self.peer()
+        if peer is not None:
+            peer.log(params.level, params.data, params.logger or self._name)
 
     async def elicit(
         self, _context: ClientRequestContext, params: ElicitRequestParams
     ) -> ElicitResult | ErrorData:
-        serving = self.current()
-        peer = serving.call.peer if serving is not None else None
+        serving, peer = self.current(), self.peer()
+        if serving is None and peer is not None and not peer.comes_back:
+            self._unclear += 1
+            if self._unclear > MAX_QUESTIONS:
+                return ErrorData(code=INVALID_REQUEST, message=f"more than {MAX_QUESTIONS} questions")
         if serving is None or (peer is not None and peer.comes_back):
             return await self._ask("elicitation/create", params, _elicited)
         able = peer if peer is not None and peer.can_answer("elicitation/create") else None
@@ -182,8 +196,7 @@ class Peers:
     async def _ask(
         self, method: str, params: BaseModel | None, answer: TypeAdapter[AnswerT]
     ) -> AnswerT | ErrorData:
-        serving = self.current()
-        peer = serving.call.peer if serving is not None else None
+        peer = self.peer()
         if peer is None or not peer.can_answer(method):
             unclear = f", as {len(self._running)} calls run" if len(self._running) > 1 else ""
             return ErrorData(code=INVALID_REQUEST, message=f"this client cannot answer {method}{unclear}")
@@ -191,8 +204,9 @@ class Peers:
             return answer.validate_python(await peer.ask(method, dumped(params)), by_name=False)
         except MCPError as error:
             return error.error
-        except SpindleError as error:
-            return ErrorData(code=INTERNAL_ERROR, message=error.message)
+        except (SpindleError, InputRequired) as error:
+            # Not the call's: it may be another's that the server speaks of.
+            return ErrorData(code=INTERNAL_ERROR, message=f"the question was not answered: {error.message}")
         except ValidationError as error:
             logger.debug("%s: a client's answer to %s is not one: %s", self._name, method, error)
             return ErrorData(code=INTERNAL_ERROR, message="the client's answer does not fit the protocol")

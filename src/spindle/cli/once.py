@@ -141,7 +141,7 @@ async def _sync(app: Spindle, name: str, place: str) -> None:
 
 def _hint(error: SpindleError, name: str, place: str) -> str | None:
     """The advice for somebody without a workspace, where the usual one is about a workspace."""
-    hint, source = error.hint or "", shlex.quote(place)
+    hint, source = error.hint_for("shell") or "", shlex.quote(place)
     if error.category == "auth" and "://" in place:
         return (
             f"give --header, or add it and log in: `spindle add {name} {source}`, `spindle auth login {name}`"
@@ -154,7 +154,7 @@ def _hint(error: SpindleError, name: str, place: str) -> str | None:
         return "give it more time with --timeout"
     if f"sources.{name}" in hint:
         return f"add it to a workspace to change its settings: `spindle add {name} …`"
-    return error.hint
+    return hint or None
 
 
 def _add_pairs(table: dict[str, Any], env: Sequence[str], headers: Sequence[str]) -> None:

@@ -38,11 +38,14 @@ async def show_result(
         from spindle.calls.content import keep_large_content
 
         result = await keep_large_content(result, app.files, cli.output.note, over=0)
-    print_result(cli, result, extra)
+    advice = "--save DIR keeps it" if cli.once is not None else None
+    print_result(cli, result, extra, advice)
 
 
-def print_result(cli: CliContext, result: Result, extra: JsonObject | None = None) -> None:
-    """Prints the result of a tool."""
+def print_result(
+    cli: CliContext, result: Result, extra: JsonObject | None = None, advice: str | None = None
+) -> None:
+    """Prints the result of a tool. `advice` stands in place of the path of content that is in no file."""
     output, failure = cli.output, result.failure
     if output.as_json:
         place = {} if failure is None else {"failure": failure.to_dict()}
@@ -59,12 +62,12 @@ def print_result(cli: CliContext, result: Result, extra: JsonObject | None = Non
         if block.text is not None and block.path is None:
             output.line(block.text.removesuffix("\n"))
         else:
-            _print_binary(cli, block)
+            _print_binary(cli, block, advice)
     if result.has_structured and not any(block.text for block in result.content):
         output.json(result.structured)
 
 
-def _print_binary(cli: CliContext, block: Block) -> None:
+def _print_binary(cli: CliContext, block: Block, advice: str | None) -> None:
     """Shows the picture, if the terminal can, and says what it is and where."""
     if block.type == "image" and cli.output.is_terminal:
         from spindle.cli.pictures import drawn
@@ -72,12 +75,12 @@ def _print_binary(cli: CliContext, block: Block) -> None:
         picture = drawn(block, cli.output.width)
         if picture is not None:
             cli.output.picture(picture)
-    cli.output.line(in_words(block))
+    cli.output.line(in_words(block, advice))
 
 
-def in_words(block: Block) -> str:
-    """Describes content that a terminal cannot show, in one line."""
+def in_words(block: Block, advice: str | None = None) -> str:
+    """Describes content that a terminal cannot show, in one line. `advice` is for content in no file."""
     count = block.size if block.size is not None else len(block.data or "") * 3 // 4
-    place = block.path or block.uri or ("--save DIR keeps it" if block.data else None)
+    place = block.path or block.uri or (advice if block.data else None)
     parts = [block.type, block.name, block.mime_type, size(count) if count else None, place]
     return f"[{', '.join(part for part in parts if part)}]"

@@ -13,6 +13,8 @@ from spindle.errors import SpindleError
 from spindle.http.credentials import basic_header
 
 MAX_TOKEN = 64 * 1024
+_SECRETS = ("code", "code_verifier", "refresh_token", "client_secret", "device_code")
+"""The parts of a form that no message shows."""
 _OTHER_WAY = {"client_secret_basic": "client_secret_post", "client_secret_post": "client_secret_basic"}
 
 
@@ -55,8 +57,20 @@ async def ask_for_tokens(
 ) -> Grant:
     """Asks a token endpoint. Raises OAuthProblem when the provider refuses with a code, and a ServerError
     or ConnectionFailedError for everything that says nothing of the request."""
+
+    async def ask(client: OAuthClient) -> Grant:
+        given = {key: value for key, value in form.items() if value is not None}
+        headers = authenticate(client, given)
+        answer = await http.post_form(token_url, given, headers, found_by=found_by)
+        found = answer.json() if answer.status == 200 else None
+        grant = _grant(found) if found is not None else None
+        if grant is None:
+            secrets = frozenset({*(given.get(key, "") for key in _SECRETS), client.secret or ""})
+            raise refused(answer, what, origin(token_url), secrets)
+        return replace(grant, method=client.method)
+
     try:
-        return await _ask(http, token_url, client, form, found_by, what)
+        return await ask(client)
     except SpindleError as refusal:
         other = _OTHER_WAY.get(client.method)
         is_unknown = refusal.status in (400, 401) and getattr(refusal, "code", "") in ("", "invalid_client")
@@ -65,29 +79,9 @@ async def ask_for_tokens(
         # A client that somebody registered by hand may be known to show its secret in the other way.
         first = refusal
     try:
-        return await _ask(http, token_url, replace(client, method=other), form, found_by, what)
+        return await ask(replace(client, method=other))
     except SpindleError as refusal:
         raise (refusal if getattr(refusal, "code", "") else first) from None
-
-
-async def _ask(
-    http: OAuthHttp,
-    token_url: str,
-    client: OAuthClient,
-    form: Mapping[str, str | None],
-    found_by: str | None,
-    what: str,
-) -> Grant:
-    given = {key: value for key, value in form.items() if value is not None}
-    headers = authenticate(client, given)
-    answer = await http.post_form(token_url, given, headers, found_by=found_by)
-    secret_keys = ("code", "code_verifier", "refresh_token", "client_secret", "device_code")
-    secrets = frozenset({*(given.get(key, "") for key in secret_keys), client.secret or ""})
-    found = answer.json() if answer.status == 200 else None
-    grant = _grant(found) if found is not None else None
-    if grant is None:
-        raise refused(answer, what, origin(token_url), secrets)
-    return replace(grant, method=client.method)
 
 
 def authenticate(client: OAuthClient, form: dict[str, str]) -> dict[str, str]:

@@ -11,8 +11,9 @@ import pytest
 import spindle
 from mcp_server.conftest import fixture_source
 from servers.running import PATIENCE
-from spindle.domain.identity import Principal
-from spindle.errors import ClientError, NotFoundError, SpindleError
+from servers.serving import served
+from spindle.domain.identity import Credential, Principal
+from spindle.errors import AuthError, ClientError, NotFoundError, SpindleError
 from spindle.settings import Settings
 
 ERAS = pytest.mark.parametrize("era", ["handshake", "2026-07-28"])
@@ -70,6 +71,40 @@ async def test_who_may_not_see_a_source_sees_nothing_of_it(tmp_path: Path) -> No
             with pytest.raises(NotFoundError):
                 await work
         assert (await app.read("spindle://fix/test%3A%2F%2Fstatic-text", principal=ann)).text
+
+
+@ERAS
+async def test_each_user_reads_with_their_own_credential(tmp_path: Path, era: str) -> None:
+    """A server over HTTP: ann may see everything there, bob nothing but a tool, and eve is not let in."""
+    there, here = tmp_path / "there", tmp_path / "here"
+    for folder in (there, here):
+        folder.mkdir()
+    tokens = {name: {"token": f"token-of-{name}", "groups": [name]} for name in ("ann", "bob")}
+    groups = {"ann": {}, "bob": {"exposed_tools": ["fix.test_sampling"]}}
+
+    async def credentials(_source: str, principal: Principal) -> Credential:
+        return spindle.bearer(f"token-of-{principal.id}")
+
+    ann, bob, eve = (Principal(name) for name in ("ann", "bob", "eve"))
+    async with (
+        spindle.open(settings=settings(there, fix=fixture_source(prefix=True))) as upstream,
+        served(upstream, tokens=tokens, groups=groups) as url,
+        spindle.open(
+            settings=settings(here, far={"url": url, "protocol": era}), credentials=credentials
+        ) as app,
+    ):
+        assert (await app.read("test://static-text", principal=ann)).text.startswith("This is")
+        assert await app.prompts(principal=ann)
+        assert await app.resources(principal=bob) == []
+        with pytest.raises(NotFoundError):
+            await app.read("test://static-text", principal=bob)
+        with pytest.raises(NotFoundError, match="test://static-text"):
+            await app.read("test://static-text", source="far", principal=bob)
+        assert await app.resources(principal=eve) == []
+        with pytest.raises(AuthError):
+            await app.read("test://static-text", source="far", principal=eve)
+        outcomes = {(item.principal, item.outcome) for item in await app.history()}
+        assert outcomes == {("ann", "ok"), ("bob", "not_found"), ("eve", "auth")}
 
 
 async def test_what_cannot_be_watched_says_so(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_mistakes_explain_themselves(workspace: Any, spindle: Any) -> None:
     for words, code, message in (
         (("read", "test://nowhere"), 3, "there is no resource 'test://nowhere'"),
         (("read", "test://static-tex"), 3, "did you mean 'test://static-text'?"),
-        (("read", "test://nowhere", "--source", "fix"), 10, "'fix': Resource not found"),
+        (("read", "test://nowhere", "--source", "fix"), 3, "'fix': Resource not found"),
         (("read", "test://template/{id}/data"), 4, "put a value in the place of {id}"),
         (("read", "x", "--source", "fox"), 3, "did you mean 'fix'?"),
         (("resources", "tools"), 10, "'tools' is a source of kind python"),

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, cast
 from spindle.calls.limits import hold
 from spindle.calls.record import fit_to_store, hide_secrets
 from spindle.domain.call import CallRecord, new_id
+from spindle.domain.json_schema import is_object
 from spindle.errors import (
     AuthError,
     CallTimeoutError,
+    ClientError,
     Interruption,
+    NotFoundError,
     PermissionDeniedError,
+    ServerError,
     SpindleError,
 )
 from spindle.ports.source import RelaySession
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 
 RECORDED = frozenset({"resources/read", "prompts/get"})
 """The requests that history keeps. The others only look around."""
+RESOURCE_NOT_FOUND, INVALID_PARAMS = -32002, -32602
+"""Codes of JSON-RPC."""
 
 
 class SourceRequests:
@@ -140,6 +146,10 @@ class SourceRequests:
         try:
             async with timer:
                 return await session.relay(method, params, credential)
+        except (ClientError, ServerError) as error:
+            if method != "resources/read" or not _says_missing(error):
+                raise
+            raise NotFoundError(error.message, details=error.details, source=source) from None
         except TimeoutError:
             if not timer.expired():
                 raise
@@ -147,3 +157,10 @@ class SourceRequests:
                 f"{source!r} did not answer {method} within {config.timeout:g} s",
                 hint=f"raise sources.{source}.timeout if it needs longer",
             ) from None
+
+
+def _says_missing(error: SpindleError) -> bool:
+    """True if a server says that there is no such resource: until 2026-07-28 there was a code for it."""
+    about = error.details if is_object(error.details) else {}
+    named = is_object(about.get("data")) and "uri" in about["data"]
+    return about.get("code") == RESOURCE_NOT_FOUND or (about.get("code") == INVALID_PARAMS and named)

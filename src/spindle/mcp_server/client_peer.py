@@ -293,7 +293,7 @@ def refusal(ctx: RequestContext, error: SpindleError | Interruption) -> MCPError
     is_read = ctx.method.startswith("resources/")
     missing = RESOURCE_NOT_FOUND if is_read and not is_modern(ctx) else INVALID_PARAMS
     if isinstance(error, NotFoundError):
-        data = {"uri": about["uri"]} if "uri" in about else None
+        data = {"uri": about["uri"]} if "uri" in about else about.get("data")
         return MCPError(code=missing, message=_text(error), data=data)
     code = about.get("code")
     if not isinstance(code, int):

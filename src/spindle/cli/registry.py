@@ -120,6 +120,7 @@ async def show(cli: CliContext, server: str, named: str | None) -> int:
 def _print_entry(
     cli: CliContext, entry: ServerEntry, registry_name: str, versions: Sequence[str], named: str | None
 ) -> None:
+    from spindle.registry.entry import Remote
     from spindle.registry.inputs import questions
     from spindle.registry.names import shown
     from spindle.registry.plan import why_not
@@ -139,8 +140,6 @@ def _print_entry(
         if text:
             line(f"  {label}: {text}")
     for offer in (*entry.packages, *entry.remotes):
-        from spindle.registry.entry import Remote
-
         place = offer.url if isinstance(offer, Remote) else offer.identifier
         exact = "" if isinstance(offer, Remote) or not offer.version else f" {offer.version}"
         line()

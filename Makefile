@@ -143,7 +143,7 @@ clean: ## remove everything that was installed or generated here
 check-ready: $(VENV_READY)
 	@$(PREPARE) check
 
-rest-ready: $(VENV_READY) $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(APIS_READY) $(BENCH_READY)
+rest-ready: $(VENV_READY) $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(APIS_READY) $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY)
 	@$(PREPARE) browser $(if $(COVERAGE),coverage) --tests $(ARGS)
 
 .PHONY: check-format check-lint check-types check-layers check-size check-words
@@ -176,7 +176,7 @@ check-words: check-ready
 .PHONY: venv node peers
 venv: $(VENV_READY)
 	@$(PREPARE) --all
-peers: $(BENCH_READY)
+peers: $(BENCH_READY) $(PROXY_READY) $(PFLOW_READY)
 node: $(SERVERS_READY) $(CLIENTS_READY) $(PAGE_READY) $(EXAMPLES_READY) $(APIS_READY)
 
 $(VENV_READY):

@@ -15,7 +15,7 @@ from spindle.domain.source import SourceConfig
 from spindle.errors import AuthError, ConfigurationError, SpindleError
 
 GIVEN = {
-    "device_code": "planted-device-code", "user_code": "ABCD-EFGH", "expires_in": 600, "interval": 3,
+    "device_code": "planted-device-code", "user_code": "ABCD-EFGH", "expires_in": 90, "interval": 3,
     "verification_uri": "https://login.example/device",
 }  # fmt: skip
 

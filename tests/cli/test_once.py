@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import shlex
+import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from cli.conftest import MINI_SERVER, TOOLS, Workspace
 from servers.http_server import HttpServer
 from servers.rest import RestWorkspace
-from spindle.cli.once import name_of, read_place
+from spindle.cli.once import name_of, read_place, settled
 
 PYTHON = '''
 import base64
@@ -150,16 +152,57 @@ def test_functions_of_a_python_file_are_tools(empty, tmp_path, spindle):
     assert os.listdir(tmp_path / "mine") == ["greetings.py"]
 
 
+def test_a_client_gets_it_as_a_server_that_starts_anywhere(tmp_path, monkeypatch, spindle):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "greetings.py").write_text(PYTHON)
+    monkeypatch.chdir(tmp_path / "mine")
+    assert spindle("install", "claude-code", "--from", "greetings.py").code == 0
+    entry = json.loads((tmp_path / "mine" / ".mcp.json").read_text())["mcpServers"]["greetings"]
+    (tmp_path / "other").mkdir()
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
+    asked = [("initialize", hello), ("tools/call", {"name": "greet", "arguments": {"name": "Ann"}})]
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        for number, (method, params) in enumerate(asked)
+    ]
+    client = subprocess.Popen(
+        [entry["command"], *entry["args"]],
+        cwd=tmp_path / "other", env={**os.environ, "PATH": "/usr/bin:/bin"},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert client.stdin is not None
+    assert client.stdout is not None
+    for line in lines:
+        print(line, file=client.stdin, flush=True)
+        answer = json.loads(client.stdout.readline())
+    client.communicate()
+    assert answer["result"]["content"][0]["text"] == "Hello, Ann!"
+    assert spindle("install", "cursor", "--http", "--from", "greetings.py").code == 2
+    assert "spindle install CLIENT" in spindle("serve", "--print-config", "cursor", "--from", "x").err
+
+
+@pytest.mark.parametrize(
+    ("place", "meant"),
+    [
+        ("https://example.com/mcp", "https://example.com/mcp"),
+        ("sh own.py .. package", "{sh} {here}/own.py {here}/.. package"),
+        ("no-such-program ./missing", "no-such-program ./missing"),
+        ("own.py", "{here}/own.py"),
+    ],
+)
+def test_a_place_means_the_same_elsewhere(tmp_path, monkeypatch, place, meant):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").touch()
+    (tmp_path / "package").mkdir()
+    assert settled(place) == meant.format(sh=shutil.which("sh"), here=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("place", "code", "message"),
     [
         ("", 2, "spindle: --from is empty"),
         ("npx 'x", 2, 'spindle: --from "npx \'x" cannot be read: no closing quotation'),
-        (
-            "no-such-program -y x",
-            3,
-            "spindle: 'no-such-program' is not on PATH\n  hint: if it is a package, let a ",
-        ),
+        ("no-such-program -y x", 7, "spindle: "),
         ("http://127.0.0.1:1/mcp", 7, "spindle: "),
         ("missing.json", 2, "spindle: "),
     ],
@@ -255,6 +298,6 @@ def test_it_has_a_name_for_messages(place, name):
 
 
 def test_a_slow_first_start_is_waited_for(empty):
-    _, table, root = read_place("bash -c 'exec x' .")
-    assert table == {"command": ["bash", "-c", "exec x", "."], "connect_timeout": 120.0}
+    _, table, root = read_place("npx -y @scope/name .")
+    assert table == {"command": ["npx", "-y", "@scope/name", "."], "connect_timeout": 120.0}
     assert root == empty

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from cli.test_resources_command import FIXTURE, add
@@ -179,3 +180,15 @@ def test_a_flow_pauses_for_a_question_too(curious: Path, spindle: Any) -> None:
     went_on = spindle("resume", pause["token"], "--answer", '{"city": "Oslo"}')
     assert went_on.code == 0, went_on.err
     assert json.loads(went_on.out) == []
+
+
+def test_the_person_at_the_terminal_of_a_server_is_not_asked_for_its_clients(curious: Path) -> None:
+    serving = Terminal("serve", "--rest", "--port", "0")
+    serving.read_until("on http://")
+    serving.read_until("\n")
+    address = "http://" + plain(serving.seen).split("http://")[1].split()[0]
+    answer = httpx2.post(f"{address}/tools/ask.weather", json={}, timeout=60)
+    serving.process.send_signal(signal.SIGINT)
+    seen = serving.read_all()
+    assert answer.json()["category"] == "paused", answer.text
+    assert "ask asks" not in seen

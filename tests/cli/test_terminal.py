@@ -6,6 +6,7 @@ import base64
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import termios
@@ -14,6 +15,7 @@ import pytest
 
 from cli.test_pictures import png
 from servers import warm
+from servers.running import PATIENCE
 
 
 class Terminal:
@@ -32,6 +34,8 @@ class Terminal:
 
     def read_until(self, text: str) -> None:
         while text not in self.seen:
+            ready, _, _ = select.select([self._master], [], [], PATIENCE)
+            assert ready, f"{text!r} was never shown, but: {self.seen!r}"
             self.seen += os.read(self._master, 4096).decode()
 
     def write(self, text: str) -> None:

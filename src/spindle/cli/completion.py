@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from spindle.ports.store import Store
     from spindle.settings import Settings
 
-PATIENCE = 2.0
-"""Seconds that a database on another machine gets to answer."""
 _HOW = {
     "bash": 'add to ~/.bashrc: eval "$(spindle completion bash)"',
     "zsh": 'add to ~/.zshrc: eval "$(spindle completion zsh)"',
@@ -127,17 +125,15 @@ def from_store(ctx: click.Context, ask: Callable[[Store], Awaitable[list[Any]]])
         address = found.store_address(os.environ)
         if "://" not in address and not Path(address).is_file():
             return []
-        async with asyncio.timeout(PATIENCE):
-            store = await open_store(address)
+        store = await open_store(address)
         try:
-            async with asyncio.timeout(PATIENCE):
-                return await ask(store)
+            return await ask(store)
         finally:
             await store.close()
 
     try:
         return asyncio.run(look())
-    except (SpindleError, TimeoutError):
+    except SpindleError:
         return []  # a half-typed line is no place for an error
 
 

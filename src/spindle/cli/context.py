@@ -32,7 +32,7 @@ class CliContext:
     def __init__(self, output: Output) -> None:
         self.output = output
         self.workspace: str | None = None
-        self.once: Callable[[], AbstractAsyncContextManager[Spindle]] | None = None
+        self.once: Callable[..., AbstractAsyncContextManager[Spindle]] | None = None
         """Opens the source that `--from` names, which is used once and without a workspace."""
         self.debug = bool(os.environ.get("SPINDLE_DEBUG"))
         """True if failures are shown with their whole traceback."""
@@ -60,19 +60,22 @@ class CliContext:
         return found
 
     def open(
-        self, note: Note | None = None, visible: Visible | None = None
+        self, note: Note | None = None, visible: Visible | None = None, *, for_others: bool = False
     ) -> AbstractAsyncContextManager[Spindle]:
-        """Opens the workspace, or the source that `--from` names."""
-        if self.once is not None:
-            return self.once()
+        """Opens the workspace, or the source that `--from` names. What servers ask in calls `for_others` is
+        not put to the person at our terminal."""
         from spindle import opening
         from spindle.calls.permissions import show_all
 
+        on_question = None if for_others else self.questions()
+        visible = visible or show_all
+        if self.once is not None:
+            return self.once(visible=visible, on_question=on_question)
         return opening.open(
             settings=self.settings(),
             note=note or self.output.note,
-            visible=visible or show_all,
-            on_question=self.questions(),
+            visible=visible,
+            on_question=on_question,
         )
 
     def questions(self) -> OnQuestion | None:

@@ -24,13 +24,29 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 @command("install")
 @click.argument("client", type=ClientChoice(), metavar="CLIENT")
-@click.option("--name", default=DEFAULT_NAME, show_default=True, help="The name of the server in the client.")
+@click.option(
+    "--name", help="The name of the server in the client: by default spindle, or that of the source."
+)
+@click.option(
+    "--from",
+    "place",
+    metavar="COMMAND|URL|FILE",
+    help="Install this one source, as `spindle serve --from` serves it, and no workspace.",
+)
 @click.option(
     "--http", is_flag=True, help="Have the client use the URL of `spindle serve --http`, not start a program."
 )
 @click.option("--print", "print_only", is_flag=True, help="Only print what would be added; write nothing.")
 @click.option("--yes", is_flag=True, help="Replace another entry of that name without asking.")
-def install(cli: CliContext, client: str, name: str, http: bool, print_only: bool, yes: bool) -> None:
+def install(
+    cli: CliContext,
+    client: str,
+    name: str | None,
+    place: str | None,
+    http: bool,
+    print_only: bool,
+    yes: bool,
+) -> None:
     """Add this workspace to another program as an MCP server.
 
     CLIENT is claude-code, claude-desktop, codex, cursor, gemini, goose, vscode, windsurf or zed.
@@ -42,27 +58,46 @@ def install(cli: CliContext, client: str, name: str, http: bool, print_only: boo
     from spindle.cli.client_files import plan, write
     from spindle.cli.errors import UsageMistakeError
 
+    to = CLIENTS[client]
+    token = None
+    if place is not None:
+        root, name, entry = _once(to, place, name, http=http)
+    else:
+        settings = cli.settings()
+        root, name = settings.root, DEFAULT_NAME if name is None else name
+        entry = entry_for(to, settings, http=http, given={})
+        token = token_variable(settings.serve()) if http else None
     if not _NAME.fullmatch(name):
         raise UsageMistakeError(
             f"{name!r} cannot be the name of a server",
             "a letter first, then letters, digits, `_` and `-`, at most 64 in all",
         )
-    settings, to = cli.settings(), CLIENTS[client]
-    entry = to.named(name, entry_for(to, settings, http=http, given={}))
-    file = to.file(settings.root)
+    entry = to.named(name, entry)
+    file = to.file(root)
     if print_only:
         _print_entry(cli, to, name, entry, file)
         return
     made = plan(file, to, name, entry)
-    token = token_variable(settings.serve()) if http else None
     if made.status == "replaced" and not yes:
         _ask(cli, to, file, name)
     # In a project we create the folder; a client that was ever started has created its own.
-    is_unknown = settings.root not in file.parents and not file.parent.is_dir()
+    is_unknown = root not in file.parents and not file.parent.is_dir()
     backup = None if made.status == "there already" else write(made)
     _print(cli, client, name, entry, file, made.status, backup, token)
     if is_unknown:
         cli.output.note(f"there was no {file.parent} before; is {to.title} installed?")
+
+
+def _once(client: ClientProgram, place: str, name: str | None, *, http: bool) -> tuple[Path, str, JsonObject]:
+    """The folder, the name and the entry of one source, which needs no workspace."""
+    from spindle.cli.errors import UsageMistakeError
+    from spindle.cli.once import read_place, settled
+
+    if http:
+        raise UsageMistakeError("--from is for a program that the client starts", "leave out --http")
+    found, _table, _root = read_place(place)
+    entry = client.over_stdio([*_program(), "serve", "--stdio", "--from", settled(place)], _environment())
+    return Path.cwd(), found if name is None else name, entry
 
 
 def entry_for(
@@ -115,10 +150,13 @@ def _print_entry(cli: CliContext, client: ClientProgram, name: str, entry: JsonO
 
 def _command(settings: Settings) -> list[str]:
     """The command by which a client that knows neither our folder nor our PATH starts the server."""
-    program = Path(sys.executable).with_name("spindle")
-    start = [str(program)] if os.access(program, os.X_OK) else [sys.executable, "-m", "spindle"]
     workspace = ["-w", str(settings.root)] if settings.is_workspace else []
-    return [*start, *workspace, "serve", "--stdio"]
+    return [*_program(), *workspace, "serve", "--stdio"]
+
+
+def _program() -> list[str]:
+    program = Path(sys.executable).with_name("spindle")
+    return [str(program)] if os.access(program, os.X_OK) else [sys.executable, "-m", "spindle"]
 
 
 def _environment() -> dict[str, str]:

@@ -10,9 +10,11 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,9 @@ from spindle.cli.options import ONCE
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
+    from spindle.calls.permissions import Visible
     from spindle.cli.context import CliContext
+    from spindle.domain.question import OnQuestion
     from spindle.errors import SpindleError
 
 CONNECT_TIMEOUT = 120.0
@@ -42,7 +46,8 @@ def _once(ctx: click.Context, _param: click.Parameter, place: str | None) -> Non
         return
     ctx.meta[ONCE] = place
     if ctx.obj is not None:
-        ctx.obj.once = lambda: opened_once(ctx.obj, place, ctx.meta.get(_ENV, ()), ctx.meta.get(_HEADER, ()))
+        env, headers = ctx.meta.get(_ENV, ()), ctx.meta.get(_HEADER, ())
+        ctx.obj.once = partial(opened_once, ctx.obj, place, env, headers)
 
 
 def _refuse_alone(ctx: click.Context) -> None:
@@ -99,19 +104,22 @@ def once_option(function: Any) -> Any:
 
 @contextlib.asynccontextmanager
 async def opened_once(
-    cli: CliContext, place: str, env: Sequence[str] = (), headers: Sequence[str] = ()
+    cli: CliContext,
+    place: str,
+    env: Sequence[str],
+    headers: Sequence[str],
+    *,
+    visible: Visible,
+    on_question: OnQuestion | None,
 ) -> AsyncGenerator[Spindle]:
     """Opens the source at a place, a command, a URL or a file, with its tools under their plain names."""
     from spindle import opening
     from spindle.auth.keys import VARIABLE, new_key
-    from spindle.cli.missing_program import require_program
     from spindle.errors import SpindleError
     from spindle.settings import Settings
 
     name, table, root = read_place(place)
     _add_pairs(table, env, headers)
-    if "command" in table:
-        require_program(table["command"], table.get("env", {}), root)
     cli.output.status(f"asking {name} for its tools …")
     raw = {"store": ":memory:", "sources": {name: {**table, "prefix": False}}}
     environ = {**os.environ, VARIABLE: new_key()}
@@ -120,7 +128,7 @@ async def opened_once(
             root, raw, {name: "--from"}, is_workspace=False, environ=environ, state=Path(folder)
         )
         opened = opening.open(
-            settings=settings, note=cli.output.note, on_question=cli.questions(), environ=environ
+            settings=settings, note=cli.output.note, visible=visible, on_question=on_question, environ=environ
         )
         async with opened as app:
             try:
@@ -196,6 +204,23 @@ def read_place(place: str) -> tuple[str, dict[str, Any], Path]:
     if "command" in table:
         table["connect_timeout"] = CONNECT_TIMEOUT
     return name, table, here
+
+
+def settled(place: str) -> str:
+    """The place in words that mean the same in any folder and with any PATH."""
+    words = _words(place)
+    if len(words) == 1 and "://" in words[0]:
+        return place
+    settled = [str(Path(word).expanduser().absolute()) if _is_path(word) else word for word in words]
+    if found := shutil.which(words[0]):
+        settled[0] = str(Path(found).absolute())
+    return shlex.join(settled)
+
+
+def _is_path(word: str) -> bool:
+    # The name of a package may also be that of a folder here, and means the package.
+    path = Path(word).expanduser()
+    return path.is_file() or (word.startswith((".", "~", os.sep)) and path.exists())
 
 
 def _words(place: str) -> list[str]:

@@ -11,6 +11,7 @@ import click
 
 from spindle.cli.client_entries import ClientChoice
 from spindle.cli.context import CliContext, command
+from spindle.cli.once import once_option
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 @command("serve")
+@once_option
 @click.option("--stdio", is_flag=True, help="As an MCP server on stdin and stdout.")
 @click.option("--http", is_flag=True, help="As an MCP server over Streamable HTTP, at /mcp.")
 @click.option("--rest", is_flag=True, help="As a REST API, with a page to try it at /docs.")
@@ -42,10 +44,16 @@ def serve(
     """Serve the tools to other programs, until stopped by Ctrl-C or a signal.
 
     Settings are in [serve]. Programs on other machines are let in only with a token.
+    Without a workspace: spindle serve --http --from "npx -y PACKAGE"
     """
     from spindle.cli.errors import UsageMistakeError
 
     if print_config is not None:
+        if cli.once is not None:
+            raise UsageMistakeError(
+                "--print-config is for a workspace",
+                "for one source: `spindle install CLIENT --print --from …`",
+            )
         if rest or (stdio and http):
             raise UsageMistakeError("--print-config goes with --stdio or --http: clients speak MCP")
         stdio = not http
@@ -59,11 +67,20 @@ def serve(
 
         install.print_config(cli, print_config, http=http, given=given)
         return 0
-    config = cli.settings().serve().model_copy(update=given)
+    config = _config(cli).model_copy(update=given)
     if stdio:
         return cli.run(_serve_stdio(cli, config))
     serving = _serve_rest(cli, config, given) if rest else _serve_http(cli, config, given)
     return cli.run(serving, fast_loop=True)
+
+
+def _config(cli: CliContext) -> ServeConfig:
+    """The settings in [serve], which a source that is used without a workspace does not have."""
+    if cli.once is None:
+        return cli.settings().serve()
+    from spindle.domain.serve import ServeConfig
+
+    return ServeConfig()
 
 
 async def _serve_stdio(cli: CliContext, config: ServeConfig) -> int:
@@ -133,7 +150,7 @@ def _tell_registry(cli: CliContext, config: ServeConfig, url: str) -> None:
 async def _opened(cli: CliContext, access: ServingAccess) -> AsyncGenerator[Spindle]:
     from spindle.serving.conflicts import refuse_conflicts
 
-    async with cli.open(visible=access.shows) as app:
+    async with cli.open(visible=access.shows, for_others=True) as app:
         await refuse_conflicts(app, cli.output.note)
         yield app
 
@@ -146,6 +163,9 @@ async def _live(
     from spindle.serving.reload import Live, warn
 
     await warn(app, access.config, cli.output.note)
+    if cli.once is not None:  # no file to look at
+        yield
+        return
     looking = asyncio.create_task(
         Live(app, access, given, cli.output.note).run(), name="looking for other settings"
     )

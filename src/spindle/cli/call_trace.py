@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from spindle.cli.output import Output
 
 BAR = 24
+BESIDE_THE_BAR = 15
+"""Characters of a line besides the words and the bar."""
 
 # The parts by name: those of the command itself, and those that `calls/caller` passes.
 WORDS = {
@@ -64,9 +66,10 @@ class CallTrace:
         whole = sum(seconds for _, seconds in parts) or 1e-9
         width = max(len(WORDS[part]) for part, _ in parts)
         full = "█" if is_unicode(sys.stderr) else "#"
+        longest = max(min(BAR, output.width - width - BESIDE_THE_BAR), 0)
         output.aside(f"trace of {tool}: {_shown(whole)}")
         for part, seconds in parts:
-            bar = full * round(seconds / whole * BAR)
+            bar = full * round(seconds / whole * longest)
             output.aside(f"  {WORDS[part]:<{width}}  {_shown(seconds):>9}  {bar}".rstrip())
 
     def _parts(self) -> list[tuple[str, float]]:

@@ -134,3 +134,16 @@ def test_the_same_without_await(tmp_path: Path) -> None:
         assert next(changes).uri == URI
         changes.close()  # pyright: ignore[reportAttributeAccessIssue] - a generator
         assert list(s.watch(URI, timeout=0.01)) == []
+
+
+async def test_a_failure_of_the_programs_own_is_recorded_as_one(tmp_path: Path) -> None:
+    async def closed(source: str, principal: Principal) -> Credential | None:
+        raise RuntimeError("the vault is closed")
+
+    async with spindle.open(settings=settings(tmp_path, fix=fixture_source()), credentials=closed) as app:
+        with pytest.raises(RuntimeError, match="the vault is closed"):
+            await app.read("test://static-text", source="fix")
+        (record,) = await app.history()
+    assert (record.tool, record.outcome) == ("fix.resources/read", "error")
+    assert record.error is not None
+    assert "the vault is closed" in record.error["message"]

@@ -196,7 +196,7 @@ def _print(
     for note in notes:
         output.note(note)
     for error in failures:
-        output.note(f"not read: {error.message}" + (f"; {error.hint}" if error.hint else ""))
+        output.note(f"not read: {error.message}" + (f"; {hint}" if (hint := error.hint_for("shell")) else ""))
     if output.as_json:
         output.json(
             {

@@ -112,3 +112,14 @@ def test_a_server_that_ends_at_once_shows_its_last_words(workspace, spindle):
     assert done.code == 7
     assert "I need more memory" in done.err
     assert "Traceback" not in done.err
+
+
+def test_of_the_mistakes_in_the_settings_a_source_is_blamed_for_its_own(workspace, spindle):
+    workspace.write(
+        "spindle.toml", "".join(f'[sources.{name}]\nkind = "cli"\nprogram = 5\n' for name in "ab")
+    )
+    spindle("tools")
+    said = {row["name"]: json.dumps(row) for row in spindle("sources", "--json").json}
+    assert "sources.a.program" in said["a"]
+    assert "sources.b.program" not in said["a"]
+    assert "sources.b.program" in said["b"]

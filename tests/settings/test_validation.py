@@ -42,7 +42,7 @@ def problem(table: dict[str, Any], **environ: str) -> str:
             {"retry": {"attempts": 0}},
             "sources.web.retry.attempts: input should be greater than or equal to 1 (got 0)",
         ),
-        ({"retry": 5}, "sources.web.retry: input should be a valid dictionary"),
+        ({"retry": 5}, "sources.web.retry: should be a table"),
         ({"timeuot": 5}, "sources.web.timeuot: not a setting of this source; did you mean `timeout`?"),
         (
             {"retry": {"atempts": 5}},
@@ -281,3 +281,8 @@ def test_the_auth_table_is_read_and_the_environment_overrides_it(tmp_path: Path)
     assert found.key_file == tmp_path / "keys" / "mine"
     assert found.client_name == "Shop"
     assert found.redirect_uri == "https://shop.example/back"
+
+
+def test_a_list_and_a_table_are_called_so() -> None:
+    assert problem({"args": 5}) == "sources.web.args: should be a list (got 5)"
+    assert problem({"env": []}).startswith("sources.web.env: should be a table")

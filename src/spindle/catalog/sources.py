@@ -15,6 +15,7 @@ from spindle.plugins import config_models, source_class
 from spindle.ports.source import RelaySource
 from spindle.remedies import Remedy
 from spindle.settings.expand import expand, missing_variables, secret_values
+from spindle.settings.validate import own_mistakes
 
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
@@ -121,7 +122,10 @@ class SourceSet:
         if known is not None:
             return known
         self._require(name)
-        self.validate()
+        try:
+            self.validate()
+        except ConfigurationError as error:
+            raise own_mistakes(error, f"{self.origin(name)}: sources.{name}") from None
         assert self._validated is not None
         config = expand(name, self._validated[name], self._environ)
         self._configs[name] = config

@@ -21,6 +21,15 @@ M = TypeVar("M", bound=BaseModel)
 # Values below these keys may be secrets, so messages do not show them.
 _SECRET_TABLES = frozenset({"auth", "auth_token", "env", "headers", "tokens"})
 
+# Pydantic names what Python makes of a value; a settings file has lists and tables.
+_PLAIN = {
+    "dict_type": "should be a table",
+    "list_type": "should be a list",
+    "model_attributes_type": "should be a table",
+    "model_type": "should be a table",
+    "tuple_type": "should be a list",
+}
+
 
 def validate_sources(
     tables: Mapping[str, dict[str, Any]],
@@ -66,16 +75,25 @@ def validate_table(
         raise
 
 
+def own_mistakes(error: ConfigurationError, place: str) -> ConfigurationError:
+    """The part of an error about all sources that is about the one at a place, if there is any."""
+    details: list[str] = error.details or []
+    own = [problem for problem in details if problem.startswith((f"{place}.", f"{place}:"))]
+    return _as_one(own) if own else error
+
+
 def _refuse(problems: Sequence[str]) -> None:
     """Raises one error that lists every problem, if there are any."""
     if problems:
-        listed = "\n".join(f"  {problem}" for problem in problems)
-        raise ConfigurationError(
-            problems[0]
-            if len(problems) == 1
-            else f"the configuration has {len(problems)} mistakes:\n{listed}",
-            details=list(problems),
-        )
+        raise _as_one(problems)
+
+
+def _as_one(problems: Sequence[str]) -> ConfigurationError:
+    listed = "\n".join(f"  {problem}" for problem in problems)
+    message = (
+        problems[0] if len(problems) == 1 else f"the configuration has {len(problems)} mistakes:\n{listed}"
+    )
+    return ConfigurationError(message, details=list(problems))
 
 
 def _validate(
@@ -112,7 +130,7 @@ def _describe(where: str, problem: ErrorDetails, table: dict[str, Any], model: t
         meant = suggest(str(path[-1]), _known_keys(model, path[:-1]))
         what = "not a setting of this source" if issubclass(model, SourceConfig) else "not a setting"
         return f"{place}: {what}" + (f"; did you mean `{meant}`?" if meant else "")
-    message = problem["msg"].removeprefix("Value error, ")
+    message = _PLAIN.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     given = _at(table, path)
     if given is None or isinstance(given, (dict, list, tuple)) or (path and path[0] in _SECRET_TABLES):

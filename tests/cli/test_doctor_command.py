@@ -48,6 +48,18 @@ def test_looking_changes_nothing(workspace, spindle):
     assert spindle("sources", "--json").json[0]["state"] == "never synced"
 
 
+def test_a_wrong_type_is_told_in_the_words_of_the_file(workspace, spindle):
+    workspace.write("spindle.toml", "[sources.a]\ncommand = 5\nenv = 5\ntimeout = []\npinned = 'x'\n")
+    assert sorted(
+        message.rpartition(": sources.a.")[2] for _, message in problems(spindle("doctor", "--json"))
+    ) == [
+        "command: should be a list (got 5)",
+        "env: should be a table",
+        "pinned: should be true or false (got 'x')",
+        "timeout: should be a number",
+    ]
+
+
 def test_a_broken_file_is_a_problem(workspace, spindle):
     workspace.write("spindle.toml", "x = \n")
     done = spindle("doctor")

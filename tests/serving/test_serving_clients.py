@@ -122,7 +122,7 @@ MISTAKES = [
     ("tokens = { a = {} }", "serve.tokens.a: give either `token` or `token_env`"),
     ("tokens = { a = { token = ' ' } }", "serve.tokens.a: `token` is empty"),
     ("tokens = { a = { tokn = 'sesame' } }", "serve.tokens.a.tokn: not a setting; did you mean `token`?"),
-    ("tokens = { a = { token = 5 } }", "serve.tokens.a.token: input should be a valid string"),
+    ("tokens = { a = { token = 5 } }", "serve.tokens.a.token: should be text"),
     ("tokens = { a = { token_env = 'NO_SUCH' } }", "serve.tokens.a.token_env names the variable NO_SUCH"),
     (
         "tokens = { a = { token = 'sesame' }, b = { token = 'sesame' } }",
@@ -132,7 +132,7 @@ MISTAKES = [
     ("rate_limit = 'often'", "serve.rate_limit: 'often' is not a rate such as"),
     ("rate_limit = '0/minute'", "serve.rate_limit: input should be greater than 0"),
     ("exposed_tols = []", "serve.exposed_tols: not a setting; did you mean `exposed_tools`?"),
-    ("excluded_tools = 5", "serve.excluded_tools: input should be"),
+    ("excluded_tools = 5", "serve.excluded_tools: should be a list"),
     (
         "groups = { a = { exposed = [] } }",
         "serve.groups.a.exposed: not a setting; did you mean `exposed_tools`?",

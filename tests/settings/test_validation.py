@@ -37,7 +37,7 @@ def problem(table: dict[str, Any], **environ: str) -> str:
     ("table", "expected"),
     [
         ({"timeout": -1}, "sources.web.timeout: input should be greater than 0 (got -1)"),
-        ({"timeout": "soon"}, "sources.web.timeout: input should be a valid number"),
+        ({"timeout": "soon"}, "sources.web.timeout: should be a number"),
         (
             {"retry": {"attempts": 0}},
             "sources.web.retry.attempts: input should be greater than or equal to 1 (got 0)",
@@ -68,7 +68,7 @@ def problem(table: dict[str, Any], **environ: str) -> str:
         ({"rate_limit": "fast"}, "sources.web.rate_limit: 'fast' is not a rate such as '10/s'"),
         ({"rate_limit": "0/s"}, "sources.web.rate_limit: input should be greater than 0"),
         ({"max_result_size": "much"}, "sources.web.max_result_size: could not parse value and unit"),
-        ({"args": ["a", 5]}, "sources.web.args[1]: input should be a valid string (got 5)"),
+        ({"args": ["a", 5]}, "sources.web.args[1]: should be text (got 5)"),
         ({"transport": "telnet"}, "sources.web.transport: input should be 'auto', 'stdio', 'http' or 'sse'"),
         ({"url": "https://x"}, "sources.web: give either `command`"),
         ({"kind": "mpc"}, "sources.web.kind: there is no kind 'mpc'; did you mean 'mcp'?"),

@@ -100,7 +100,9 @@ def _as_error(name: str, error: Exception) -> Exception:
                 f"the certificate of {name!r} cannot be trusted: {error.verify_message}", sent=False
             )
         case OSError() | EOFError():
-            return ConnectionFailedError(f"cannot reach {name!r}: {error}", sent=False)
+            return ConnectionFailedError(
+                f"cannot reach {name!r}: {error}", hint="check `url`, and that its server runs", sent=False
+            )
         case _:
             return error
 

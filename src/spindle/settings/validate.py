@@ -21,12 +21,19 @@ M = TypeVar("M", bound=BaseModel)
 # Values below these keys may be secrets, so messages do not show them.
 _SECRET_TABLES = frozenset({"auth", "auth_token", "env", "headers", "tokens"})
 
-# Pydantic names what Python makes of a value; a settings file has lists and tables.
+# Pydantic names what Python makes of a value; a settings file has text, numbers, lists and tables.
 _PLAIN = {
+    "bool_parsing": "should be true or false",
+    "bool_type": "should be true or false",
     "dict_type": "should be a table",
+    "float_parsing": "should be a number",
+    "float_type": "should be a number",
+    "int_parsing": "should be a whole number",
+    "int_type": "should be a whole number",
     "list_type": "should be a list",
     "model_attributes_type": "should be a table",
     "model_type": "should be a table",
+    "string_type": "should be text",
     "tuple_type": "should be a list",
 }
 

@@ -17,7 +17,7 @@ import pytest
 
 from servers import warm
 from servers.running import PATIENCE, OpenSources, Signal, StdioServers, next_change, program
-from spindle import CallOptions, Principal
+from spindle import CallOptions, Finished, Paused, Principal
 from spindle.app import Spindle
 from spindle.domain.identity import Credential
 from spindle.errors import InvalidArgumentsError, SpindleError
@@ -137,6 +137,37 @@ async def test_server_everything_is_used_in_every_way_it_offers(
 
         with pytest.raises(InvalidArgumentsError, match="location"):
             await app.call("every.get-structured-content", location="Atlantis")
+
+
+@pytest.mark.npm
+async def test_server_everything_asks_and_lets_read(
+    open_sources: OpenSources, everything: dict[str, Any]
+) -> None:
+    page = {"url": "https://example.com/x", "message": "Go there", "errorPath": True}
+    async with open_sources({"every": {**everything, "answers": ["elicitation", "sampling"]}}) as app:
+        paused = await app.run("every.trigger-elicitation-request")
+        assert isinstance(paused, Paused)
+        done = await app.resume(paused.pauses[0].token, {"name": "Ann", "email": "ann@example.com"})
+        assert isinstance(done, Finished)
+        assert "- Name: Ann" in done.result.text
+        outcome = await app.run("every.trigger-url-elicitation", page)
+        visited: list[str] = []
+        while isinstance(outcome, Paused):
+            visited.append(outcome.pauses[0].details["url"])
+            outcome = await app.resume(outcome.pauses[0].token)
+        assert isinstance(outcome, Finished)
+        assert "completed the URL elicitation" in outcome.result.text
+        # It refuses every other call, and asks in those that it takes.
+        first = "https://modelcontextprotocol.io"
+        assert visited == [first, page["url"], first]
+        refused = await app.call("every.trigger-sampling-request", prompt="hi")
+        assert "there is no language model" in refused.text
+
+        uris = [item.uri for item in await app.resources() if not item.is_template]
+        assert (await app.read(uris[0])).text
+        assert (await app.read("demo://resource/dynamic/blob/1")).content[0].data
+        filled = await app.prompt("args-prompt", {"city": "Ulm"})
+        assert "Ulm" in filled.text
 
 
 @pytest.mark.npm

@@ -6,6 +6,11 @@ import json
 
 import pytest
 
+from cli.conftest import ECHO
+from spindle.cli.arguments import parse
+from spindle.cli.call import call
+from spindle.errors import InvalidArgumentsError
+
 MODES = {
     "name": "mode",
     "description": "Set the mode.",
@@ -41,34 +46,35 @@ def server(workspace):
         (["text=", "loud=true"], {"text": "", "loud": True}),
         (["tags=a", "tags=b", "--text", "x"], {"text": "x", "tags": ["a", "b"]}),
         (['tags:=["a", "b"]', "--text=x"], {"text": "x", "tags": ["a", "b"]}),
-        (['{"text": "from JSON", "count": 1}', "count=2"], {"text": "from JSON", "count": 2}),
         (["--", "text=--help"], {"text": "--help"}),
         (["text=123"], {"text": "123"}),
     ],
 )
-def test_arguments_can_be_pairs(server, spindle, words, arguments):
-    done = spindle("call", "echo", *words)
-    assert done.code == 0, done.err
-    assert json.loads(done.out) == arguments
+def test_arguments_can_be_pairs(words, arguments):
+    assert parse("mini.echo", ECHO["inputSchema"], words, call).arguments == arguments
+
+
+def test_pairs_reach_the_server_beside_json(server, spindle):
+    done = spindle("call", "echo", '{"text": "from JSON", "count": 1}', "count=2", "--loud")
+    assert (done.code, json.loads(done.out)) == (0, {"text": "from JSON", "count": 2, "loud": True})
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["txt=hi"], "spindle: mini.echo has no parameter --txt"),
-        (["text=hi", "count=many"], "spindle: --count must be an integer, not 'many'"),
-        (["text:=hi"], "spindle: text is not valid JSON: "),
-        (["text:=1", "text=2"], "spindle: text was given twice"),
-        (["text:=1", "text:=2"], "spindle: text was given twice"),
-        (["=x"], "spindle: '=x' is neither a flag nor a JSON object"),
-        (["hello"], "spindle: 'hello' is neither a flag nor a JSON object"),
-        (['text:={"deep": 1}'], "spindle: the arguments do not fit mini.echo"),
+        (["txt=hi"], "mini.echo has no parameter --txt"),
+        (["text=hi", "count=many"], "--count must be an integer, not 'many'"),
+        (["text:=hi"], "text is not valid JSON: "),
+        (["text:=1", "text=2"], "text was given twice"),
+        (["text:=1", "text:=2"], "text was given twice"),
+        (["=x"], "'=x' is neither a flag nor a JSON object"),
+        (["hello"], "'hello' is neither a flag nor a JSON object"),
     ],
 )
-def test_a_wrong_pair_is_a_mistake(server, spindle, words, message):
-    done = spindle("call", "echo", *words)
-    assert done.code == 4
-    assert done.err.splitlines()[0].startswith(message)
+def test_a_wrong_pair_is_a_mistake(words, message):
+    with pytest.raises(InvalidArgumentsError) as caught:
+        parse("mini.echo", ECHO["inputSchema"], words, call)
+    assert caught.value.message.startswith(message)
 
 
 def test_options_may_follow_the_tool(server, spindle):

@@ -202,7 +202,11 @@ def test_a_place_means_the_same_elsewhere(tmp_path, monkeypatch, place, meant):
     [
         ("", 2, "spindle: --from is empty"),
         ("npx 'x", 2, 'spindle: --from "npx \'x" cannot be read: no closing quotation'),
-        ("no-such-program -y x", 7, "spindle: "),
+        (
+            "no-such-program -y x",
+            3,
+            "spindle: 'no-such-program' is not on PATH\n  hint: if it is a package, let a ",
+        ),
         ("http://127.0.0.1:1/mcp", 7, "spindle: "),
         ("missing.json", 2, "spindle: "),
     ],
@@ -298,6 +302,6 @@ def test_it_has_a_name_for_messages(place, name):
 
 
 def test_a_slow_first_start_is_waited_for(empty):
-    _, table, root = read_place("npx -y @scope/name .")
-    assert table == {"command": ["npx", "-y", "@scope/name", "."], "connect_timeout": 120.0}
+    _, table, root = read_place("bash -c 'exec x' .")
+    assert table == {"command": ["bash", "-c", "exec x", "."], "connect_timeout": 120.0}
     assert root == empty

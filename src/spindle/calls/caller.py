@@ -29,6 +29,7 @@ from spindle.calls.permissions import (
 )
 from spindle.calls.record import (
     Recorder,
+    ended_by,
     fit_to_store,
     hide_secrets,
     kept_result,
@@ -44,7 +45,6 @@ from spindle.domain.identity import Principal
 from spindle.errors import (
     AuthError,
     CallTimeoutError,
-    Interruption,
     PermissionDeniedError,
     ServerError,
     SpindleError,
@@ -226,21 +226,12 @@ class Caller:
             if running.has_changed:
                 return replace(result, changed=self.recorder.masked(tool, given, running.secrets))
             return result
-        except SpindleError as error:
-            if running.tool is not None:
+        except BaseException as error:
+            if isinstance(error, SpindleError) and running.tool is not None:
                 error.about(source=running.tool.source, tool=running.tool.name)
                 running.secrets |= secrets_in(given, running.tool.input_schema)
                 hide_secrets(error, running.secrets)
-            outcome, problem = error.category, error.to_dict()
-            raise
-        except asyncio.CancelledError:
-            outcome = "cancelled"
-            raise
-        except Interruption:
-            outcome = "paused"
-            raise
-        except BaseException as error:
-            outcome, problem = "error", {"category": "error", "message": f"{type(error).__name__}: {error}"}
+            outcome, problem = ended_by(error)
             raise
         finally:
             _current_call.reset(token)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve, to_json
-from spindle.errors import SpindleError, ToolError
+from spindle.errors import Interruption, SpindleError, ToolError
 
 if TYPE_CHECKING:
     from spindle.domain.call import CallRecord, Result
@@ -55,6 +56,19 @@ class Recorder:
             await self._store.save_call(record)
         except Exception as error:  # noqa: BLE001 - the result of the call must not be lost
             self._note(f"the call of {record.tool} could not be recorded: {error}")
+
+
+def ended_by(error: BaseException) -> tuple[str, JsonObject | None]:
+    """Returns the outcome of a call that raised this, and the error, as its record has them."""
+    match error:
+        case SpindleError():
+            return error.category, error.to_dict()
+        case asyncio.CancelledError():
+            return "cancelled", None
+        case Interruption():
+            return "paused", None
+        case _:
+            return "error", {"category": "error", "message": f"{type(error).__name__}: {error}"}
 
 
 def masked(

@@ -9,14 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from spindle.calls.limits import hold
-from spindle.calls.record import fit_to_store, hide_secrets
+from spindle.calls.record import ended_by, fit_to_store, hide_secrets
 from spindle.domain.call import CallRecord, new_id
 from spindle.domain.json_schema import is_object
 from spindle.errors import (
     AuthError,
     CallTimeoutError,
     ClientError,
-    Interruption,
     NotFoundError,
     PermissionDeniedError,
     ServerError,
@@ -77,15 +76,10 @@ class SourceRequests:
                     raise
             secrets |= fresh.secrets
             return await self._send(source, config, guards, fresh, method, params, offer)
-        except SpindleError as error:
-            hide_secrets(error.about(source=source), secrets)
-            outcome, problem = error.category, error.to_dict()
-            raise
-        except asyncio.CancelledError:
-            outcome = "cancelled"
-            raise
-        except Interruption:
-            outcome = "paused"
+        except BaseException as error:
+            if isinstance(error, SpindleError):
+                hide_secrets(error.about(source=source), secrets)
+            outcome, problem = ended_by(error)
             raise
         finally:
             if method in RECORDED:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from spindle.ports.store import Store
     from spindle.settings import Settings
 
+PATIENCE = 2.0
+"""Seconds that a database on another machine gets to answer."""
 _HOW = {
     "bash": 'add to ~/.bashrc: eval "$(spindle completion bash)"',
     "zsh": 'add to ~/.zshrc: eval "$(spindle completion zsh)"',
@@ -125,15 +127,17 @@ def from_store(ctx: click.Context, ask: Callable[[Store], Awaitable[list[Any]]])
         address = found.store_address(os.environ)
         if "://" not in address and not Path(address).is_file():
             return []
-        store = await open_store(address)
+        async with asyncio.timeout(PATIENCE):
+            store = await open_store(address)
         try:
-            return await ask(store)
+            async with asyncio.timeout(PATIENCE):
+                return await ask(store)
         finally:
             await store.close()
 
     try:
         return asyncio.run(look())
-    except SpindleError:
+    except (SpindleError, TimeoutError):
         return []  # a half-typed line is no place for an error
 
 

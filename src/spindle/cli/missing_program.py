@@ -42,17 +42,29 @@ def runnable(
     program = command[0]
     if is_there(program, env, folder):
         return list(command)
-    problem = f"{program!r} is not on this machine" if "/" in program else f"{program!r} is not on PATH"
-    beside = _beside_us(program)
-    if advice is None and beside is not None:
-        advice = f"it is installed as {beside}: give that path"
-    advice = advice or _COMES_WITH.get(program)
+    advice = advice or _known_advice(program)
     if not cli.can_ask:
         raise NotFoundError(
-            problem,
+            _problem(program),
             hint=f"{advice or _general_advice(command)}; --yes adds it as it is",
         )
-    return cli.run(_ask(cli, command, problem, advice, beside))
+    return cli.run(_ask(cli, command, _problem(program), advice, _beside_us(program)))
+
+
+def require_program(command: Sequence[str], env: Mapping[str, str], folder: Path) -> None:
+    """Raises NotFoundError with the ways to get the program, if it is not there."""
+    program = command[0]
+    if not is_there(program, env, folder):
+        raise NotFoundError(_problem(program), hint=_known_advice(program) or _general_advice(command))
+
+
+def _problem(program: str) -> str:
+    return f"{program!r} is not on this machine" if "/" in program else f"{program!r} is not on PATH"
+
+
+def _known_advice(program: str) -> str | None:
+    beside = _beside_us(program)
+    return f"it is installed as {beside}: give that path" if beside else _COMES_WITH.get(program)
 
 
 def is_there(program: str, env: Mapping[str, str], folder: Path) -> bool:

@@ -115,11 +115,14 @@ async def opened_once(
     """Opens the source at a place, a command, a URL or a file, with its tools under their plain names."""
     from spindle import opening
     from spindle.auth.keys import VARIABLE, new_key
+    from spindle.cli.missing_program import require_program
     from spindle.errors import SpindleError
     from spindle.settings import Settings
 
     name, table, root = read_place(place)
     _add_pairs(table, env, headers)
+    if "command" in table:
+        require_program(table["command"], table.get("env", {}), root)
     cli.output.status(f"asking {name} for its tools …")
     raw = {"store": ":memory:", "sources": {name: {**table, "prefix": False}}}
     environ = {**os.environ, VARIABLE: new_key()}

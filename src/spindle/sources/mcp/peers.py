@@ -198,6 +198,10 @@ class Peers:
     ) -> AnswerT | ErrorData:
         peer = self.peer()
         if peer is None or not peer.can_answer(method):
+            if method == "sampling/createMessage":
+                return ErrorData(
+                    code=INVALID_REQUEST, message=f"there is no language model to answer {method}"
+                )
             unclear = f", as {len(self._running)} calls run" if len(self._running) > 1 else ""
             return ErrorData(code=INVALID_REQUEST, message=f"this client cannot answer {method}{unclear}")
         try:

@@ -49,7 +49,8 @@ async def answers_to(call: Call, source: str, asked: InputRequiredResult) -> Jso
             raise not_offered(call.tool, method)
         missing[key] = params
     if missing:
-        raise to_pause(call, source, missing, {"request_state": asked.request_state, "responses": responses})
+        state = {"request_state": asked.request_state, "responses": responses}
+        raise to_pause(call, source, missing, {**state, "earlier": GivenAnswers(call).earlier})
     return with_state(responses, asked.request_state)
 
 
@@ -122,12 +123,13 @@ class GivenAnswers:
     """The answers that people gave to the questions of a call which is made again."""
 
     def __init__(self, call: Call) -> None:
-        self._earlier: list[JsonObject] = []
-        if call.reply is not None and "question" in (call.reply.state or {}):
-            state = call.reply.state
+        state: JsonObject = call.reply.state or {} if call.reply is not None else {}
+        self.earlier: list[JsonObject] = list(state.get("earlier", []))
+        """Each question that was answered, with its answer."""
+        if call.reply is not None and "question" in state:
             (response,) = responses_of(call.reply).values()
-            self._earlier = [*state["earlier"], {"question": state["question"], "response": response}]
-        self._left = list(self._earlier)
+            self.earlier.append({"question": state["question"], "response": response})
+        self._left = list(self.earlier)
 
     def take(self, params: JsonObject) -> JsonObject | None:
         """The answer to this very question, each time that it was asked before."""
@@ -141,7 +143,7 @@ class GivenAnswers:
     def pause(self, call: Call, source: str, params: JsonObject) -> InputRequired:
         """The pause for a question that nobody has answered yet."""
         pause = to_pause(call, source, {"answer": params}, {})
-        pause.state |= {"question": _mark(params), "earlier": self._earlier}
+        pause.state |= {"question": _mark(params), "earlier": self.earlier}
         pause.details["repeats"] = True
         return pause
 

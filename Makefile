@@ -3,7 +3,8 @@
 # only what it needs: requirements/parts.toml says what that is.
 
 PYTHON  ?= python3
-WORKERS ?= 2
+# One more than cores, as tests also wait: for processes to end, for a lease to run out.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 7 ? n + 1 : 8)))
 ARGS    ?=
 
 .DEFAULT_GOAL := help

@@ -513,7 +513,7 @@ async def test_a_tool_that_asks_for_what_no_person_can_give_is_refused(open_sour
     async with HttpServer("modern") as server, open_sources({"s": at(server)}) as app:
         await app.sync()
         server.answer_with("echo", asks)
-        with pytest.raises(ClientError, match="asks for 'sampling/createMessage'"):
+        with pytest.raises(ClientError, match="asks for a language model, and may not use one"):
             await app.call("s.echo")
         assert server.calls("echo") == 1
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import MINI_SERVER
 from cli.test_terminal import Terminal, plain
 from servers.oauth import MODULES
 from servers.registry import Registry, answer, running_registry
 from servers.running import program
+from servers.shell import MINI_SERVER
 from spindle.registry import hashes
 
 RUNNERS = ("npx", "uvx", "docker", "dnx")

@@ -24,7 +24,7 @@ from spindle.presets import Preset
 
 if TYPE_CHECKING:
     # Only for its names: `cli` is also the name of a folder below `sources`.
-    from cli.conftest import Run, Workspace
+    from servers.shell import Run, Workspace
 
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/\S+")
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cli.conftest import ECHO
+from servers.shell import ECHO
 from spindle.cli.arguments import parse
 from spindle.cli.call import call
 from spindle.errors import InvalidArgumentsError

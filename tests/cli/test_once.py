@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
-from cli.conftest import MINI_SERVER, TOOLS, Workspace
 from servers.http_server import HttpServer
 from servers.rest import RestWorkspace
+from servers.shell import MINI_SERVER, TOOLS, Workspace
 from spindle.cli.once import name_of, read_place, settled
 
 PYTHON = '''

@@ -121,11 +121,10 @@ def _read_yaml(text: str) -> Any:
 
 
 def _edit_yaml(text: str, key: str, name: str, entry: JsonObject) -> str:
-    import yaml
+    from spindle.documents.yaml_text import nodes
 
     newline = "\r\n" if "\r\n" in text else "\n"
-    library: Any = cast("Any", yaml)
-    root: Any = library.compose(text, Loader=library.SafeLoader)
+    root = nodes(text)
     pairs: list[tuple[Any, Any]] = [] if root is None else root.value
     held: Any = next((value for label, value in pairs if label.value == key), None)
     if held is None or (not held.value and held.start_mark.index == held.end_mark.index):

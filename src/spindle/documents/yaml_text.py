@@ -41,6 +41,15 @@ def marks(text: str, *, depth: int, unfolded: int) -> dict[DocumentPath, TextMar
     return found
 
 
+def nodes(text: str) -> Any:
+    """Returns PyYAML's nodes of a text, for who edits it in place; None if it is empty. Only for a text that
+    `parse` has read, and so has bounded: the composer calls itself for every level."""
+    import yaml
+
+    library = cast("Any", yaml)
+    return library.compose(text, Loader=library.SafeLoader)
+
+
 class _Part:
     """A value that has been read."""
 

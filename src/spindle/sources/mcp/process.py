@@ -110,7 +110,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if self.lost:
             return False
         self._input.write(line)
-        return True
+        # Nobody reads any more, and we hear of the end only later: the transport closes without an error.
+        return not self._input.is_closing()
 
     def write_now(self, line: bytes) -> None:
         self._input.write(line)

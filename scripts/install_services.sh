@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what some tests start and PyPI and npm do not have: Redis, RabbitMQ, mosquitto, and a browser.
+# Installs what some tests start and PyPI and npm do not have: Redis, RabbitMQ, mosquitto, img2sixel, and a browser.
 # Run it as: make services
 #
 # They are Debian packages; the brokers that PyPI has are old or empty. Nothing is left running: each test starts its own.
@@ -13,6 +13,7 @@ declare -A programs=(
   [redis-server]="redis-server"
   [rabbitmq-server]="rabbitmq-server"
   [mosquitto]="mosquitto"
+  [libsixel-bin]="img2sixel"
   [chromium]="chromium chromium-browser google-chrome"
 )
 
@@ -25,13 +26,13 @@ has_any() {
 }
 
 missing=()
-for package in redis-server rabbitmq-server mosquitto chromium; do
+for package in redis-server rabbitmq-server mosquitto libsixel-bin chromium; do
   # shellcheck disable=SC2086 - several words
   has_any ${programs[$package]} || missing+=("$package")
 done
 
 if ((${#missing[@]} == 0)); then
-  echo "Redis, RabbitMQ, mosquitto and a browser are installed: the tests start them when they need them."
+  echo "Redis, RabbitMQ, mosquitto, img2sixel and a browser are installed: the tests start them when they need them."
   exit 0
 fi
 if ! command -v apt-get >/dev/null || [[ "$(id -u)" != 0 ]]; then

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import base64
 import re
+import shutil
 import struct
 import zlib
 
 import pytest
 
+from servers.running import missing
 from spindle.cli.pictures import MAX_BYTES, drawn, pixels, protocol_of
 from spindle.domain.call import Block
 
 KITTY = {"TERM": "xterm-kitty", "KITTY_WINDOW_ID": "1"}
 ITERM = {"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}
+FOOT = {"TERM": "foot"}
 
 
 def png(width: int, height: int) -> bytes:
@@ -41,6 +44,12 @@ def image(data: bytes, mime_type: str = "image/png") -> Block:
         (ITERM, "iterm"),
         ({"TERM": "xterm-256color", "LC_TERMINAL": "iTerm2"}, "iterm"),
         ({"TERM": "xterm-256color", "TERM_PROGRAM": "WezTerm"}, "iterm"),
+        (FOOT, "sixel"),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "mintty"}, "sixel"),
+        ({"TERM": "xterm-256color", "KONSOLE_VERSION": "230804"}, "sixel"),
+        ({"TERM": "xterm-256color", "KONSOLE_VERSION": "210400"}, None),
+        ({"TERM": "xterm-256color", "KONSOLE_VERSION": "new"}, None),
+        ({**FOOT, "TMUX": "/tmp/tmux-1/default,1,0"}, None),
         ({"TERM": "xterm-256color"}, None),
         ({}, None),
         ({**KITTY, "TMUX": "/tmp/tmux-1/default,1,0"}, None),
@@ -105,3 +114,40 @@ def test_a_picture_may_be_in_a_file(tmp_path):
     path.write_bytes(png(3, 3))
     assert drawn(Block("image", path=str(path)), 80, KITTY) is not None
     assert drawn(Block("image", path=str(tmp_path / "gone.png")), 80, KITTY) is None
+
+
+@pytest.mark.brokers
+def test_a_terminal_with_sixels_gets_them(monkeypatch):
+    if shutil.which("img2sixel") is None:
+        missing("img2sixel is not installed: run `make services`")
+    made = drawn(image(png(300, 100)), 20, FOOT)
+    assert re.match(r'\x1bP[0-9;]*q"1;1;200;60#', made)
+    assert made.endswith("\x1b\\")
+    assert (
+        drawn(image(b"\x89PNG\r\n\x1a\n" + bytes(4) + b"IHDR" + struct.pack(">II", 9, 9)), 20, FOOT) is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "is_drawn"),
+    [
+        (r"cat >/dev/null; printf '\033Pq#0;2;0;0;0#0~~\033\\'", True),
+        (r"cat >/dev/null; printf '\033Pq#0\033]52;c;aGk=\a\033\\'", False),  # would write to the clipboard
+        (r"printf '\033Pq\033\\'; printf 'and more'", False),
+        ("exit 1", False),
+        ("exec sleep 600", False),
+    ],
+)
+def test_only_sixels_come_of_the_program_that_makes_them(tmp_path, monkeypatch, script, is_drawn):
+    program = tmp_path / "img2sixel"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("shutil.which", lambda name: str(program) if name == "img2sixel" else None)
+    if "sleep" in script:
+        monkeypatch.setattr("spindle.cli.pictures.PATIENCE", 0.1)
+    assert (drawn(image(png(30, 20)), 80, FOOT) is not None) == is_drawn
+
+
+def test_without_a_program_there_are_no_sixels(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    assert drawn(image(png(30, 20)), 80, FOOT) is None

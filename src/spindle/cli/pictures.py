@@ -1,8 +1,11 @@
-"""Draws pictures in terminals that can: kitty's graphics protocol, and the inline images of iTerm2.
+"""Draws pictures in terminals that can: kitty's graphics protocol, the inline images of iTerm2, and sixels.
 
 The terminal is known by its environment. What a tool sends is decoded and encoded again, and must begin as a
 picture of its kind does, so nothing of it reaches the terminal as it came. A terminal inside tmux or screen
 draws nothing, because those pass pictures on only if they are told to.
+
+Sixels are made of pixels, which only a library for pictures knows: `img2sixel` or `chafa` makes them, where
+the user has one of these.
 """
 
 from __future__ import annotations
@@ -11,7 +14,10 @@ import base64
 import binascii
 import math
 import os
+import re
+import shutil
 import struct
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -25,9 +31,14 @@ MAX_PIXELS = 40_000_000
 MAX_ROWS = 24
 CELL = (10, 20)
 """Pixels of a character, as most terminals have them; a picture that is larger than the window is scaled."""
+MAX_SIXELS = 20 * 1024 * 1024
+PATIENCE = 5.0
+"""Seconds that the program which makes sixels may take."""
 _CHUNK = 4096
+_SIXELS = re.compile(rb"\x1bP[0-9;]*q[\x21-\x7e\r\n]*\x1b\\")
+_KONSOLE_WITH_SIXELS = 220400
 
-PictureProtocol = Literal["kitty", "iterm"]
+PictureProtocol = Literal["kitty", "iterm", "sixel"]
 
 
 def protocol_of(environ: Mapping[str, str]) -> PictureProtocol | None:
@@ -39,7 +50,16 @@ def protocol_of(environ: Mapping[str, str]) -> PictureProtocol | None:
         return "iterm"
     if "KITTY_WINDOW_ID" in environ or term in ("xterm-kitty", "xterm-ghostty") or program == "ghostty":
         return "kitty"
-    return None
+    return "sixel" if _takes_sixels(term, program, environ) else None
+
+
+def _takes_sixels(term: str, program: str, environ: Mapping[str, str]) -> bool:
+    konsole = environ.get("KONSOLE_VERSION", "")
+    return (
+        term.startswith(("foot", "mlterm", "contour"))
+        or program in ("contour", "mintty")
+        or (konsole.isdecimal() and int(konsole[:9]) >= _KONSOLE_WITH_SIXELS)
+    )
 
 
 def drawn(block: Block, columns: int, environ: Mapping[str, str] | None = None) -> str | None:
@@ -52,6 +72,8 @@ def drawn(block: Block, columns: int, environ: Mapping[str, str] | None = None) 
     cells = _cells(size, columns)
     if protocol == "iterm":
         return _iterm(data, cells)
+    if protocol == "sixel":
+        return _sixels(data, cells)
     # kitty takes PNG as it is; other kinds it would have to be given pixel by pixel.
     return _kitty(data, cells) if data.startswith(_PNG) else None
 
@@ -111,3 +133,23 @@ def _kitty(data: bytes, cells: tuple[int, int]) -> str:
     parts = [f"a=T,f=100,q=2,c={cells[0]},r={cells[1]},m={int(len(chunks) > 1)}"]
     parts += [f"m={int(at < len(chunks) - 1)}" for at in range(1, len(chunks))]
     return "".join(f"\x1b_G{part};{chunk}\x1b\\" for part, chunk in zip(parts, chunks, strict=True))
+
+
+def _sixels(data: bytes, cells: tuple[int, int]) -> str | None:
+    wide, high = cells[0] * CELL[0], cells[1] * CELL[1]
+    ways = {
+        "img2sixel": [f"--width={wide}px", f"--height={high}px", "-"],
+        "chafa": ["--format=sixel", f"--size={cells[0]}x{cells[1]}", "-"],
+    }
+    for program, words in ways.items():
+        if found := shutil.which(program):
+            try:
+                made = subprocess.run(
+                    [found, *words], input=data, capture_output=True, timeout=PATIENCE, check=True
+                ).stdout.strip()
+            except (OSError, subprocess.SubprocessError):
+                continue  # told in words, like all that cannot be shown
+            # The program has read what a tool sent; only sixels may come of it.
+            if len(made) <= MAX_SIXELS and _SIXELS.fullmatch(made):
+                return made.decode("ascii")
+    return None

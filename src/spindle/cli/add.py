@@ -73,7 +73,7 @@ class _AddCommand(click.Command):
 @click.option("--cli", "as_program", is_flag=True, help="Draft tools from the --help of a program.")
 @click.option("--all", "take_all", is_flag=True, help="With --cli: draft every subcommand.")
 @click.option(
-    "--transport", type=click.Choice(["auto", "stdio", "http", "sse"]), help="Found out if left out."
+    "--transport", type=click.Choice(["auto", "stdio", "http", "sse"]), help="Detected if left out."
 )
 @click.option("--timeout", type=SECONDS, metavar="SECONDS", help="The time that one call may take.")
 @click.option("--description", help="What the source is for.")

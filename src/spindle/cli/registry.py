@@ -39,7 +39,9 @@ registry = LazyGroup(
 
 @command("search")
 @click.argument("words", nargs=-1, required=True, metavar="WORD…")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most this many."
+)
 @click.option("--cursor", help="Continue a search: the cursor that the search before gave.")
 @REGISTRY
 def search(cli: CliContext, words: tuple[str, ...], limit: int, cursor: str | None, named: str | None) -> int:

@@ -28,7 +28,7 @@ T = TypeVar("T")
 @click.option("--no-browser", is_flag=True, help="Only print the link.")
 @click.option("--as", "user", metavar="USER", help="For this user instead of yourself.")
 @click.option(
-    "--timeout", type=SECONDS, metavar="SECONDS", help="How long to wait; the link is valid for 600."
+    "--timeout", type=SECONDS, metavar="SECONDS", help="Seconds to wait; the link is valid for 600."
 )
 @click.option(
     "--yes", is_flag=True, help="Configure `auth` for a source whose server wants OAuth without asking."

@@ -117,8 +117,9 @@ async def test_a_source_that_failed_is_tried_again_when_it_is_asked_for_by_name(
     web = workspace.source("web", "greet")
     web.refuses_to_open = ConnectionFailedError("no answer", sent=False)
     async with workspace.open() as app:
-        with pytest.raises(NotFoundError, match="its source could not be read: no answer"):
+        with pytest.raises(ConnectionFailedError, match="its source could not be read: no answer") as failed:
             await app.show("web.greet")
+        assert not failed.value.sent
         with pytest.raises(NotFoundError):
             await app.show("greet")
         assert web.opened == 1

@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.catalog.connections import Connections
 from spindle.catalog.diff import SyncReport, merge, synced_together
-from spindle.catalog.loops import without_own
+from spindle.catalog.discovery import ToolDiscovery
 from spindle.catalog.naming import Sees, name_tools, not_found, sees_all
 from spindle.domain.identity import LOCAL, Principal
-from spindle.domain.tool import Tool, ToolSpec, ToolSummary
+from spindle.domain.tool import Tool, ToolSummary
 from spindle.errors import (
     AuthError,
     AuthorizationRequired,
-    CallTimeoutError,
     NameConflictError,
     NotFoundError,
-    PermissionDeniedError,
-    ServerError,
     SpindleError,
     StoreError,
     suggest,
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     from spindle.auth.credentials import Credentials
     from spindle.catalog.sources import SourceSet
     from spindle.domain.identity import Credential
-    from spindle.domain.source import SourceConfig
+    from spindle.domain.json_schema import JsonObject
     from spindle.ports.source import Note, Session
 
 Listener = Callable[[SyncReport], None]
@@ -49,12 +46,15 @@ class Catalog:
         self._credentials = credentials
         self._note = note
         self.connections = Connections(self._source_changed, sources.workspace)
+        self._discovery = ToolDiscovery(self.connections, credentials, note)
         self._known: dict[str, Tool] = {}
         self._version = -1
         self._marks: dict[str, str] = {}
         """By source, the signature that its stored tools stand for."""
         self._failed: dict[str, str] = {}
         """By source, the signature with which it last could not be read."""
+        self._reasons: dict[str, JsonObject] = {}
+        """By source, why it last could not be read, as data."""
         self.conflicts: dict[str, NameConflictError] = {}
         """By source, why its tools could not be taken: another has one of the same name."""
         self._listeners: list[Listener] = []
@@ -106,7 +106,7 @@ class Catalog:
             # Also when nothing was stale: another call may have synced the source since the first look.
             tool = await self._lookup(name, sees)
         if tool is None:
-            raise await not_found(self._store, name, sees)
+            raise await not_found(self._store, name, sees, self._reasons)
         return tool
 
     async def version(self) -> int:
@@ -290,6 +290,7 @@ class Catalog:
                 if name in self.sources.names:
                     await self._store.note_failure(name, self.sources.kind(name), error.message)
                     self._failed[name] = signature
+                    self._reasons[name] = error.to_dict()
                     if isinstance(error, NameConflictError):
                         self.conflicts[name] = error
                 report = SyncReport(name, error=error.to_dict() | kind)
@@ -300,7 +301,7 @@ class Catalog:
         self, name: str, principal: Principal, signature: str, accept: Collection[str] | bool
     ) -> SyncReport:
         config = self.sources.config(name)
-        found = name_tools(name, config, await self._discover(name, principal))
+        found = name_tools(name, config, await self._discovery.of(name, principal, self.sources))
         self.sources.table(name)  # it may have been removed meanwhile
         known = await self._store.stored_tools(name)
         state = (await self._store.sources()).get(name)
@@ -311,35 +312,6 @@ class Catalog:
         if report.differs:
             self.tell(report)
         return report
-
-    async def _discover(self, name: str, principal: Principal) -> list[ToolSpec]:
-        config = self.sources.config(name)
-        credential = await self._credentials.for_call(name, config, principal)
-        try:
-            return await self._list_tools(name, config, credential)
-        except (AuthError, PermissionDeniedError) as error:
-            fresh = await self._credentials.after_refusal(name, config, principal, credential, error)
-            if fresh is None:
-                raise
-        return await self._list_tools(name, config, fresh)
-
-    async def _list_tools(self, name: str, config: SourceConfig, credential: Credential) -> list[ToolSpec]:
-        source = self.sources.get(name)
-        async with self.connections.session(name, source, config, credential, own=True) as session:
-            try:
-                async with asyncio.timeout(config.timeout):
-                    specs = await session.discover()
-                return without_own(name, specs, self.sources.workspace, self._note)
-            except TimeoutError:
-                raise CallTimeoutError(
-                    f"{name!r} did not list its tools within {config.timeout:g} s",
-                    hint=f"raise sources.{name}.timeout",
-                ) from None
-            except SpindleError:
-                raise
-            except Exception as error:
-                # A source is somebody else's code: its mistake is its own failure, not that of all.
-                raise ServerError(f"{name!r} could not list its tools: {error!r}") from error
 
     async def _freshen(
         self,

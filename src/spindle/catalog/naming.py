@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spindle.domain.tool import Tool, ToolSpec
-from spindle.errors import NameConflictError, NotFoundError, suggest
+from spindle.errors import NameConflictError, NotFoundError, SpindleError, from_description, suggest
 from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
+    from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
     from spindle.ports.store import ToolStore
 
 MAX_LENGTH = 128
+NO_REASONS: Mapping[str, JsonObject] = {}
 Sees = Callable[[str], bool]
 """True if the tool of this name exists for whoever asks."""
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -61,10 +63,13 @@ def sees_all(_name: str) -> bool:
     return True
 
 
-async def not_found(store: ToolStore, name: str, sees: Sees) -> NotFoundError:
-    """Returns the error for an unknown tool, without revealing tools that the caller may not see."""
+async def not_found(
+    store: ToolStore, name: str, sees: Sees, reasons: Mapping[str, JsonObject] = NO_REASONS
+) -> SpindleError:
+    """Returns the error for an unknown tool, without revealing tools that the caller may not see. `reasons`
+    says of sources why they could not be read just now."""
     # Whatever there is to say about a tool that is hidden is not for whoever asks.
-    why = await _known_reason(store, name) if sees(name) else None
+    why = await _known_reason(store, name, reasons) if sees(name) else None
     if why is not None:
         return why
     known = [other for other in await store.names() if sees(other)]
@@ -79,15 +84,20 @@ async def not_found(store: ToolStore, name: str, sees: Sees) -> NotFoundError:
     )
 
 
-async def _known_reason(store: ToolStore, name: str) -> NotFoundError | None:
+async def _known_reason(
+    store: ToolStore, name: str, reasons: Mapping[str, JsonObject]
+) -> SpindleError | None:
     source = name.partition(".")[0]
     failed = (await store.sources()).get(source)
     if failed is not None and failed.error:
-        return NotFoundError(
-            f"there is no tool {name!r}; its source could not be read: {failed.error}",
-            remedy=Remedy("examine", failed.name),
-            tool=name,
-        )
+        message = f"there is no tool {name!r}; its source could not be read: {failed.error}"
+        # Of the kind of the failure: a server that is down may be up again.
+        known = reasons.get(source, {"category": NotFoundError.category})
+        error = from_description({**known, "message": message})
+        error.sent = False
+        if error.hint is None and error.remedy is None:
+            error.remedy = Remedy("examine", failed.name)
+        return error.about(tool=name)
     if any(stored.name == name for stored in await store.stored_tools(source)):
         return NotFoundError(
             f"the tool {name!r} is new, and waits to be accepted because its source is pinned",

@@ -30,6 +30,27 @@ def test_help_loads_nothing_heavy(words):
     assert done.stderr.splitlines()[-1] == "[]"
 
 
+def test_listing_what_is_stored_types_no_settings(workspace, spindle):
+    workspace.add_server()
+    spindle("sync")
+    script = (
+        "import sys\n"
+        "from spindle.cli.main import execute\n"
+        "execute(['tools'])\n"
+        "print('pydantic' in sys.modules, file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=UNMEASURED,
+        check=False,
+    )
+    assert "mini.echo" in done.stdout
+    assert done.stderr.splitlines()[-1] == "False"
+
+
 def test_help_comes_in_a_blink():
     """The time goes into importing, so modules are counted: a clock would measure the machine."""
     script = (

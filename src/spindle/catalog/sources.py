@@ -15,7 +15,6 @@ from spindle.plugins import config_models, source_class
 from spindle.ports.source import RelaySource
 from spindle.remedies import Remedy
 from spindle.settings.expand import expand, missing_variables, secret_values
-from spindle.settings.validate import own_mistakes
 
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
@@ -125,6 +124,9 @@ class SourceSet:
         try:
             self.validate()
         except ConfigurationError as error:
+            # It brings Pydantic, which nobody needs who only lists what is stored.
+            from spindle.settings.validate import own_mistakes
+
             raise own_mistakes(error, f"{self.origin(name)}: sources.{name}") from None
         assert self._validated is not None
         config = expand(name, self._validated[name], self._environ)

@@ -10,9 +10,7 @@ import contextlib
 import os
 import re
 import shlex
-import shutil
 import sys
-import tempfile
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from pathlib import Path
@@ -113,6 +111,8 @@ async def opened_once(
     on_question: OnQuestion | None,
 ) -> AsyncGenerator[Spindle]:
     """Opens the source at a place, a command, a URL or a file, with its tools under their plain names."""
+    import tempfile
+
     from spindle import opening
     from spindle.auth.keys import VARIABLE, new_key
     from spindle.cli.missing_program import require_program
@@ -211,6 +211,8 @@ def read_place(place: str) -> tuple[str, dict[str, Any], Path]:
 
 def settled(place: str) -> str:
     """The place in words that mean the same in any folder and with any PATH."""
+    import shutil
+
     words = _words(place)
     if len(words) == 1 and "://" in words[0]:
         return place

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from pathlib import Path
@@ -122,7 +122,7 @@ def headers_for(metadata: JsonObject) -> dict[str, str]:
     return {HEADER: written(way)} if way else {}
 
 
-def with_meta(holder: JsonObject, trail: Trail) -> JsonObject:
+def with_meta(holder: Mapping[str, Any], trail: Trail) -> JsonObject:
     """Returns the params of an MCP request, or one of its tools, with a trail in its `_meta`."""
     meta = holder.get("_meta")
     return {**holder, "_meta": {**(meta if is_object(meta) else {}), META_KEY: written(trail)}}

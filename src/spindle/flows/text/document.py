@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from spindle.documents.places import DocumentPath
@@ -37,6 +36,8 @@ MAX_PROBLEMS: Final = 50
 
 def schema() -> JsonObject:
     """Returns the JSON Schema of a flow's document."""
+    from importlib.resources import files
+
     return json.loads(files("spindle.flows.text").joinpath("flow.schema.json").read_text("utf-8"))
 
 

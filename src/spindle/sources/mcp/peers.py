@@ -231,9 +231,9 @@ def callbacks(peers: Peers, answers: Sequence[str]) -> dict[str, Any]:
 
 def as_sent(params: Mapping[str, Any] | None) -> JsonObject:
     """The parameters of a request as they leave: for the caller of a call, and with the trail so far."""
-    narrowed = dict(as_the_caller(params) or {})
+    narrowed = as_the_caller(params) or {}
     way = trail.current()
-    return trail.with_meta(narrowed, way) if way else narrowed
+    return trail.with_meta(narrowed, way) if way else dict(narrowed)
 
 
 def as_the_caller(params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

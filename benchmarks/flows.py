@@ -156,6 +156,7 @@ def _shell(quick: bool) -> list[Row]:
             "## Outputs\n\n### result\n\nWhat was said.\n\n- source: ${echo.result}\n"
         )
         environment = {**os.environ, "HOME": folder, "XDG_CONFIG_HOME": folder, "XDG_DATA_HOME": folder}
+        environment["SPINDLE_TRUST"] = "1"
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         entry = json.dumps({"echo": {"command": command[0], "args": command[1:]}})
         spindle = str(Path(sys.executable).with_name("spindle"))

@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agents import agents
+from doubt import doubt
 from flows import flows
 from openapi import openapi
 from serving import serving
@@ -27,12 +28,13 @@ from tables import tables
 
 HERE = Path(__file__).parent
 SERVER = HERE / "servers" / "echo.py"
-PARTS = ("calls", "startup", "catalog", "flows", "agents", "tables", "serving")
+PARTS = ("calls", "startup", "catalog", "flows", "doubt", "agents", "tables", "serving")
 ON_REQUEST = ("openapi", "search")
 """Parts that need much to be downloaded, by themselves or by `make node`: only when named."""
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | {
     "FASTMCP_LOG_ENABLED": "false",
     "FASTMCP_CHECK_FOR_UPDATES": "off",
+    "SPINDLE_TRUST": "1",
 }
 
 
@@ -207,8 +209,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer rounds, a smaller catalog")
     given = parser.parse_args()
     runs: dict[str, Callable[[bool], list[Row]]] = {
-        "calls": calls, "startup": startup, "catalog": catalog, "flows": flows, "agents": agents,
-        "tables": tables, "serving": serving, "openapi": openapi, "search": search,
+        "calls": calls, "startup": startup, "catalog": catalog, "flows": flows, "doubt": doubt,
+        "agents": agents, "tables": tables, "serving": serving, "openapi": openapi, "search": search,
     }  # fmt: skip
     rows = [row for part in given.parts or PARTS for row in runs[part](given.quick)]
     if given.json:

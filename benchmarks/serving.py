@@ -30,6 +30,7 @@ PATIENCE = 60.0
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | {
     "FASTMCP_LOG_ENABLED": "false",
     "FASTMCP_CHECK_FOR_UPDATES": "off",
+    "SPINDLE_TRUST": "1",
 }
 
 

@@ -27,6 +27,9 @@ run() {
   fi
 }
 
+say "This folder came from somebody else, so nothing in it runs before it is trusted. It would do this:"
+run 0 spindle trust --yes
+
 say "Two MCP servers (processes), a folder of Python functions, and a flow. Ask each for its tools:"
 run 0 spindle sync
 

@@ -22,6 +22,7 @@ ELSEWHERE = {
     "ARCHITECTURE.md": "decisions/architecture.md",
     "CONTRIBUTING.md": "decisions/contributing.md",
     "CHANGELOG.md": "reference/changelog.md",
+    "SECURITY.md": "decisions/security.md",
 }
 FENCE = re.compile(r"^```(\w+) +(\S.*)$", re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s:]+)\)")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import gc
+import os
 import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import platformdirs
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -24,6 +26,9 @@ from spindle.settings import Settings
 
 if TYPE_CHECKING:
     from servers.postgres import PostgresServer
+
+# The workspaces of tests are the tests' own. Those about trust take it back.
+os.environ["SPINDLE_TRUST"] = "1"
 
 TEST_KEY = base64.urlsafe_b64encode(b"a key that only the tests use ..").decode()
 
@@ -64,9 +69,15 @@ def pytest_sessionfinish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _own_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test leaves a key among the user's own."""
+def _own_key(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test leaves a key among the user's own, also not with an environment that has none."""
     monkeypatch.setenv("SPINDLE_KEY", TEST_KEY)
+    usual, ours = platformdirs.user_data_path, tmp_path_factory.getbasetemp() / "own-data"
+
+    def data_path(*words: Any, **options: Any) -> Path:
+        return usual(*words, **options) if "XDG_DATA_HOME" in os.environ else ours
+
+    monkeypatch.setattr(platformdirs, "user_data_path", data_path)
 
 
 @pytest.fixture
@@ -110,6 +121,13 @@ def oauth_provider() -> Iterator[OAuthProvider]:
 def guarded_url(oauth_provider: OAuthProvider) -> Iterator[str]:
     """A real MCP server that demands its tokens."""
     with running_mcp_server(oauth_provider.issuer) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def open_lists_url(oauth_provider: OAuthProvider) -> Iterator[str]:
+    """One that tells of some of its tools without a token."""
+    with running_mcp_server(oauth_provider.issuer, "open") as url:
         yield url
 
 

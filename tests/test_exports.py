@@ -25,6 +25,7 @@ PUBLIC = [
     "Block",
     "BlockingSpindle",
     "BreakerOpenError",
+    "BusyError",
     "CallOptions",
     "CallRecord",
     "CallTimeoutError",
@@ -35,41 +36,59 @@ PUBLIC = [
     "Context",
     "Continuing",
     "Credential",
+    "CredentialProvider",
     "Event",
     "FilledPrompt",
     "Finished",
     "FlowError",
+    "GrantStore",
     "Hints",
+    "InDoubtError",
     "InputRequired",
     "Interruption",
     "InvalidArgumentsError",
     "Limit",
     "Limits",
     "LoopError",
+    "Mod",
     "ModelError",
     "NameConflictError",
     "NotFoundError",
+    "Note",
+    "OnQuestion",
     "OpenPause",
     "Paused",
+    "Permission",
     "PermissionDeniedError",
     "Principal",
+    "Progress",
     "RateLimitedError",
     "Resource",
     "ResourceChange",
     "Result",
     "ResultTooLargeError",
+    "RunLostError",
+    "RunStore",
     "ServerError",
+    "Session",
+    "Source",
     "SourceConfig",
     "SourcePrompt",
     "SourceQuestion",
     "Spindle",
     "SpindleError",
+    "StateStore",
+    "Store",
     "StoreError",
     "SyncReport",
     "TableError",
+    "TokenGrant",
+    "TokenStore",
     "Tool",
     "ToolError",
     "ToolSummary",
+    "UntrustedError",
+    "Visible",
     "__version__",
     "bearer",
     "callback_app",
@@ -111,6 +130,22 @@ def test_every_error_that_the_reference_names_is_a_public_name() -> None:
     named = set(re.findall(r"`(\w+(?:Error|Required|Interruption))`", page.read_text()))
     assert len(named) > 20
     assert named <= set(PUBLIC)
+
+
+def test_every_type_that_opening_a_workspace_takes_is_a_public_name() -> None:
+    told = " ".join(str(item.annotation) for item in inspect.signature(spindle.open).parameters.values())
+    named = set(re.findall(r"\b[A-Z]\w+", told)) - {"Any", "Callable", "Mapping", "None", "Path", "Sequence"}
+    assert {"CredentialProvider", "GrantStore", "OnQuestion", "TokenStore"} <= named
+    elsewhere = {"Clock", "Flow", "Settings"}  # not for programs to implement
+    assert named - elsewhere <= set(PUBLIC)
+
+
+def test_what_a_program_implements_is_a_protocol_or_a_base_class_of_spindle() -> None:
+    for name in ("CredentialProvider", "GrantStore", "Mod", "Note", "OnQuestion", "Permission", "Progress",
+                 "RunStore", "StateStore", "Store", "TokenStore", "Visible"):  # fmt: skip
+        assert getattr(getattr(spindle, name), "_is_protocol", False), name
+    assert inspect.isabstract(spindle.Source)
+    assert inspect.isabstract(spindle.Session)
 
 
 def test_a_mistyped_name_is_answered_with_the_one_that_was_meant() -> None:

@@ -21,6 +21,8 @@ PART_OF = {
     "polars": "tables", "psycopg": "postgres", "pyarrow": "tables", "pydantic_ai": "agents",
     "redis": "events", "zmqtt": "events",
 }  # fmt: skip
+# By fixture, which is often asked for by its name alone.
+PART_OF_FIXTURE = {"postgres_url": "postgres", "postgres_server": "postgres"}
 # Of other environments, and run by their Python.
 ELSEWHERE = {"fastmcp_client.py", "pydantic_ai_client.py", "utcp_peer.py", "test_knime.py"}
 
@@ -58,6 +60,7 @@ def test_what_a_folder_imports_is_installed_for_it(folder: str) -> None:
     for file in (ROOT / "tests" / folder).rglob("*.py"):
         parts = {*prepare.parts_for_tests([str(file.relative_to(ROOT))]), "browser"}
         needed = {PART_OF[name] for name in imported(file) & PART_OF.keys()}
+        needed |= {part for fixture, part in PART_OF_FIXTURE.items() if fixture in file.read_text()}
         assert file.name in ELSEWHERE or needed <= parts, f"{file.name} needs {needed - parts}"
 
 

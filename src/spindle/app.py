@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from spindle import settings as settings_module
+from spindle.agents.sampling import WorkspaceSampling
 from spindle.agents.workspace import WorkspaceAgents
 from spindle.auth.access import SourceAccess
 from spindle.auth.credentials import CredentialProvider, Credentials
+from spindle.auth.details import DetailSealer
 from spindle.auth.encryption import Sealer
 from spindle.auth.keys import Keys
 from spindle.auth.sealed import SealedValues
@@ -27,18 +29,19 @@ from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolList
 from spindle.flows.workspace import WorkspaceFlows
 from spindle.ports.store import FileStore, RunStore, Store, ToolFilter, ToolStore
+from spindle.runs.connecting import Connecting
 from spindle.runs.runner import Runner
 from spindle.sources.events.bus import Subscription, bus_of
 from spindle.stores.files import FolderFileStore
 from spindle.stores.layered import LayeredToolStore
-from spindle.stores.open import open_store
+from spindle.stores.open import close_to_others, open_store
+from spindle.stores.pruning import Pruner
 from spindle.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
     from spindle.agents.limits import Limits
-    from spindle.calls.questions import Sample
     from spindle.calls.requests import SourceRequests
     from spindle.calls.resources import Resources
     from spindle.calls.watch import ResourceWatch
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from spindle.flows.definition import FlowDefinition
     from spindle.flows.flow import Flow
     from spindle.ports.source import Note
+    from spindle.ports.token_store import GrantStore, TokenStore
     from spindle.runs.outcomes import OpenPause, Outcome
     from spindle.settings import Settings
 
@@ -75,6 +79,7 @@ class Spindle:
         flows: WorkspaceFlows,
         agents: WorkspaceAgents,
         make_requests: Callable[[], SourceRequests],
+        pruner: Pruner,
         files: FileStore,
         on_question: OnQuestion | None,
         environ: Mapping[str, str] | None,
@@ -96,11 +101,14 @@ class Spindle:
         self.flows = flows
         """Runs the workspace's flows and shows their traces."""
         self._make_requests = make_requests
+        self.pruner = pruner
+        """Removes all that the settings no longer want to be kept."""
         self.files = files
         """Keeps large content of results."""
         self._environ = environ
         self._note = note
-        caller.answers = LocalAnswers(on_question, self._sampler)
+        agents.sampling = WorkspaceSampling(lambda: self.settings, environ, agents.named)
+        caller.answers = LocalAnswers(on_question, agents.sampling.of_workspace)
         self._bus = bus_of(settings.root)
         self._subscriptions: WeakSet[Subscription] = WeakSet()
 
@@ -123,8 +131,7 @@ class Spindle:
         /,
         **named: Any,
     ) -> Outcome:
-        """Calls a tool that may pause for a person. The outcome is then `Paused` instead of `Finished`,
-        and `resume` continues the run, in this process or another."""
+        """Calls a tool that may pause for a person: `Paused` instead of `Finished`; `resume` continues it."""
         return await self.runner.run(tool, {**(arguments or {}), **named}, options)
 
     async def run_flow(
@@ -169,6 +176,10 @@ class Spindle:
         parts = (self.catalog, self.visible, self.agents, self.flows, self._note)
         return Drafting(*parts, config, model, principal, limits)
 
+    async def connect(self, source: str, principal: Principal = LOCAL) -> Outcome:
+        """Asks a user for the consent that a source wants, once, and lists its tools when it was given."""
+        return await self.runner.connect(source, CallOptions(principal))
+
     async def resume(
         self,
         token: str,
@@ -184,9 +195,15 @@ class Spindle:
             token, answer, refused=refused, principal=principal, on_progress=on_progress
         )
 
-    async def pauses(self, *, principal: Principal | None = None, run: str | None = None) -> list[OpenPause]:
-        """The pauses that wait for a person, the oldest first."""
-        return await self.runner.pauses(principal=principal, run=run)
+    async def pauses(
+        self,
+        *,
+        principal: Principal | None = None,
+        run: str | None = None,
+        approver: Principal | None = None,
+    ) -> list[OpenPause]:
+        """The pauses that wait for a person, the oldest first; `approver`: that this one may approve."""
+        return await self.runner.pauses(principal=principal, run=run, approver=approver)
 
     async def tools(
         self,
@@ -196,8 +213,7 @@ class Spindle:
         tag: str | None = None,
         pattern: str | None = None,
     ) -> ToolList:
-        """The tools of the stored catalog, all or those that pass the filters. `pattern` is a glob over
-        names."""
+        """The tools of the stored catalog that pass all filters. `pattern` is a glob over names."""
         return ToolList(await self.catalog.tools(ToolFilter(source, kind, tag, pattern)))
 
     async def search(self, query: str, *, limit: int = 10) -> ToolList:
@@ -223,21 +239,13 @@ class Spindle:
         return subscription
 
     async def emit(self, channel: str, data: Any = None, **attributes: Any) -> Event:
-        """Puts an event on the bus of this process. `attributes` are fields of `Event`: `type`, `subject`,
-        `extensions`…"""
+        """Puts an event on the bus of this process. `attributes` are fields of `Event`, such as `type`."""
         from spindle.domain.event import Event
 
         fields: dict[str, Any] = {"type": channel, "source": "/spindle", "subject": channel, **attributes}
         event = Event(data=data, channel=channel, **fields)
         self._bus.publish(event)
         return event
-
-    def _sampler(self) -> Sample | None:
-        if "model" not in self.settings.raw.get("agent", {}):
-            return None
-        from spindle.agents.sampling import sampler
-
-        return sampler(self.settings.agent(self._environ), self.agents.named)
 
     @cached_property
     def requests(self) -> SourceRequests:
@@ -291,12 +299,15 @@ class Spindle:
         they are wrong or `check` refuses them. New and changed sources are asked for their tools in the
         background, and the catalog's listeners are told."""
         loaded = self.settings.reread(self._environ)
+        loaded.require_trust()
+        loaded.retention(self._environ)  # raises where it has a mistake
         values = await self.auth.sealed.environment(loaded, self._environ)
         sources = self.catalog.sources.replaced(loaded, values)
         if check is not None:
             check(loaded)
         # From here on nothing can be refused.
         self.settings = loaded
+        loaded.at_rest.apply(self.store)
         await self.catalog.replace_sources(sources)
 
     async def close(self) -> None:
@@ -324,6 +335,7 @@ async def build(
     store: Store | None = None,
     run_store: RunStore | None = None,
     credentials: CredentialProvider | None = None,
+    token_store: TokenStore | GrantStore | None = None,
     permission: Permission = allow_all,
     visible: Visible = show_all,
     on_question: OnQuestion | None = None,
@@ -333,11 +345,17 @@ async def build(
 ) -> Spindle:
     """Builds the workspace's parts. The arguments are explained at `spindle.open`."""
     loaded = settings or settings_module.load(path, environ)
+    loaded.require_trust()
+    if loaded.verdict.note:
+        note(loaded.verdict.note)
     opened = store or await open_store(loaded.store_address(os.environ if environ is None else environ))
     private = SqliteStore(":memory:")
+    close_to_others(loaded.state_folder, note)
     try:
         keys = Keys(loaded.auth, os.environ if environ is None else environ, settings_module.data_folder())
         sealer = Sealer(keys)
+        opened.seal_with(DetailSealer(keys))
+        loaded.at_rest.apply(opened)
         values = await SealedValues(opened, sealer).environment(loaded, environ)
         sources = SourceSet(loaded, note, values)
         known: ToolStore = opened
@@ -347,9 +365,10 @@ async def build(
             own = "python" if "python" not in sources.names else "python-functions"
             sources.add(own, *PythonSource.of_functions(own, tools, loaded.root, note))
             known = LayeredToolStore(opened, await private.open(), {own})
-        auth = SourceAccess(opened, sealer, keys, loaded.auth, sources.config, now=clock.now)
+        auth = SourceAccess(opened, sealer, keys, loaded.auth, sources.config, clock.now, token_store)
         chosen = Credentials(credentials, auth)
         catalog = Catalog(sources, known, chosen, note)
+        chosen.on_newer = catalog.connections.supersede
         files = FolderFileStore(loaded.state_folder / "files")
         caller = Caller(
             catalog, opened, files, chosen, note, permission=permission, visible=visible, clock=clock
@@ -357,7 +376,8 @@ async def build(
         kept = run_store or opened
         flow_parts = WorkspaceFlows(loaded.root, flows, opened, kept, sealer, caller, clock.now)
         agent_parts = WorkspaceAgents(catalog, visible, kept, sealer)
-        works = {"flow": flow_parts.work, "agent": agent_parts.work}
+        connecting = Connecting(catalog, visible)
+        works = {"flow": flow_parts.work, "agent": agent_parts.work, "connect": connecting.work}
         runner = flow_parts.runner = Runner(caller, kept, sealer, note, clock, works)
         await catalog.open()
 
@@ -371,19 +391,6 @@ async def build(
         await opened.close()
         raise
     return Spindle(
-        loaded,
-        opened,
-        private,
-        catalog,
-        caller,
-        auth,
-        runner,
-        flow_parts,
-        agent_parts,
-        make_requests,
-        files,
-        on_question,
-        environ,
-        visible,
-        note,
-    )
+        loaded, opened, private, catalog, caller, auth, runner, flow_parts, agent_parts, make_requests,
+        Pruner(opened, kept, files, sealer, note, clock.now), files, on_question, environ, visible, note,
+    )  # fmt: skip

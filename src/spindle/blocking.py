@@ -98,6 +98,10 @@ class BlockingSpindle:
         """Runs a flow; see `Spindle.run_flow`."""
         return self._run(self._app.run_flow(flow, inputs, options, **named))
 
+    def connect(self, source: str, principal: Principal = LOCAL) -> Outcome:
+        """Connects a user to a source; see `Spindle.connect`."""
+        return self._run(self._app.connect(source, principal))
+
     def draft_flow(
         self,
         words: str,
@@ -129,9 +133,16 @@ class BlockingSpindle:
             self._app.resume(token, answer, refused=refused, principal=principal, on_progress=on_progress)
         )
 
-    def pauses(self, *, principal: Principal | None = None, run: str | None = None) -> list[OpenPause]:
-        """Returns the pauses that wait for a person, the oldest first."""
-        return self._run(self._app.pauses(principal=principal, run=run))
+    def pauses(
+        self,
+        *,
+        principal: Principal | None = None,
+        run: str | None = None,
+        approver: Principal | None = None,
+    ) -> list[OpenPause]:
+        """Returns the pauses that wait for a person, the oldest first. `approver`: those that this principal
+        may approve."""
+        return self._run(self._app.pauses(principal=principal, run=run, approver=approver))
 
     def tools(
         self,

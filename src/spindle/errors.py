@@ -4,6 +4,7 @@
     ├── ConfigurationError      a setting is wrong or missing                  configuration
     │   ├── NameConflictError   two tools claim one name
     │   └── LoopError           a workspace would be its own source
+    ├── UntrustedError          the workspace was found, but nobody trusts it  trust
     ├── NotFoundError           no tool, source or record of that name         not_found
     ├── InvalidArgumentsError   the arguments do not fit the tool's schema     invalid_arguments
     ├── PermissionDeniedError   this principal may not do that                 permission
@@ -11,8 +12,11 @@
     ├── CallTimeoutError        no answer in time                              timeout
     ├── ConnectionFailedError   the source cannot be reached, or was lost      connection
     │   └── BreakerOpenError    not tried: the source failed too often
+    ├── InDoubtError            it was begun, and nobody knows if it was done  in_doubt
     ├── RateLimitedError        the source asks to wait                        rate_limited
+    │   └── BusyError           no place or turn came in time, or all are taken
     ├── ClientError             the source says that the request is wrong      client
+    │   └── RunLostError        another process took the run over
     ├── ServerError             the source failed, or broke its protocol       server
     │   └── ResultTooLargeError the answer is over the size limit
     ├── ToolError               the tool ran and reported an error             tool
@@ -32,15 +36,21 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self, cast, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self, cast
 
-from spindle.remedies import REMOTE, Remedy, Surface
+from spindle.meanings import Meaning, is_reported, of_status
+from spindle.remedies import REMOTE, REPORTED, Remedy, Surface
+from spindle.remedies import did_you_mean as did_you_mean
+from spindle.remedies import suggest as suggest
 
 FOR_CALLERS = frozenset({"client", "error", "invalid_arguments", "not_found", "tool"})
-"""The categories whose hints are about the call, and so for whoever made it. The others are about what is
-configured where Spindle runs."""
+"""The categories whose hints are for whoever made the call. Others are about what is configured here."""
+
+MAX_MESSAGE = 100_000
+"""Characters of a message. Many quote what somebody sent: an answer, the output of a program, a name."""
+
+_CARRIED = ("source", "tool", "status", "retry_after", "details")
 
 
 class SpindleError(Exception):
@@ -49,6 +59,9 @@ class SpindleError(Exception):
 
     category: ClassVar[str] = "error"
     retryable: bool = False
+    """True if the same call may be made again: nothing was done, or doing it twice does no harm."""
+    failure: Any = None
+    """The `ToolFailure` of Python code of the workspace: where in it a tool or a node failed."""
 
     def __init__(
         self,
@@ -61,9 +74,12 @@ class SpindleError(Exception):
         status: int | None = None,
         retry_after: float | None = None,
         sent: bool = True,
+        answered: bool = False,
         challenge: str | None = None,
         details: Any = None,
     ) -> None:
+        if len(message) > MAX_MESSAGE:
+            message = f"{message[: MAX_MESSAGE // 2]} … {message[-MAX_MESSAGE // 2 :]}"
         super().__init__(message)
         self.message = message
         self._hint = hint
@@ -74,6 +90,8 @@ class SpindleError(Exception):
         self.retry_after = retry_after
         self.sent = sent
         """False when the request certainly never reached the source, so that sending again is safe."""
+        self.answered = answered
+        """True when the source itself reported the error in an answer: it is there, and well."""
         self.challenge = challenge
         """The WWW-Authenticate header of the source's refusal: the credential that it wants."""
         self.details = details
@@ -105,21 +123,22 @@ class SpindleError(Exception):
         self.tool = self.tool or tool
         return self
 
+    @property
+    def meaning(self) -> Meaning:
+        """The same for a result that reports the error."""
+        return Meaning(self.category, self.status, self.retry_after, self.retryable)
+
     def to_dict(self, surface: Surface = "python") -> dict[str, Any]:
         """Describes the error as JSON in the words of a surface, without empty fields."""
         remedy = None if self.remedy is None or surface in REMOTE else self.remedy.to_dict()
-        fields = {
+        fields: dict[str, Any] = {
             "category": self.category,
             "message": self.message,
             "hint": self.hint_for(surface),
             "remedy": remedy,
             "retryable": self.retryable,
-            "source": self.source,
-            "tool": self.tool,
-            "status": self.status,
-            "retry_after": self.retry_after,
-            "details": self.details,
         }
+        fields |= {key: getattr(self, key) for key in _CARRIED}
         return {key: value for key, value in fields.items() if value is not None}
 
 
@@ -134,8 +153,7 @@ class NameConflictError(ConfigurationError):
 
 
 class LoopError(ConfigurationError):
-    """A workspace would be its own source, directly or through others. `path` names the sources on the way,
-    as far as it is known."""
+    """A workspace would be its own source. `path` names the sources on the way, as far as it is known."""
 
     def __init__(self, message: str, *, path: Sequence[str] = (), **fields: Any) -> None:
         super().__init__(message, **fields)
@@ -145,13 +163,16 @@ class LoopError(ConfigurationError):
     def along(cls, path: Sequence[str]) -> Self:
         """The error for a circle that these sources make; without any, it closes here."""
         way = " → ".join(path)
-        message = (
-            f"{way} leads in a circle, back to a workspace that the request came through"
-            if path
-            else "the request came through this workspace before, which cannot be its own source"
-        )
+        circle = f"{way} leads in a circle, back to a workspace that the request came through"
+        own = "the request came through this workspace before, which cannot be its own source"
         hint = "remove one of the sources that make the circle, or set `enabled = false` in it"
-        return cls(message, path=path, hint=hint, details={"loop": [*path]})
+        return cls(circle if path else own, path=path, hint=hint, details={"loop": [*path]})
+
+
+class UntrustedError(SpindleError):
+    """A workspace was found that nobody has said may run."""
+
+    category = "trust"
 
 
 class NotFoundError(SpindleError):
@@ -161,8 +182,7 @@ class NotFoundError(SpindleError):
 
 
 class InvalidArgumentsError(SpindleError):
-    """The arguments do not fit the tool's schema. `details` lists every problem as {"path": ...,
-    "problem": ...}."""
+    """The arguments do not fit the schema. `details` lists each problem as {"path": ..., "problem": ...}."""
 
     category = "invalid_arguments"
 
@@ -192,9 +212,20 @@ class ConnectionFailedError(SpindleError):
     category = "connection"
     retryable = True
 
+    def __init__(self, message: str, *, unreachable: bool = False, **fields: Any) -> None:
+        super().__init__(message, **fields)
+        self.unreachable = unreachable
+        """True when no connection to the server could be made, which concerns all who use it."""
+
 
 class BreakerOpenError(ConnectionFailedError):
     """The source failed repeatedly, so it is not called for `retry_after` seconds."""
+
+
+class InDoubtError(SpindleError):
+    """The call was begun before a fault, may have been done, and was not made again."""
+
+    category = "in_doubt"
 
 
 class RateLimitedError(SpindleError):
@@ -204,10 +235,19 @@ class RateLimitedError(SpindleError):
     retryable = True
 
 
+class BusyError(RateLimitedError):
+    """There was no place for the call within its time, or too many wait. It was not sent; `retry_after` says
+    when to try again."""
+
+
 class ClientError(SpindleError):
     """The source says that the request is wrong."""
 
     category = "client"
+
+
+class RunLostError(ClientError):
+    """Another process took the run over, because this one gave no sign of life. It has ended its work."""
 
 
 class ServerError(SpindleError):
@@ -228,8 +268,6 @@ class ToolError(SpindleError):
     """The tool itself reported an error. `details` holds the whole result as a dict."""
 
     category = "tool"
-    failure: Any = None
-    """The `ToolFailure` of a Python tool of the workspace: where in its code it failed."""
 
 
 class FlowError(SpindleError):
@@ -316,47 +354,41 @@ class InputRequired(Interruption):
     kind = "input"
 
 
-def from_status(
-    status: int, message: str, *, retry_after: float | None = None, **fields: Any
-) -> SpindleError:
+def from_status(status: int, message: str, retry_after: float | None = None, **fields: Any) -> SpindleError:
     """The error for an HTTP status. Every source that speaks HTTP uses this mapping."""
-    fields |= {"status": status, "retry_after": retry_after}
-    if status in (401, 407):
-        hint = "check the source's `auth` setting and that its credential is still valid"
-        return AuthError(message, hint=hint, **fields)
-    if status == 403:
-        return PermissionDeniedError(
-            message, hint="the credential lacks a permission that the source requires", **fields
-        )
-    if status in (404, 410):
-        return NotFoundError(message, **fields)
-    if status in (408, 504):
-        return CallTimeoutError(message, **fields)
-    if status == 429 or (status == 503 and retry_after is not None):
-        return RateLimitedError(message, hint="wait, or lower the source's `rate_limit`", **fields)
-    if status >= 500:
-        return ServerError(message, retryable=True, **fields)
-    return ClientError(message, **fields)
+    fields = {"answered": is_reported(status)} | fields
+    return from_meaning(of_status(status, retry_after), message, **fields)
+
+
+def from_meaning(meaning: Meaning, message: str, **fields: Any) -> SpindleError:
+    """The error that a source reported with this meaning."""
+    known = {"hint": REPORTED.get(meaning.category), "status": meaning.status}
+    fields = known | {"retry_after": meaning.retry_after} | fields
+    error = _by_category().get(meaning.category, ToolError)(message, **fields)
+    error.retryable = meaning.retryable
+    return error
 
 
 def from_description(described: Mapping[str, Any]) -> SpindleError:
     """Rebuilds an error from the description that `to_dict` made."""
-    classes = {cls.category: cls for cls in SpindleError.__subclasses__()}
     # A pause for consent becomes an error once it has been reported.
     category = "auth" if described["category"] == "consent" else described["category"]
-    keys = ("hint", "source", "tool", "status", "retry_after", "details")
-    fields = {key: described[key] for key in keys if key in described}
+    fields = {key: described[key] for key in ("hint", *_CARRIED) if key in described}
     remedy = Remedy.from_dict(described.get("remedy"))
     if remedy is not None:
         fields |= {"remedy": remedy, "hint": None}
-    return classes.get(category, ServerError)(described["message"], **fields)
+    return _by_category().get(category, ServerError)(described["message"], **fields)
+
+
+def _by_category() -> dict[str, type[SpindleError]]:
+    # Backwards: what an extension adds takes nothing's place.
+    return {cls.category: cls for cls in reversed(SpindleError.__subclasses__())}
 
 
 def innermost(error: BaseException) -> BaseException:
     """The first error inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        error = group.exceptions[0]
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
 
 
@@ -366,19 +398,3 @@ def interruption_in(error: BaseException) -> Interruption | None:
         group = cast("BaseExceptionGroup[BaseException]", error)
         return next(filter(None, map(interruption_in, group.exceptions)), None)
     return error if isinstance(error, Interruption) else None
-
-
-def suggest(wrong: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant, or None."""
-    close = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)
-    return close[0] if close else None
-
-
-@overload
-def did_you_mean(wrong: str, known: Iterable[str], otherwise: str) -> str: ...
-@overload
-def did_you_mean(wrong: str, known: Iterable[str], otherwise: str | None = None) -> str | None: ...
-def did_you_mean(wrong: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
-    """The hint for a name that is not known: the one that was probably meant, else `otherwise`."""
-    meant = suggest(wrong, known)
-    return f"did you mean {meant!r}?" if meant else otherwise

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from mcp.shared.inbound import InboundModernRoute as InboundModernRoute
     from mcp.shared.inbound import classify_inbound_request as classify_inbound_request
     from mcp.shared.inbound import find_duplicated_routing_header as find_duplicated_routing_header
+    from mcp.shared.inbound import find_invalid_x_mcp_header as find_invalid_x_mcp_header
     from mcp.shared.inbound import (
         unsupported_protocol_version_rejection as unsupported_protocol_version_rejection,
     )
@@ -90,7 +91,7 @@ PARTS = {
     "mcp.shared.exceptions": "MCPError NoBackChannelError UrlElicitationRequiredError",
     "mcp.shared.inbound": (
         "ERROR_CODE_HTTP_STATUS InboundLadderRejection InboundModernRoute classify_inbound_request "
-        "find_duplicated_routing_header unsupported_protocol_version_rejection "
+        "find_duplicated_routing_header find_invalid_x_mcp_header unsupported_protocol_version_rejection "
         "validate_mcp_param_headers x_mcp_header_map"
     ),
     "mcp.shared.jsonrpc_dispatcher": (

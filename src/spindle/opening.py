@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from spindle.flows.flow import Flow
     from spindle.ports.source import Note
     from spindle.ports.store import RunStore, Store
+    from spindle.ports.token_store import GrantStore, TokenStore
     from spindle.settings import Settings
 
 
@@ -50,6 +51,7 @@ def open(
     store: Store | None = None,
     run_store: RunStore | None = None,
     credentials: CredentialProvider | None = None,
+    token_store: TokenStore | GrantStore | None = None,
     permission: Permission | None = None,
     visible: Visible | None = None,
     on_question: OnQuestion | None = None,
@@ -63,8 +65,9 @@ def open(
     `s = spindle.open()`, then `s.call("fs.read_text_file", path="notes.txt")`, in a notebook.
 
     `tools` are Python functions to add under their plain names, and `flows` are flows built in Python that
-    may be run. `credentials` gives each principal their own credential for a source, `permission` decides who
-    may call which tool, and `visible` decides who may see it at all. `on_question` answers what MCP servers
+    may be run. `credentials` gives each principal their own credential for a source, `token_store` keeps the
+    tokens of users who gave consent, in place of the store, `permission` decides who may call which tool, and
+    `visible` decides who may see it at all. `on_question` answers what MCP servers
     ask in the middle of a call; without it, or if it returns None, the call pauses. `run_store` keeps runs in
     another place than the store, and `note` receives messages about things that are odd but no error; by
     default they are logged as warnings of the logger `spindle`. `environ` replaces the environment.
@@ -78,6 +81,7 @@ def open(
             store=store,
             run_store=run_store,
             credentials=credentials,
+            token_store=token_store,
             permission=permission or allow_all,
             visible=visible or show_all,
             on_question=on_question,

@@ -7,11 +7,14 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spindle.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from spindle.domain.error_rules import ErrorRules
 
 FILE = Path(__file__).parent / "presets.toml"
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -45,6 +48,8 @@ class Preset:
     auth: dict[str, Any] | None = None
     setup: str | None = None
     """A sentence about what a user must have first."""
+    errors: dict[str, Any] | None = None
+    """The categories of its errors, which it tells in sentences only."""
 
     @property
     def launched(self) -> tuple[str, ...]:
@@ -98,8 +103,23 @@ class Preset:
         return [*lines, place, "", example]
 
     def is_started_by(self, command: Sequence[str]) -> bool:
-        """True if a command names the preset's package."""
-        return any(self.package and self.package in word for word in command)
+        """True if a command names the preset's package, in any version, its module, or a file of it."""
+        from shutil import which
+
+        if self.package is None or not command:
+            return False
+        names, installed = (self.package, self.module), f"/node_modules/{self.package}/"
+        if any(_without_version(word) in names or Path(word).name == self.package for word in command):
+            return True
+        # What npm installs as a program is a link into its package.
+        files = [which(command[0]) or "", *(word for word in command if "/" in word)]
+        return any(installed in str(Path(file).resolve()) for file in files)
+
+    def is_source(self, command: Sequence[str], url: str | None) -> bool:
+        """True for the settings of a source that is this server."""
+        if self.url is not None:
+            return url is not None and url.rstrip("/") == self.url.rstrip("/")
+        return self.is_started_by(command)
 
     def advice(self) -> str | None:
         """The advice on what to install if the preset's program is missing."""
@@ -143,6 +163,22 @@ def presets() -> dict[str, Preset]:
     """All presets by name."""
     tables = tomllib.loads(FILE.read_text("utf-8"))
     return {name: _preset(name, table) for name, table in tables.items()}
+
+
+@lru_cache(256)
+def error_rules(command: tuple[str, ...], url: str | None) -> ErrorRules | None:
+    """The rules for the errors of a source with this command or address, if it is a preset's server."""
+    from spindle.domain.error_rules import ErrorRules
+
+    for preset in presets().values():
+        if preset.errors and preset.is_source(command, url):
+            return ErrorRules(**preset.errors)
+    return None
+
+
+def _without_version(word: str) -> str:
+    """A package without the version that it is asked for in: `@scope/name@1.0`, `name==1.0`, `name>=1`."""
+    return word[:1] + re.split(r"[@=<>~!\[]", word[1:], maxsplit=1)[0]
 
 
 def _preset(name: str, table: dict[str, Any]) -> Preset:

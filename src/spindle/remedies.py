@@ -7,19 +7,30 @@ own words: a model cannot run `spindle sync`, and a shell has no method `sync`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from shlex import quote
+from typing import Any, Literal, overload
 
 Surface = Literal["shell", "python", "model", "http"]
 """The reader of an error. Models and HTTP clients are remote: they can change nothing where Spindle runs."""
 
 REMOTE: frozenset[Surface] = frozenset({"model", "http"})
 
+REPORTED: Mapping[str, str] = {
+    "auth": "check the source's `auth` setting and that its credential is still valid",
+    "permission": "the credential lacks a permission that the source requires",
+    "rate_limited": "wait, or lower the source's `rate_limit`",
+}
+"""The hints for errors that a source reports, by category, for whoever configured it."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """One way out in the words of each surface, with `{0}` for the target; None where it can do nothing."""
+    """One way out in the words of each surface, with `{0}` for the target, `{1}` for the source and `{2}` for
+    the target as a word of a shell; None where it can do nothing."""
 
     shell: str
     python: str
@@ -35,6 +46,12 @@ _WORDS: Mapping[str, _Words] = {
         '`sync("{1}", accept=["{0}"])`, once you trust it',
         f"{_OWNER} accept it first",
         f"{_OWNER} accept it first",
+    ),
+    "ask_approver": _Words(
+        "`spindle resume {0} --approve` on the machine of the workspace, or `approvers` of the source",
+        'without a `principal`, `resume("{0}", True)` answers as the owner; `approvers` names others',
+        "somebody else has to approve it",
+        "ask whoever runs this workspace, or somebody that `approvers` of the source names",
     ),
     "ask_owner": _Words(*["ask whoever runs this workspace"] * 4),
     "changed_tool": _Words(
@@ -94,6 +111,12 @@ _WORDS: Mapping[str, _Words] = {
         "its run failed",
         "its run failed",
     ),
+    "resume_lost": _Words(
+        "`spindle resume {0}` shows how it ends",
+        '`resume("{0}")` returns how it ends',
+        "its run goes on elsewhere",
+        "its run goes on elsewhere",
+    ),
     "resume_running": _Words(
         "if its process died meanwhile, `spindle resume {0}` takes it over",
         'if its process died meanwhile, `resume("{0}")` takes it over',
@@ -105,6 +128,12 @@ _WORDS: Mapping[str, _Words] = {
         'try `search("{0}")`',
         "use one of the tools that you were given",
         "GET /openapi.json describes what there is",
+    ),
+    "trust": _Words(
+        "`spindle trust {2}` shows what it would run and asks; --trust is for one run",
+        "run `spindle trust {2}` in a shell, or name it: `spindle.open({0!r})`",
+        f"{_OWNER} trust the workspace first",
+        f"{_OWNER} trust the workspace first",
     ),
     "sync": _Words("run `spindle sync`", "run `sync()`", f"{_OWNER} sync it", f"{_OWNER} sync it"),
 }
@@ -130,7 +159,7 @@ class Remedy:
     def words(self, surface: Surface) -> str | None:
         """Returns what to do in the words of a surface; None if nothing can be done from there."""
         text: str | None = getattr(_WORDS[self.act], surface)
-        return None if text is None else text.format(self.target, self.source)
+        return None if text is None else text.format(self.target, self.source, quote(self.target))
 
     def to_dict(self) -> dict[str, str]:
         """Returns the remedy as JSON, without empty fields."""
@@ -146,3 +175,27 @@ def reworded(described: Mapping[str, Any], surface: Surface) -> dict[str, Any]:
     hint = remedy.words(surface)
     kept = {key: value for key, value in described.items() if key != "hint"}
     return kept if hint is None else {**kept, "hint": hint}
+
+
+# Both are others' to choose, and comparing two texts takes the product of their lengths.
+_MAX_SUGGESTED_LENGTH = 200
+_MAX_SUGGESTED = 5000
+
+
+def suggest(wrong: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant, or None."""
+    if len(wrong) > _MAX_SUGGESTED_LENGTH:
+        return None
+    near = [name for name in itertools.islice(known, _MAX_SUGGESTED) if len(name) <= _MAX_SUGGESTED_LENGTH]
+    close = difflib.get_close_matches(wrong, near, n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+@overload
+def did_you_mean(wrong: str, known: Iterable[str], otherwise: str) -> str: ...
+@overload
+def did_you_mean(wrong: str, known: Iterable[str], otherwise: str | None = None) -> str | None: ...
+def did_you_mean(wrong: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
+    """The hint for a name that is not known: the one that was probably meant, else `otherwise`."""
+    meant = suggest(wrong, known)
+    return f"did you mean {meant!r}?" if meant else otherwise

@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
+import gc
+import os
 import queue
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TextIO, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 MAX_IDLE = 8
@@ -20,6 +27,7 @@ IDLE_TIMEOUT = 30.0
 
 _Jobs = queue.SimpleQueue[Callable[[], None]]
 _idle: deque[_Jobs] = deque()
+_reader: ThreadPoolExecutor | None = None
 _idling = threading.Lock()
 
 
@@ -49,6 +57,41 @@ async def in_thread(work: Callable[[], T], name: str) -> T:
     if problem is not None:
         raise problem
     return value  # pyright: ignore[reportReturnType] - there was no problem, so it is there
+
+
+async def in_turn(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Runs bounded work on what came from outside in one thread that all share, one after the other.
+
+    Threads that compute at the same time each make the event loop wait for its turn, again and again: six of
+    them slow every call down, one is hardly noticed.
+    """
+    global _reader  # noqa: PLW0603 - made at the first use, and again after a fork
+    if _reader is None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        _reader = ThreadPoolExecutor(1, "spindle-reader")
+    job = functools.partial(contextvars.copy_context().run, without_collector, work, *arguments, **named)
+    return await asyncio.get_running_loop().run_in_executor(_reader, job)
+
+
+def without_collector(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Does the work while the collector of circles rests: JSON of a million values has none, and to look
+    through them again and again holds up every thread."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return work(*arguments, **named)
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _after_fork() -> None:
+    global _reader  # noqa: PLW0603
+    _reader = None
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _start(job: Callable[[], None]) -> None:

@@ -153,7 +153,7 @@ async def test_a_flow_is_served_over_mcp(tmp_path: Path) -> None:
         told.append((done, message))
 
     server = StdioServerParameters(
-        command=sys.executable, args=["-m", "spindle", "serve", "--stdio"], cwd=str(tmp_path)
+        command=sys.executable, args=["-m", "spindle", "serve", "--stdio", "--trust"], cwd=str(tmp_path)
     )
     async with Client(server, read_timeout_seconds=60) as client:
         names = {found.name: found for found in (await client.list_tools()).tools}

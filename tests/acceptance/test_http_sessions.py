@@ -529,7 +529,7 @@ async def test_a_server_without_tools_has_an_empty_list(open_sources: OpenSource
 async def test_a_list_that_never_ends_is_given_up(
     open_sources: OpenSources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spindle.sources.mcp.session.MAX_PAGES", 5)
+    monkeypatch.setattr("spindle.ports.list_budget.MAX_PAGES", 5)
     async with HttpServer("modern") as server, open_sources({"s": at(server)}) as app:
         server.endless = True
         (report,) = await app.sync()

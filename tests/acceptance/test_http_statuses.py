@@ -30,6 +30,7 @@ Era = Literal["handshake", "modern", "sse"]
 HTML = Reply(502, {}, b"<html><body>Bad gateway</body></html>", "text/html")
 PLAIN_JSON = Reply(400, {}, b'{"message": "not JSON-RPC"}', "application/json")
 ERAS = pytest.mark.parametrize("era", ["handshake", "modern", "sse"])
+ANSWERS = [("handshake", "json"), ("handshake", "sse"), ("modern", "json"), ("modern", "sse"), ("sse", "sse")]
 STATUSES = pytest.mark.parametrize(
     ("reply", "kind"),
     [
@@ -170,6 +171,18 @@ async def test_a_tool_that_only_reads_is_sent_again(open_sources: OpenSources, e
 
 
 @ERAS
+async def test_a_tool_with_effects_that_was_refused_with_429_is_sent_again(
+    open_sources: OpenSources, era: Era
+) -> None:
+    async with HttpServer(era) as server, open_sources({"s": at(server)}) as app:
+        await app.sync()
+        server.next("echo", Reply(429))
+        assert (await app.call("s.echo", text="done")).text == "done"
+        assert server.calls("echo") == 2
+        assert (await app.history())[0].attempts == 2
+
+
+@ERAS
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("form", ["seconds", "date"])
 async def test_a_server_that_says_when_to_come_back_is_asked_again_then(
@@ -181,7 +194,7 @@ async def test_a_server_that_says_when_to_come_back_is_asked_again_then(
         waits.append(seconds)
 
     value = "3" if form == "seconds" else formatdate(time.time() + 100, usegmt=True)
-    source = {"retry": {"max_wait": 1000}}
+    source = {"retry": {"max_wait": 1000}, "timeout": 200}
     async with (
         HttpServer(era) as server,
         open_sources({"s": at(server) | source}, clock=Clock(sleep=wait)) as app,
@@ -336,3 +349,73 @@ async def test_a_page_instead_of_a_stream_of_events_is_an_error(open_sources: Op
             (report,) = await app.sync()
     assert report.error is not None
     assert "no stream of events" in report.error["message"]
+
+
+# --- errors that a server answers with, and answers that never came
+
+
+@pytest.mark.parametrize(("era", "answers"), ANSWERS)
+async def test_an_error_of_the_protocol_is_an_answer_of_a_server_that_is_well(
+    open_sources: OpenSources, era: Era, answers: Literal["json", "sse"]
+) -> None:
+    error = {"code": -32000, "message": "the upstream broke"}
+    settings = {"breaker": {"failures": 1, "cooldown": 60}}
+    async with HttpServer(era, answers) as server, open_sources({"s": at(server, **settings)}) as app:
+        server.refuse_with("read", error)
+        for _ in range(3):
+            with pytest.raises(ServerError, match="the upstream broke") as caught:
+                await app.call("s.read")
+            assert (caught.value.answered, caught.value.retryable) == (True, False)
+        server.refuse_with("read", {**error, "data": {"status": 429, "retryAfterMs": 2}})
+        with pytest.raises(RateLimitedError) as limited:
+            await app.call("s.read")
+        assert (await app.call("s.echo", text="well")).text == "well"
+        assert server.calls("read") == 3 + 3
+    assert (limited.value.status, limited.value.retry_after, limited.value.retryable) == (429, 0.002, True)
+
+
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+async def test_a_stream_that_ends_without_the_answer_is_a_lost_connection(
+    open_sources: OpenSources, era: Era
+) -> None:
+    ended = Reply(200, {}, b": nothing more\n\n", "text/event-stream")
+    async with HttpServer(era) as server, open_sources({"s": at(server)}) as app:
+        await app.sync()
+        server.always("read", ended)
+        with pytest.raises(ConnectionFailedError) as caught:
+            await app.call("s.read")
+    assert not caught.value.answered
+
+
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+@pytest.mark.parametrize(
+    ("status", "headers", "error", "kind", "retryable"),
+    [
+        (500, {}, {"code": -32603, "message": "x"}, ServerError, False),
+        (503, {}, {"code": -32000, "message": "x"}, ServerError, True),
+        (503, {"Retry-After": "0"}, {"code": -32000, "message": "x"}, RateLimitedError, True),
+        (429, {}, {"code": -32000, "message": "x"}, RateLimitedError, True),
+        (400, {}, {"code": -32000, "message": "x"}, ClientError, False),
+        (400, {}, {"code": -32000, "message": "x", "data": {"status": 404}}, NotFoundError, False),
+        (500, {}, {"code": -32001, "message": "x"}, ServerError, False),
+        (400, {}, {"code": -32700, "message": "x"}, ClientError, False),
+    ],
+)
+async def test_a_general_error_of_the_protocol_means_what_its_status_says(
+    open_sources: OpenSources,
+    era: Era,
+    status: int,
+    headers: dict[str, str],
+    error: dict[str, Any],
+    kind: type[SpindleError],
+    retryable: bool,
+) -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+    async with HttpServer(era) as server, open_sources({"s": at(server)}) as app:
+        await app.sync()
+        server.always("read", Reply(status, headers, body, "application/json"))
+        with pytest.raises(kind) as caught:
+            await app.call("s.read")
+        assert server.calls("read") == (3 if retryable else 1)
+    assert type(caught.value) is kind
+    assert caught.value.retryable is retryable

@@ -200,8 +200,8 @@ async def test_the_filesystem_server_reads_writes_and_reports_its_errors(
     assert (shared / "note.txt").read_text() == "zażółć"
     assert read.text == "zażółć"
     assert read.structured == {"content": "zażółć"}
-    assert missing.is_error
-    assert outside.is_error
+    assert (missing.is_error, missing.category) == (True, "not_found")
+    assert (outside.is_error, outside.category) == (True, "permission")
     assert tool.hints.read_only is True
 
 
@@ -229,7 +229,7 @@ async def test_the_time_server_speaks_the_newest_version(open_sources: OpenSourc
         wrong = await app.call("time.get_current_time", timezone="Europe/Atlantis")
         assert await version_of(app, "time") == "2026-07-28"
     assert now.structured["timezone"] == "Europe/Warsaw"
-    assert wrong.is_error
+    assert (wrong.is_error, wrong.category) == (True, "client")
 
 
 async def test_the_time_server_also_speaks_the_handshake(open_sources: OpenSources) -> None:
@@ -248,8 +248,12 @@ async def test_the_git_server_works_on_a_repository(open_sources: OpenSources, t
     async with open_sources({"git": source}) as app:
         status = await app.call("git.git_status", repo_path=str(repository))
         added = await app.call("git.git_add", repo_path=str(repository), files=["a.txt"])
+        missing = await app.call("git.git_show", repo_path=str(repository), revision="nowhere")
+        nothing = await app.call("git.git_add", repo_path=str(repository), files=["nothing.txt"])
+        outside = await app.call("git.git_status", repo_path=str(tmp_path))
     assert "a.txt" in status.text
     assert not added.is_error
+    assert [missing.category, nothing.category, outside.category] == ["not_found", "not_found", "permission"]
     staged = subprocess.run(
         ["git", "-C", str(repository), "diff", "--cached", "--name-only"],
         check=True, capture_output=True, text=True,

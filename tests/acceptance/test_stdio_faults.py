@@ -187,17 +187,18 @@ async def test_structured_output_is_held_to_its_schema(
     assert failed.text == "it failed"
 
 
-async def test_a_tool_with_an_invalid_schema_fails_alone(
+async def test_a_tool_with_an_invalid_schema_is_said_and_stays_callable(
     open_sources: OpenSources, stdio_server: StdioServers
 ) -> None:
     async with open_sources({"s": stdio_server()}) as app:
         (report,) = await app.sync()
         assert report.error is None
-        with pytest.raises(ServerError, match=r"the input schema of s\.bad_schema is not valid"):
-            await app.call("s.bad_schema", a=1)
-        assert stdio_server.calls("bad_schema") == 0
-        with pytest.raises(ServerError, match=r"the output schema of s\.bad_output_schema is not valid"):
-            await app.call("s.bad_output_schema")
+        loosened = {item.name: item.reason for item in report.loosened}
+        assert loosened.keys() == {"s.bad_schema", "s.bad_output_schema"}
+        assert "no such type" in loosened["s.bad_schema"]
+        await app.call("s.bad_schema", a=1)
+        assert stdio_server.calls("bad_schema") == 1
+        await app.call("s.bad_output_schema")
         assert (await app.call("s.echo", text="fine")).text == "fine"
 
 
@@ -354,14 +355,17 @@ async def test_a_list_that_goes_in_a_circle_is_an_error(
     assert "in a circle" in report.error["message"]
 
 
-async def test_two_tools_of_one_name_are_an_error_that_names_both_places(
+async def test_the_second_of_two_tools_of_one_name_is_left_out(
     open_sources: OpenSources, stdio_server: StdioServers
 ) -> None:
     twins = [{"name": "twin", "inputSchema": {"type": "object"}}] * 2
     async with open_sources({"s": stdio_server(tools=twins)}) as app:
         (report,) = await app.sync()
-    assert report.error is not None
-    assert "two tools are called 'twin'" in report.error["message"]
+    assert report.error is None
+    assert report.tools == 1
+    assert [item.to_dict() for item in report.left_out] == [
+        {"name": "twin", "reason": "another tool of the same name came before it"}
+    ]
 
 
 async def test_odd_names_become_legal_ones_and_are_sent_back_as_they_were(
@@ -405,7 +409,7 @@ async def test_many_notices_of_change_cause_few_refreshes(
         assert "s.newcomer" in {tool.name for tool in await app.tools()}
         assert report.error is None
     listed = [entry for entry in stdio_server.recorded() if entry.get("method") == "tools/list"]
-    assert len(listed) < 200
+    assert len(listed) < 5
 
 
 async def test_what_a_server_asks_of_us_is_answered(

@@ -123,7 +123,8 @@ async def test_a_consent_completes_and_resumes_after_the_process_that_asked_was_
         os.kill(pid, signal.SIGKILL)
     given = await ann.follow(asked["url"])
     async with spindle.open(root) as app:
-        done = await app.auth.complete(given["code"], given["state"], given.get("iss"))
+        back = (given["code"], given["state"], given.get("iss"))
+        done = await app.auth.complete(*back, principal=Principal("ann"))
         assert (done.source, done.principal) == ("work", "ann")
     async with spindle.open(root) as another:
         (outcome,) = await another.runner.resume_consent("work", Principal("ann"))

@@ -110,6 +110,26 @@ async def test_what_goes_wrong_is_an_answer_that_the_model_can_read(
     assert said in text
 
 
+async def test_arguments_that_an_api_would_refuse_by_name_come_back_under_their_own() -> None:
+    @spindle.tool(
+        input_schema={"type": "object", "properties": {"filter[name]": {"type": "array"}, "a": True}}
+    )
+    def find(**arguments: Any) -> dict[str, Any]:
+        return arguments
+
+    async with workspace([find]) as app:
+        (sent,) = (await tools(app)).chat
+        assert sent["function"]["parameters"]["properties"] == {
+            "filter_name_": {"type": "array", "items": {}},
+            "a": {},
+        }
+        assert await contents(app, ToolCall("find", {"filter_name_": ["x"], "a": 1})) == [
+            '{"filter[name]":["x"],"a":1}'
+        ]
+        [text] = await contents(app, ToolCall("find", {"filter_name_": 5}))
+        assert "filter[name]: 5 is not of type" in text
+
+
 async def test_no_arguments_at_all_are_none_and_a_picture_is_words(app: Spindle) -> None:
     assert await contents(app, ToolCall("picture", "")) == [
         "look:\n[a picture, image/png, which cannot be shown here]"

@@ -18,6 +18,7 @@ from spindle.errors import (
     ConnectionFailedError,
     ModelError,
     NotFoundError,
+    PermissionDeniedError,
     ServerError,
     SpindleError,
 )
@@ -212,6 +213,21 @@ async def test_a_tool_that_keeps_failing_is_taken_away(server: ModelServer, mode
     assert "broken" not in server.requests[2].tool_names
     assert "failed 2 times in a row" in server.requests[2].tool_answers[-2].text
     assert "kept failing" in server.requests[3].tool_answers[-2].text
+
+
+async def test_a_tool_that_reports_a_lacking_permission_fails_like_any_other(
+    server: ModelServer, model: Model
+) -> None:
+    def guarded() -> str:
+        raise PermissionDeniedError("not with this account", status=403)
+
+    calls = Turn(calls=[ToolCall("guarded", {}), ToolCall("add", {"a": 1, "b": 1})])
+    server.feed(calls, calls, calls, "never mind")
+    async with workspace([add, guarded]) as app:
+        result = await answer(Agent(app, model, limits={"failures": 2}))
+    assert "not with this account" in server.requests[1].tool_answers[-2].text
+    assert "guarded" not in server.requests[2].tool_names
+    assert [made["outcome"] for made in result.calls if made["tool"] == "guarded"][:2] == ["permission"] * 2
 
 
 async def test_errors_of_the_provider_are_errors_of_spindle(server: ModelServer, any_model: Model) -> None:

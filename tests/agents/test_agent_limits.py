@@ -30,7 +30,7 @@ async def test_fifty_calls_in_a_turn_keep_the_limit_of_each_source(
     server.feed(Turn(calls=calls), "counted")
     sources = {"ten": counting(tmp_path / "ten", 10), "five": counting(tmp_path / "five", 5)}
     async with workspace(sources=sources) as app:
-        done = await Agent(app, model, limits={"parallel": 50}).run("count")
+        done = await Agent(app, model, approve=(), limits={"parallel": 50}).run("count")
     assert isinstance(done, AgentResult)
     assert [call["outcome"] for call in done.calls] == ["ok"] * 50
     answers = [item.text for item in server.requests[1].tool_answers]

@@ -8,24 +8,21 @@ import json
 import os
 import signal
 import socket
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
-from starlette.applications import Starlette
 
 import spindle
 from servers import warm
 from servers.browser import PATIENCE as BROWSER_PATIENCE
 from servers.browser import running_browser
+from servers.leases import end_leases
 from servers.oauth import OAuthProvider, User
 from servers.running import PATIENCE
+from servers.serving import listening_at
 from spindle import Agent, AgentResult, Principal, callback_app
-from spindle.calls.caller import Clock
-from spindle.runs.leases import LEASE
 from spindle.testing import Gate, ModelServer, ToolCall, Turn
 
 PROCESS = Path(__file__).parent / "agent_process.py"
@@ -107,25 +104,14 @@ async def test_after_kill_9_neither_the_model_nor_finished_calls_are_asked_again
     gate.open()
     assert sorted((tmp_path / "effects").read_text().split()) == ["one", "three", "two"]
     server.feed("done")
-    # Its lease has run out: nobody has heard of the process for so long.
-    async with spindle.open(tmp_path, clock=Clock(now=lambda: time.time() + LEASE + 1)) as app:
+    async with spindle.open(tmp_path) as app:
+        await end_leases(app.store)
         done = await Agent(app, MODEL).resume(event["run_id"])
     assert isinstance(done, AgentResult)
     assert (done.output, done.steps, len(done.calls)) == ("done", 3, 3)
     assert sorted((tmp_path / "effects").read_text().split()) == ["one", "three", "two"]
     assert len(server.requests) == 4
     assert server.requests[3].messages == server.requests[2].messages
-
-
-@contextlib.asynccontextmanager
-async def listening_at(web: Starlette, listening: socket.socket) -> AsyncIterator[None]:
-    server = uvicorn.Server(uvicorn.Config(web, log_level="warning", lifespan="off"))
-    serving = asyncio.create_task(server.serve([listening]))
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        await serving
 
 
 @pytest.mark.browser
@@ -136,7 +122,11 @@ async def test_the_whole_story_of_consent(
     listening = socket.create_server(("127.0.0.1", 0))
     back = f"http://127.0.0.1:{listening.getsockname()[1]}/callback"
     settings = [store, "[auth]", f'redirect_uri = "{back}"', "[sources.work]"]
-    settings += [f'url = "{guarded_url}"', 'auth = { type = "oauth", provider = "Work" }']
+    settings += [
+        f'url = "{guarded_url}"',
+        "trust_hints = true",
+        'auth = { type = "oauth", provider = "Work" }',
+    ]
     (tmp_path / "spindle.toml").write_text("\n".join(settings) + "\n")
     async with spindle.open(tmp_path) as app, User("ann") as user:
         asked = await app.auth.begin("work", Principal("other"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic_ai.models import Model
 
-from spindle import Agent, AgentResult, Principal
+from spindle import Agent, AgentResult, Principal, tool
 from spindle.testing import ModelRequest, ModelServer, ToolCall, Turn, workspace
 
 
@@ -116,7 +116,7 @@ async def test_real_servers_and_functions_side_by_side(server: ModelServer, any_
         "time": {"command": ["mcp-server-time"]},
     }
     async with workspace([shout], sources=sources) as app:
-        done = await Agent(app, any_model).run("go")
+        done = await Agent(app, any_model, approve=()).run("go")
     assert isinstance(done, AgentResult)
     assert [call["outcome"] for call in done.calls] == ["ok"] * 4
     answers = [item.text for item in server.requests[1].tool_answers]
@@ -124,6 +124,28 @@ async def test_real_servers_and_functions_side_by_side(server: ModelServer, any_
     assert "Europe/Oslo" in answers[1]
     assert answers[2] == "HEY"
     assert "image" in str(server.requests[2].body)
+
+
+async def test_a_tool_with_a_bad_schema_and_odd_arguments_is_offered_as_the_api_takes_it(
+    server: ModelServer, any_model: Model
+) -> None:
+    @tool(
+        input_schema={
+            "anyOf": [{"properties": {"$filter": {"type": "strng"}, "tags": {"type": "array"}}}],
+            "required": ["$filter"],
+        }
+    )
+    def find(**arguments: Any) -> dict[str, Any]:
+        return arguments
+
+    server.feed(Turn(calls=[ToolCall("find", {"_filter": "new", "tags": ["a"]})]), "done")
+    async with workspace([find]) as app:
+        done = await Agent(app, any_model).run("go")
+    assert isinstance(done, AgentResult)
+    assert server.requests[1].tool_answers[0].text == '{"$filter":"new","tags":["a"]}'
+    sent = str(server.requests[0].body)
+    assert "$filter" not in sent
+    assert "strng" not in sent
 
 
 async def test_a_source_that_cannot_be_asked_for_its_tools_is_done_without(

@@ -68,7 +68,7 @@ class Bench:
 
     def another(self, sealer: Sealer | None = None, **options: Any) -> SourceAccess:
         """As another process would have it."""
-        settings = AuthSettings()
+        settings = AuthSettings(consent="anyone")  # who comes back is the business of other tests
         keys = Keys(settings, {VARIABLE: self.key}, self.path.parent)
         made = SourceAccess(
             self.store, sealer or self.sealer, keys, settings, self._config, now=self.turned.now, **options

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from spindle.auth.credentials import Credentials, configured
 from spindle.domain.identity import LOCAL, NO_CREDENTIAL, Credential, Principal
@@ -24,12 +25,19 @@ def a_config(auth: dict[str, Any] | None) -> SourceConfig:
             Credential(headers=(("Authorization", "Basic YW5uOnDDpDpzcw=="),)),
         ),
         ({"type": "api_key", "name": "X-Key", "value": "v"}, Credential(headers=(("X-Key", "v"),))),
+        ({"type": "api_key", "value": "v"}, Credential(headers=(("X-API-Key", "v"),))),
         ({"type": "api_key", "name": "k", "value": "v", "in": "query"}, Credential(query=(("k", "v"),))),
         ({"type": "api_key", "name": "k", "value": "v", "in": "cookie"}, Credential(cookies=(("k", "v"),))),
     ],
 )
 def test_each_kind_of_auth_becomes_its_part_of_a_request(auth: Any, expected: Credential) -> None:
     assert configured(a_config(auth)) == expected
+
+
+def test_an_api_key_without_a_name_is_a_header_and_nothing_else() -> None:
+    for place in ("query", "cookie"):
+        with pytest.raises(ValidationError, match=f"name is missing: that of the {place} of the key"):
+            a_config({"type": "api_key", "value": "v", "in": place})
 
 
 async def test_a_principal_s_own_credential_wins_over_the_configured_one() -> None:

@@ -22,6 +22,7 @@ from spindle.auth.oauth.discovery import covers, metadata_places
 from spindle.domain.identity import LOCAL
 from spindle.errors import (
     AuthError,
+    AuthorizationRequired,
     ConfigurationError,
     ConnectionFailedError,
     ServerError,
@@ -359,6 +360,48 @@ async def test_an_exchange_that_failed_for_now_leaves_the_state_usable(
         await bench.oauth.complete("the-code", asked.state)
     assert (await bench.oauth.complete("the-code", asked.state)).denied is None
     assert await bench.oauth.token("s", config, LOCAL) == "odd-access-1"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        JSONResponse({"error": "bad_refresh_token", "error_description": "expired"}),
+        JSONResponse({"ok": False, "error": "invalid_refresh_token"}),
+    ],
+    ids=["as GitHub", "as Slack"],
+)
+async def test_a_refusal_with_the_status_of_success_is_a_refusal(
+    bench: Bench, odd: OddProvider, turned: Turned, answer: Response
+) -> None:
+    config = oauth_config(odd.url, client_id="c")
+    await bench.log_in(config)
+    turned.offset = 4000
+    odd.token_answers = [answer]
+    with pytest.raises(AuthorizationRequired):
+        await bench.oauth.token("s", config, LOCAL)
+    assert await bench.oauth.list() == []
+
+
+async def test_a_secret_that_is_refused_in_one_place_is_shown_in_the_other_whatever_the_status(
+    bench: Bench, odd: OddProvider
+) -> None:
+    endpoints = {"authorization_url": f"{odd.base}/authorize", "token_url": f"{odd.base}/token"}
+    config = oauth_config(odd.url, client_id="c", client_secret="s", **endpoints)
+    odd.token_answers = [JSONResponse({"error": "incorrect_client_credentials"})]
+    await bench.log_in(config)
+    first, second = odd.forms
+    assert first["authorization"].startswith("Basic ")
+    assert (second["client_id"], second["client_secret"]) == ("c", "s")
+
+
+async def test_a_user_s_token_as_slack_gives_it_is_one(bench: Bench, odd: OddProvider) -> None:
+    config = oauth_config(odd.url, client_id="c")
+    answer = {"ok": True, "access_token": "xoxp-1", "token_type": "user", "scope": "chat:write,users:read"}
+    odd.token_answers = [JSONResponse(answer)]
+    await bench.log_in(config)
+    assert await bench.oauth.token("s", config, LOCAL) == "xoxp-1"
+    (info,) = await bench.oauth.list()
+    assert info.scopes == ("chat:write", "users:read")
 
 
 async def test_a_provider_that_cannot_be_reached_leaves_the_state_usable(

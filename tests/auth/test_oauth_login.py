@@ -225,7 +225,9 @@ async def test_each_kind_of_client_gets_tokens_and_refreshes_them(
     auth: dict[str, str], client: str,
 ) -> None:  # fmt: skip
     # The secret of "post" is shown as the server lists its methods: Basic first, which it refuses.
-    config = oauth_config(guarded_url, **auth)
+    # A secret from the settings is for the server that they name with it.
+    issuer = {"issuer": oauth_provider.issuer, "scopes": ["read"]} if "client_secret" in auth else {}
+    config = oauth_config(guarded_url, **auth, **issuer)
     await bench.oauth.complete(
         **await ann.follow((await bench.oauth.begin(bench.source("work", config), ANN)).url)
     )

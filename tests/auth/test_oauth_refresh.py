@@ -259,7 +259,7 @@ async def test_client_credentials_are_fetched_once_kept_until_they_end_and_refet
 ) -> None:
     auth = {
         "type": "client_credentials", "client_id": "service", "client_secret": "secret-of-service-client",
-        "scopes": ["read"],
+        "scopes": ["read"], "issuer": oauth_provider.issuer,
     }  # fmt: skip
     counted = "client_credentials"
     async with open_sources({"work": {"url": guarded_url, "auth": auth}}, clock=turned.clock) as app:
@@ -280,9 +280,12 @@ async def test_client_credentials_are_fetched_once_kept_until_they_end_and_refet
 
 
 async def test_client_credentials_that_are_refused_name_the_setting(
-    open_sources: OpenSources, guarded_url: str
+    open_sources: OpenSources, guarded_url: str, oauth_provider: OAuthProvider
 ) -> None:
-    auth = {"type": "client_credentials", "client_id": "service", "client_secret": "a-wrong-secret"}
+    auth = {
+        "type": "client_credentials", "client_id": "service", "client_secret": "a-wrong-secret",
+        "issuer": oauth_provider.issuer,
+    }  # fmt: skip
     async with open_sources({"work": {"url": guarded_url, "auth": auth}}) as app:
         report = (await app.sync("work"))[0]
         assert report.error is not None

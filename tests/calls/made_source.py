@@ -100,7 +100,7 @@ class FakeClock:
 
     @property
     def clock(self) -> Clock:
-        return Clock(now=lambda: self.time, monotonic=lambda: self.time, sleep=self.sleep)
+        return Clock(lambda: self.time, lambda: self.time, lambda: self.time, self.sleep)
 
 
 @dataclass

@@ -7,9 +7,11 @@ import asyncio
 import pytest
 from made_source import OpenDesk, failing, spec, text, until
 
-from spindle import CallOptions
-from spindle.calls.breaker import Breaker
+from spindle import CallOptions, Principal
+from spindle.calls.breaker import Breakers
 from spindle.domain.call import Call, Result
+from spindle.domain.identity import Credential
+from spindle.domain.source import BreakerConfig
 from spindle.domain.tool import Tool
 from spindle.errors import (
     AuthError,
@@ -24,6 +26,7 @@ from spindle.errors import (
     ResultTooLargeError,
     ServerError,
     SpindleError,
+    from_status,
 )
 
 ONCE = {"attempts": 1}
@@ -179,38 +182,64 @@ async def test_a_probe_that_the_source_refuses_shows_that_it_is_back(desk: OpenD
         assert (await d.call("made.do")).text == "done"
 
 
-@pytest.mark.parametrize("where", ["in the source", "waiting for a place"])
-async def test_a_cancelled_probe_leaves_its_place_to_the_next(desk: OpenDesk, where: str) -> None:
-    gate = asyncio.Event()
-
+async def test_a_cancelled_probe_leaves_its_place_to_the_next(desk: OpenDesk) -> None:
     async def answer(_tool: Tool, call: Call) -> Result:
-        if "first" in call.arguments:
-            await gate.wait()
         if call.arguments.get("n") == 0:
             await asyncio.Event().wait()
         return text("back")
 
-    in_source = where == "in the source"
-    limit = 2 if in_source else 1
-    async with desk(spec(), breaker={"failures": 1, "cooldown": 30}, max_concurrency=limit) as d:
+    async with desk(spec(), breaker={"failures": 1, "cooldown": 30}, max_concurrency=2) as d:
+        await _open_breaker(d)
         d.source.answer = answer
-        occupying = asyncio.create_task(d.call("made.do", first=True))
-        await until(lambda: d.source.running == 1)
-        breaker = d.app._caller.guards["made"].breaker
-        breaker.failed(ServerError("down"), breaker.enter())
         d.clock.time += 30
-        assert breaker.state == "half-open"
         probe = asyncio.create_task(d.call("made.do", n=0))
-        await until(lambda: breaker._probing and (d.source.running == 2 or not in_source))
+        await until(lambda: d.source.running == 1)
         with pytest.raises(BreakerOpenError):
             await d.call("made.do", n=1)
         probe.cancel()
         with pytest.raises(asyncio.CancelledError):
             await probe
-        gate.set()
-        await occupying
         assert (await d.call("made.do", n=2)).text == "back"
-        assert breaker.state == "closed"
+        assert d.app._caller.guards["made"].breakers.state() == "closed"
+
+
+async def test_a_call_that_waited_for_its_place_while_the_source_failed_is_not_sent(desk: OpenDesk) -> None:
+    gate = asyncio.Event()
+
+    async def answer(_tool: Tool, _call: Call) -> Result:
+        await gate.wait()
+        raise ServerError("down")
+
+    async with desk(spec(), answer=answer, breaker={"failures": 1}, max_concurrency=1) as d:
+        first = asyncio.create_task(d.call("made.do", n=0))
+        await until(lambda: d.source.running == 1)
+        waiting = [asyncio.create_task(d.call("made.do", n=n)) for n in range(1, 5)]
+        await until(lambda: d.app._caller.guards["made"].limit.waiting == 4)
+        gate.set()
+        with pytest.raises(ServerError):
+            await first
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {BreakerOpenError}
+        assert len(d.source.calls) == 1
+
+
+async def test_calls_that_fail_one_after_the_other_count_each_though_they_came_together(
+    desk: OpenDesk,
+) -> None:
+    gate = asyncio.Event()
+
+    async def answer(_tool: Tool, _call: Call) -> Result:
+        await gate.wait()
+        raise ConnectionFailedError("crashed")
+
+    async with desk(spec(), answer=answer, breaker={"failures": 3}, max_concurrency=1, retry=ONCE) as d:
+        tasks = [asyncio.create_task(d.call("made.do", n=n)) for n in range(9)]
+        await until(lambda: d.source.running == 1)
+        await until(lambda: d.app._caller.guards["made"].limit.waiting == 8)
+        gate.set()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes].count(BreakerOpenError) == 6
+        assert len(d.source.calls) == 3
 
 
 async def test_cancellation_is_no_failure(desk: OpenDesk) -> None:
@@ -225,7 +254,7 @@ async def test_cancellation_is_no_failure(desk: OpenDesk) -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert d.app._caller.guards["made"].breaker.state == "closed"
+        assert d.app._caller.guards["made"].breakers.state() == "closed"
 
 
 async def test_each_source_has_its_own(desk: OpenDesk) -> None:
@@ -262,12 +291,155 @@ async def test_timeouts_open_it(desk: OpenDesk) -> None:
 
 
 def test_a_call_that_began_before_it_opened_changes_nothing_by_succeeding() -> None:
-    breaker = Breaker("x", 1, 30, lambda: 0.0)
-    assert breaker.state == "closed"
-    early = breaker.enter()
-    breaker.failed(ServerError("down"), breaker.enter())
-    breaker.succeeded(early)
-    breaker.failed(ClientError("no"), early)
-    assert breaker.state == "open"
-    with pytest.raises(BreakerOpenError, match="failed once and"):
-        breaker.enter()
+    breakers = Breakers("x", BreakerConfig(failures=1), lambda: 0.0)
+    assert breakers.state() == "closed"
+    early, late = breakers.enter("", ""), breakers.enter("", "")
+    breakers.failed(ServerError("down"), late)
+    breakers.succeeded(early)
+    breakers.failed(ClientError("no"), early)
+    assert breakers.state() == "open"
+    with pytest.raises(BreakerOpenError, match="'x' failed once and"):
+        breakers.enter("", "")
+
+
+# --- whose failure it is
+
+
+def _users(**settings: object) -> dict[str, object]:
+    async def own(source: str, principal: Principal) -> Credential:
+        return Credential(headers=(("authorization", f"Bearer {principal.id}"),))
+
+    return {"options": {"credentials": own}, "retry": ONCE, **settings}
+
+
+def _as(who: str) -> CallOptions:
+    return CallOptions(principal=Principal(who))
+
+
+def _unreachable() -> SpindleError:
+    return ConnectionFailedError("cannot reach it", sent=False, unreachable=True)
+
+
+async def test_what_happens_to_one_user_closes_the_way_for_that_user_only(desk: OpenDesk) -> None:
+    async def answer(_tool: Tool, call: Call) -> Result:
+        if call.principal.id == "ann":
+            raise CallTimeoutError("too slow")
+        return text("done")
+
+    async with desk(spec(), answer=answer, **_users(breaker={"failures": 2})) as d:
+        for _ in range(2):
+            with pytest.raises(CallTimeoutError):
+                await d.call("made.do", {}, _as("ann"))
+        assert (await d.call("made.do", {}, _as("ben"))).text == "done"
+        with pytest.raises(BreakerOpenError, match="'made' with this credential failed 2 times in a row"):
+            await d.call("made.do", {}, _as("ann"))
+
+
+async def test_a_server_that_one_user_cannot_reach_is_left_alone_for_all(desk: OpenDesk) -> None:
+    answer = failing(_unreachable(), _unreachable())
+    async with desk(spec(), answer=answer, **_users(breaker={"failures": 2, "cooldown": 30})) as d:
+        for _ in range(2):
+            with pytest.raises(ConnectionFailedError, match="cannot reach it"):
+                await d.call("made.do", {}, _as("ann"))
+        with pytest.raises(BreakerOpenError, match=r"^'made' failed 2 times in a row"):
+            await d.call("made.do", {}, _as("ben"))
+        assert len(d.source.calls) == 2
+        d.clock.time += 30
+        assert (await d.call("made.do", {}, _as("cleo"))).text == "done"
+        assert (await d.call("made.do", {}, _as("ben"))).text == "done"
+
+
+@pytest.mark.parametrize("status", [502, 503])
+async def test_a_server_that_its_gateway_cannot_reach_is_left_alone_for_all(
+    desk: OpenDesk, status: int
+) -> None:
+    answer = failing(*[from_status(status, "nobody there") for _ in range(2)])
+    async with desk(spec(), answer=answer, **_users(breaker={"failures": 2})) as d:
+        for _ in range(2):
+            with pytest.raises(ServerError):
+                await d.call("made.do", {}, _as("ann"))
+        with pytest.raises(BreakerOpenError):
+            await d.call("made.do", {}, _as("ben"))
+
+
+@pytest.mark.parametrize(("status", "counts"), [(500, False), (501, False), (504, True)])
+async def test_an_answer_that_took_too_long_is_the_users_own_and_a_servers_mistake_nobodys(
+    desk: OpenDesk, status: int, counts: bool
+) -> None:
+    answer = failing(*[from_status(status, "no") for _ in range(2)])
+    async with desk(spec(), answer=answer, **_users(breaker={"failures": 2})) as d:
+        for _ in range(2):
+            with pytest.raises(SpindleError):
+                await d.call("made.do", {}, _as("ann"))
+        assert (await d.call("made.do", {}, _as("ben"))).text == "done"
+        if counts:
+            with pytest.raises(BreakerOpenError):
+                await d.call("made.do", {}, _as("ann"))
+        else:
+            assert (await d.call("made.do", {}, _as("ann"))).text == "done"
+
+
+async def test_calls_of_different_users_that_get_no_answer_in_a_row_close_the_way_for_all(
+    desk: OpenDesk,
+) -> None:
+    answer = failing(*[CallTimeoutError("too slow") for _ in range(3)])
+    async with desk(spec(), answer=answer, **_users(breaker={"failures": 3, "cooldown": 30})) as d:
+        for who in ("ann", "ben", "cleo"):
+            with pytest.raises(CallTimeoutError):
+                await d.call("made.do", {}, _as(who))
+        with pytest.raises(BreakerOpenError, match="calls with different credentials got no answer"):
+            await d.call("made.do", {}, _as("dora"))
+        d.clock.time += 30
+        assert (await d.call("made.do", {}, _as("dora"))).text == "done"
+
+
+async def test_an_answer_to_anybody_between_them_shows_that_the_server_is_well(desk: OpenDesk) -> None:
+    async with desk(spec(), **_users(breaker={"failures": 3})) as d:
+        for number in range(9):
+            d.source.answer = failing(CallTimeoutError("too slow"))
+            with pytest.raises(CallTimeoutError):
+                await d.call("made.do", {}, _as(f"user {number}"))
+            if number % 2:
+                await d.call("made.do", {}, _as("ben"))
+        assert len(d.source.calls) == 13
+
+
+async def test_a_user_whose_calls_fail_keeps_nobody_from_trying_a_server_that_is_back(desk: OpenDesk) -> None:
+    async def answer(_tool: Tool, call: Call) -> Result:
+        if call.principal.id == "ann":
+            raise CallTimeoutError("too slow")
+        return text("back")
+
+    async with desk(spec(), **_users(breaker={"failures": 2, "cooldown": 30})) as d:
+        d.source.answer = failing(_unreachable(), _unreachable())
+        for _ in range(2):
+            with pytest.raises(ConnectionFailedError):
+                await d.call("made.do", {}, _as("ben"))
+        d.clock.time += 30
+        d.source.answer = answer
+        with pytest.raises(CallTimeoutError):
+            await d.call("made.do", {}, _as("ann"))
+        assert (await d.call("made.do", {}, _as("ben"))).text == "back"
+
+
+async def test_an_error_that_the_source_answered_with_shows_that_it_is_there(desk: OpenDesk) -> None:
+    answer = failing(*[ServerError("bad query", answered=True) for _ in range(5)])
+    async with desk(spec(), answer=answer, breaker={"failures": 1}, retry=ONCE) as d:
+        for _ in range(5):
+            with pytest.raises(ServerError, match="bad query"):
+                await d.call("made.do")
+        assert (await d.call("made.do")).text == "done"
+
+
+async def test_the_failure_of_another_source_that_a_tool_called_does_not_count(desk: OpenDesk) -> None:
+    async def answer(tool: Tool, call: Call) -> Result:
+        if tool.source == "second":
+            raise ConnectionFailedError("gone")
+        return await d.app.call("second.do")
+
+    others = {"second": {"retry": ONCE, "breaker": {"failures": 100}}}
+    async with desk(spec(), answer=answer, breaker={"failures": 1}, retry=ONCE, others=others) as d:
+        for _ in range(3):
+            with pytest.raises(ConnectionFailedError, match="gone"):
+                await d.call("made.do")
+        assert d.app._caller.guards["made"].breakers.state() == "closed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from spindle.calls.limits import hold, in_order
 from spindle.calls.rates import RateLimiter
 from spindle.domain.call import Call, Result
 from spindle.domain.source import RateLimit
-from spindle.errors import ServerError
+from spindle.errors import BusyError, CallTimeoutError, ServerError
 from spindle.settings import Settings
 
 
@@ -31,7 +32,7 @@ async def _some_steps(_tool: Tool, _call: Call) -> Result:
 
 
 def free_places(limit: Limit) -> int:
-    return limit._semaphore._value
+    return limit.free
 
 
 async def test_no_more_calls_than_the_source_takes_run_at_any_moment(desk: OpenDesk) -> None:
@@ -184,13 +185,13 @@ async def test_a_call_that_waits_to_have_its_place_back_may_lend_it_again() -> N
         async with hold((limit,)):
             # The stranger stands in line before this part gives the place back to the outer call.
             waiting.append(asyncio.create_task(stranger(), context=contextvars.Context()))
-            await until(lambda: limit._semaphore._waiters)
+            await until(lambda: limit.waiting)
         order.append("first part")
 
     async def second_part() -> None:
         await stranger_in.wait()
         inner = asyncio.create_task(second_call())
-        await until(lambda: len(limit._semaphore._waiters or ()) == 2)
+        await until(lambda: limit.waiting == 2)
         stranger_may_go.set()
         await inner
 
@@ -299,7 +300,7 @@ async def test_a_call_cancelled_where_it_waits_leaves_every_place_free(desk: Ope
 
     agent = Limit(1 if place == "agent" else 5)
     options = CallOptions(limits=(agent,))
-    more = {"rate_limit": "1/day"} if place == "rate" else {}
+    more = {"rate_limit": "1/day", "timeout": 1e6} if place == "rate" else {}
     concurrency = 1 if place == "source" else 5
     async with desk(spec(), answer=answer, max_concurrency=concurrency, **more) as d:
         await d.app.sync()
@@ -343,8 +344,7 @@ def _waits(place: str, agent: Limit, guards: Any, d: Any) -> bool:
         return guards.rate.waiting == 3
     if place == "session":
         return free_places(guards.limit) == 1
-    waiters = (agent if place == "agent" else guards.limit)._semaphore._waiters
-    return waiters is not None and len(waiters) == 3
+    return (agent if place == "agent" else guards.limit).waiting == 3
 
 
 # --- rates
@@ -376,7 +376,7 @@ def test_a_rate_lets_that_many_through_and_no_more(rate: RateLimit, burst: int, 
 
 
 async def test_calls_wait_for_the_rate_before_they_are_sent(desk: OpenDesk) -> None:
-    async with desk(spec(), rate_limit="3/day") as d:
+    async with desk(spec(), rate_limit="3/day", timeout=1e6) as d:
         d.clock.gate = asyncio.Event()
         tasks = [asyncio.create_task(d.call("made.do", n=n)) for n in range(5)]
         await until(lambda: sum(task.done() for task in tasks) == 3)
@@ -418,3 +418,160 @@ async def test_a_rate_below_one_call_a_period_is_kept(desk: OpenDesk) -> None:
         await d.call("made.do")
         assert len(d.source.calls) == 2
         d.source.answer = failing(ServerError("x"))
+
+
+# --- waiting: in turns, not for ever, and not for too many
+
+
+async def test_whoever_waits_goes_in_turns_between_clients() -> None:
+    limit, went = Limit(1), list[str]()
+    assert limit.take()
+
+    async def go(client: str, number: int) -> None:
+        await limit.wait(client)
+        went.append(f"{client}{number}")
+        limit.release()
+
+    tasks = [asyncio.create_task(go("greedy", number)) for number in range(5)]
+    await until(lambda: limit.waiting == 5)
+    tasks += [asyncio.create_task(go("ann", number)) for number in range(2)]
+    tasks.append(asyncio.create_task(go("bob", 0)))
+    await until(lambda: limit.waiting == 8)
+    limit.release()
+    await asyncio.gather(*tasks)
+    assert went == ["greedy0", "ann0", "bob0", "greedy1", "ann1", "greedy2", "greedy3", "greedy4"]
+    assert limit.free == 1
+
+
+async def test_a_full_line_turns_away_the_client_that_has_most_in_it() -> None:
+    limit = Limit(1, "'made'", max_waiting=4)
+    assert limit.take()
+    greedy = [asyncio.create_task(limit.wait("greedy")) for _ in range(4)]
+    await until(lambda: limit.waiting == 4)
+    with pytest.raises(BusyError, match=r"all 1 places of 'made' are taken: 4 calls wait already"):
+        await limit.wait("greedy")
+    ann = [asyncio.create_task(limit.wait("ann")) for _ in range(2)]
+    await until(lambda: sum(task.done() for task in greedy) == 2)
+    assert limit.waiting == 4
+    for task in greedy[2:]:  # its newest gave way
+        with pytest.raises(BusyError):
+            await task
+    with pytest.raises(BusyError):  # now both have as many
+        await limit.wait("ann")
+    for task in (greedy[0], ann[0], greedy[1], ann[1]):
+        limit.release()
+        await task
+    assert limit.waiting == 0
+
+
+async def test_waiting_for_a_place_counts_into_the_time_of_a_call(desk: OpenDesk) -> None:
+    gate = asyncio.Event()
+
+    async def answer(_tool: Tool, call: Call) -> Result:
+        await gate.wait()
+        return text("done")
+
+    async with desk(spec(), answer=answer, max_concurrency=1) as d:
+        holder = asyncio.create_task(d.call("made.do", {"hold": True}))
+        await until(lambda: d.source.running == 1)
+        with pytest.raises(
+            BusyError, match=r"all 1 places of 'made' are taken: no turn .* within 0.01 s"
+        ) as busy:
+            await d.call("made.do", {}, CallOptions(timeout=0.01))
+        assert (busy.value.retry_after, busy.value.sent) == (1.0, False)
+        assert "sources.made.max_concurrency" in (busy.value.hint or "")
+        gate.set()
+        assert (await holder).text == "done"
+        assert d.app._caller.guards["made"].breakers.state() == "closed"
+        assert [record.outcome for record in await d.records()].count("rate_limited") == 1
+
+
+async def test_what_was_waited_is_taken_from_the_time_that_the_source_has(desk: OpenDesk) -> None:
+    gates = {"first": asyncio.Event(), "second": asyncio.Event()}
+
+    async def answer(_tool: Tool, call: Call) -> Result:
+        await gates[call.arguments["name"]].wait()
+        return text("done")
+
+    async with desk(spec(), answer=answer, max_concurrency=1) as d:
+        first = asyncio.create_task(d.call("made.do", name="first"))
+        await until(lambda: d.source.running == 1)
+        second = asyncio.create_task(d.call("made.do", {"name": "second"}, CallOptions(timeout=1)))
+        asyncio.get_running_loop().call_later(0.1, gates["first"].set)
+        with pytest.raises(CallTimeoutError) as late:
+            await second
+        said = re.search(r"not answer within ([\d.]+) s, having waited ([\d.]+) s", late.value.message)
+        assert said is not None
+        assert float(said[1]) + float(said[2]) == pytest.approx(1, abs=0.01)
+        assert (await first).text == "done"
+
+
+async def test_a_rate_that_is_too_far_away_refuses_at_once_and_says_when(desk: OpenDesk) -> None:
+    async with desk(spec(), rate_limit="2/minute") as d:
+        await d.call("made.do")
+        await d.call("made.do")
+        with pytest.raises(BusyError, match=r"'made' takes 2 calls in 60 s: the next in 30 s") as busy:
+            await d.call("made.do", {}, CallOptions(timeout=5))
+        assert busy.value.retry_after == pytest.approx(30, abs=1)
+        assert len(d.source.calls) == 2
+
+
+async def test_the_rate_goes_in_turns_between_clients_and_cancelled_ones_take_nothing() -> None:
+    now, went, gate = [0.0], list[str](), asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        await gate.wait()
+        now[0] += seconds
+
+    limiter = RateLimiter(RateLimit(calls=1, seconds=10), lambda: now[0], sleep)
+
+    async def go(client: str) -> None:
+        await limiter.acquire(client, 1000)
+        went.append(f"{client} at {now[0]:g}")
+
+    await limiter.acquire()
+    tasks = [asyncio.create_task(go(client)) for client in ("greedy", "greedy", "greedy", "ann")]
+    await until(lambda: limiter.waiting == 4)
+    tasks.pop(1).cancel()
+    await until(lambda: limiter.waiting == 3)
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert went == ["greedy at 10", "ann at 20", "greedy at 30"]
+
+
+@examples(150)
+@given(
+    places=st.integers(1, 3),
+    most=st.integers(1, 6),
+    steps=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 6)), max_size=25),
+)
+def test_no_schedule_of_waits_refusals_and_cancellations_loses_a_place(
+    places: int, most: int, steps: list[tuple[str, int]]
+) -> None:
+    async def story() -> None:
+        limit = Limit(places, max_waiting=most)
+
+        async def call(client: str) -> None:
+            if not limit.take():
+                await limit.wait(client)
+            try:
+                assert 0 <= limit.free < places
+                await asyncio.sleep(0)
+            finally:
+                limit.release()
+
+        tasks: list[asyncio.Task[None]] = []
+        for client, what in steps:
+            if what == 0:
+                await asyncio.sleep(0)
+            elif what == 1 and tasks:
+                tasks[len(tasks) // 2].cancel()
+            else:
+                tasks.append(asyncio.create_task(call(client)))
+            assert limit.waiting <= most
+        async with asyncio.timeout(PATIENCE):
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(each is None or isinstance(each, (BusyError, asyncio.CancelledError)) for each in ended)
+        assert (limit.free, limit.waiting) == (places, 0)
+
+    asyncio.run(story())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import traceback
 from pathlib import Path
@@ -13,13 +14,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_source import MadeConfig, OpenDesk, failing, spec, text
 
+import spindle
 from spindle import CallOptions, CallRecord, Credential, Principal, Tool, bearer
+from spindle.auth.details import DetailSealer
 from spindle.calls.record import MASK, MAX_TEXT, clean, clean_json, configured_secrets, masked, secrets_in
-from spindle.domain.call import Call, Result
+from spindle.domain.call import Block, Call, Result
 from spindle.domain.source import ApiKeyAuth, BasicAuth, BearerAuth
-from spindle.errors import ClientError, InvalidArgumentsError, ServerError, StoreError
+from spindle.errors import ClientError, InvalidArgumentsError, ServerError, StoreError, ToolError
 
 SECRET = "hunter2-and-more"
+MOD = """
+from spindle import tool
+
+
+class Vault:
+    def __init__(self, config):
+        self.password = config["password"]
+
+    @tool
+    def unlock(self) -> str:
+        \"\"\"Unlock the vault.\"\"\"
+        raise RuntimeError(f"cannot log in with {self.password}")
+
+    def get_tools(self):
+        return [self.unlock]
+"""
 
 
 @pytest.mark.parametrize(
@@ -108,10 +127,15 @@ def test_settings_written_as_they_are_hold_secrets_too() -> None:
 
 
 def stored(folder: Path) -> str:
-    """All that the state file holds of calls, as text."""
+    """All that the state file holds of calls, as text, with what is sealed opened."""
+    seal = DetailSealer(lambda: [os.environ["SPINDLE_KEY"]])
     with sqlite3.connect(folder / ".spindle" / "state.db") as connection:
-        rows = connection.execute("SELECT * FROM calls").fetchall()
+        connection.row_factory = sqlite3.Row
+        rows = [dict(row) for row in connection.execute("SELECT * FROM calls")]
     connection.close()
+    for row in rows:
+        for name in ("arguments", "error", "result"):
+            row[name] = row[name] and seal.open(row[name], f"call:{row['key']}:{name}").decode()
     return repr(rows)
 
 
@@ -125,7 +149,7 @@ async def test_the_sources_secrets_are_masked_wherever_they_turn_up(desk: OpenDe
     async def provider(_source: str, _principal: Principal) -> Credential | None:
         return bearer(credential)
 
-    options = {"credentials": provider, "environ": {"KEY": SECRET}}
+    options = {"credentials": provider, "environ": {**os.environ, "KEY": SECRET}}
     async with desk(spec(), answer=failing(error), env={"K": "x-${KEY}"}, options=options) as d:
         with pytest.raises(ClientError) as caught:
             await d.call("made.do", text=f"my key is {SECRET}", list=[{"deep": credential}])
@@ -174,6 +198,32 @@ async def test_an_argument_that_is_secret_is_masked_in_what_the_tool_says_of_it(
     assert record.error is not None
     assert record.error["message"].endswith(f"wrong password: {MASK}")
     assert "hunter2" not in stored(tmp_path)
+
+
+async def test_a_secret_of_the_source_is_masked_in_what_its_tool_says_of_a_failure(desk: OpenDesk) -> None:
+    async def answer(_tool: Tool, _call: Call) -> Result:
+        said = f"refused with {SECRET}"
+        return Result((Block("text", text=said),), {"why": [said]}, is_error=True, has_structured=True)
+
+    async with desk(spec(), answer=answer, env={"API_KEY": SECRET}) as d:
+        result = await d.call("made.do")
+        with pytest.raises(ToolError) as caught:
+            await d.call("made.do", {}, CallOptions(raise_tool_errors=True))
+    assert (result.text, result.structured) == (f"refused with {MASK}", {"why": [f"refused with {MASK}"]})
+    assert SECRET not in json.dumps(caught.value.to_dict()) + str(caught.value)
+
+
+async def test_a_failing_function_does_not_tell_the_secrets_of_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mods").mkdir()
+    (tmp_path / "mods" / "vault.py").write_text(MOD)
+    (tmp_path / "spindle.toml").write_text('[mods.vault]\npassword = "${VAULT}"\n')
+    monkeypatch.setenv("VAULT", SECRET)
+    async with spindle.open(tmp_path) as app:
+        result = await app.call("unlock")
+    assert result.is_error
+    assert result.text == f"RuntimeError: cannot log in with {MASK}"
 
 
 async def test_very_long_texts_are_cut_and_say_so(desk: OpenDesk) -> None:

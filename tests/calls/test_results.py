@@ -64,11 +64,16 @@ async def test_an_error_of_the_tool_need_not_have_the_structure(desk: OpenDesk) 
         assert (await d.call("made.do")).is_error
 
 
-async def test_an_output_schema_that_is_none_is_an_error_that_says_so(desk: OpenDesk) -> None:
+async def test_of_an_output_schema_with_a_fault_the_rest_is_checked(desk: OpenDesk) -> None:
     given = Result(structured={}, has_structured=True)
     async with desk(spec(output_schema={"type": 7}), answer=giving(given)) as d:
-        with pytest.raises(ServerError, match=r"the output schema of .* is not valid"):
-            await d.call("made.do")
+        assert (await d.call("made.do")).structured == {}
+        assert (await d.app.show("made.do")).faults == ("output schema: type: must be types of JSON, not 7",)
+    stricter = spec("other", output_schema={"type": 7, "required": ["a"]})
+    async with desk(stricter, answer=giving(given)) as d:
+        await d.app.sync()
+        with pytest.raises(ServerError, match='"a" is a required property'):
+            await d.call("made.other")
 
 
 async def test_large_content_goes_to_a_file_and_the_rest_stays_where_it_is(desk: OpenDesk) -> None:

@@ -64,6 +64,25 @@ def test_a_kind_that_nobody_offers_has_no_class() -> None:
     assert source_class("python") is not None
 
 
+# --- syncing again
+
+
+async def test_a_sync_that_finds_the_same_changes_nothing_for_others(workspace: Any) -> None:
+    script = workspace.source("web", "greet")
+    async with workspace.open() as app:
+        await app.sync()
+        version = await app.catalog.version()
+        before = (await app.catalog.states())["web"].synced_at
+        await app.sync()
+        assert await app.catalog.version() == version
+        assert ((await app.catalog.states())["web"].synced_at or 0) > (before or 0)
+        script.offer("greet", place="moved.py:3")
+        [report] = await app.sync()
+        assert not report.differs
+        assert (await app.show("greet")).spec.place == "moved.py:3"
+        assert await app.catalog.version() != version
+
+
 # --- finding
 
 
@@ -496,7 +515,7 @@ async def test_another_process_s_sync_is_seen_by_a_running_one(workspace: Any, p
     assert web.listed == 1
 
 
-async def test_a_source_that_another_process_forgot_is_synced_again(workspace: Any) -> None:
+async def test_a_source_that_another_process_does_not_have_stays_as_it_was(workspace: Any) -> None:
     web = workspace.source("web", "a")
     workspace.source("other", "x")
     async with workspace.open() as app:
@@ -505,9 +524,12 @@ async def test_a_source_that_another_process_forgot_is_synced_again(workspace: A
         del workspace.sources["web"]
         async with workspace.open() as other:
             assert await names(other) == ["other.x"]
+            assert [found.name for found in await other.search("a")] == []
+            with pytest.raises(NotFoundError):
+                await other.show("web.a")
         workspace.sources = mine
         assert (await app.call("web.a")).text == "hello from a"
-    assert web.listed == 2
+    assert web.listed == 1
 
 
 async def test_a_source_may_be_added_in_python_once(workspace: Any) -> None:

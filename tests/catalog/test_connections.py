@@ -31,6 +31,10 @@ class PaperSession(Session):
     async def invoke(self, tool: Tool, call: Call) -> Result:
         raise AssertionError("these tests only open and close")
 
+    @property
+    def is_lost(self) -> bool:
+        return self.lost.done()
+
     async def wait_closed(self) -> str:
         return await self.lost
 
@@ -135,6 +139,85 @@ async def test_a_lost_session_is_replaced() -> None:
         assert connection.lost_because == "the server left"
         async with session() as second:
             assert second is not first
+
+
+async def test_a_lost_session_takes_no_call_also_before_its_owner_has_heard_of_the_loss() -> None:
+    async with connecting() as (session, _, _), session() as first:
+        first.lost.set_result("the server left")
+        async with session() as second:
+            assert second is not first
+
+
+async def test_calls_that_wait_for_room_go_in_turn_and_share_what_is_opened_for_one_of_them() -> None:
+    async with connecting(max_sessions=1) as (session, source, connections):
+        went: list[str] = []
+        gates = {who: asyncio.Event() for who in "bc"}
+
+        async def use(who: str) -> None:
+            async with session(Credential(env=(("who", who),))):
+                went.append(who)
+                await gates[who].wait()
+
+        async with session():
+            tasks = []
+            for number, who in enumerate("bbcb", 1):
+                tasks.append(asyncio.create_task(use(who)))
+                while len(connections._lines.get("s", ())) < number:
+                    await asyncio.sleep(0)
+        while len(went) < 3:
+            await asyncio.sleep(0)
+        assert went == ["b", "b", "b"]
+        gates["b"].set()
+        gates["c"].set()
+        await asyncio.gather(*tasks)
+        assert went == ["b", "b", "b", "c"]
+        assert len(source.opened) == 3
+        assert not connections._lines
+
+
+async def test_who_waits_for_room_is_told_when_all_is_closed() -> None:
+    async with connecting(max_sessions=1) as (session, _, connections):
+        waiting = asyncio.Event()
+
+        async def hold() -> None:
+            async with session():
+                waiting.set()
+                await asyncio.Event().wait()
+
+        async def wait() -> None:
+            async with session(Credential(env=(("who", "b"),))):
+                raise AssertionError("there is no room")
+
+        holding = asyncio.create_task(hold())
+        await waiting.wait()
+        asking = asyncio.create_task(wait())
+        while not connections._lines:
+            await asyncio.sleep(0)
+        await connections.close()
+        outcomes = await asyncio.gather(holding, asking, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [ConnectionFailedError] * 2
+    assert "this Spindle was closed" in str(outcomes[1])
+
+
+async def test_who_stops_waiting_for_room_leaves_the_line_to_the_next() -> None:
+    async with connecting(max_sessions=1) as (session, _, connections):
+        served: list[str] = []
+
+        async def use(who: str) -> None:
+            async with session(Credential(env=(("who", who),))):
+                served.append(who)
+
+        async with session():
+            tasks = []
+            for number, who in enumerate("bc", 1):
+                tasks.append(asyncio.create_task(use(who)))
+                while len(connections._lines.get("s", ())) < number:
+                    await asyncio.sleep(0)
+            tasks[0].cancel()
+            await asyncio.wait(tasks[:1])
+        await tasks[1]
+        assert served == ["c"]
+        assert not connections._lines
 
 
 async def test_a_session_on_which_nothing_was_sent_ends_with_its_last_user() -> None:

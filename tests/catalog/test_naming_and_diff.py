@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+import itertools
 import random
 import re
 from typing import Any
@@ -8,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindle.catalog.diff import changed_fields, merge
+from spindle.catalog.diff import SyncReport, changed_fields, merge, same_tools, synced_together
 from spindle.catalog.naming import MAX_LENGTH, name_tools
 from spindle.domain.source import SourceConfig
-from spindle.domain.tool import Tool, ToolSpec
+from spindle.domain.tool import Repaired, Tool, ToolSpec
 from spindle.errors import NameConflictError
 from spindle.ports.store import StoredTool
 
@@ -101,7 +104,7 @@ def test_no_more_than_twenty_changes_are_named() -> None:
 
 def test_a_place_that_moved_is_no_change_but_is_kept() -> None:
     before, after = a_tool("a", place="a.py:1"), a_tool("a", place="a.py:9")
-    merged, report = merge("web", known(before), [after], trusted=False)
+    merged, report = merge("web", known(before), [after], {"web.a": before.fingerprint})
     assert not report.differs
     assert merged == known(after)
 
@@ -114,7 +117,9 @@ def test_every_tool_is_either_stored_held_or_removed(
     old: list[str], new: list[str], changed: set[str], trusted: bool
 ) -> None:
     found = [a_tool(name, description="new" if name in changed else "") for name in new]
-    merged, report = merge("web", known(*(a_tool(name) for name in old)), found, trusted=trusted)
+    before = known(*(a_tool(name) for name in old))
+    pins = {stored.name: stored.current.fingerprint for stored in before if stored.current}
+    merged, report = merge("web", before, found, None if trusted else pins)
     assert [stored.name for stored in merged] == [tool.name for tool in found]
     assert report.removed == sorted(f"web.{name}" for name in old if name not in new)
     differing = {f"web.{name}" for name in new if name in changed or name not in old}
@@ -128,6 +133,64 @@ def test_every_tool_is_either_stored_held_or_removed(
 
 def test_accepting_nothing_accepts_nothing() -> None:
     for accept in ((), [], False, ["web.other"]):
-        merged, report = merge("web", known(a_tool("a")), [a_tool("b")], trusted=False, accept=accept)
+        merged, report = merge("web", known(a_tool("a")), [a_tool("b")], {}, accept)
         assert [change.name for change in report.held] == ["web.b"]
         assert merged[0].current is None
+
+
+def test_a_schema_that_is_repaired_otherwise_than_before_is_stored_anew() -> None:
+    spec = ToolSpec("read", input_schema={"type": "objekt"})
+    repaired = dataclasses.replace(spec, repaired=Repaired({"type": "object"}, None, ("an unknown type",)))
+    before, after = (
+        [StoredTool("web.read", Tool("web.read", "web", "x", each, each.fingerprint))]
+        for each in (spec, repaired)
+    )
+    assert same_tools(after, after)
+    assert not same_tools(before, after)
+
+
+# --- many at once
+
+
+async def test_sources_that_are_synced_together_leave_turns_to_others() -> None:
+    begun = 0
+    seen: list[int] = []
+
+    async def sync(name: str) -> SyncReport:
+        nonlocal begun
+        begun += 1
+        return SyncReport(name)
+
+    async def other() -> None:
+        while True:
+            seen.append(begun)
+            await asyncio.sleep(0)
+
+    another = asyncio.create_task(other())
+    names = [f"source{number}" for number in range(200)]
+    reports = await synced_together(names, sync, ())
+    another.cancel()
+    assert [report.source for report in reports] == names
+    assert max(later - earlier for earlier, later in itertools.pairwise(seen)) <= 2
+
+
+async def test_a_cancelled_sync_of_many_ends_those_that_began() -> None:
+    begun: list[str] = []
+    ended: list[str] = []
+
+    async def sync(name: str) -> SyncReport:
+        begun.append(name)
+        if len(begun) == 3:
+            syncing.cancel()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+        raise AssertionError
+
+    syncing = asyncio.create_task(synced_together([f"s{number}" for number in range(10)], sync, ()))
+    with pytest.raises(asyncio.CancelledError):
+        await syncing
+    while len(ended) < len(begun):
+        await asyncio.sleep(0)
+    assert len(begun) < 10

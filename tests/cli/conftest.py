@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from servers import warm
+from servers.names import echo as echo
 from servers.shell import Done, Run, Workspace
 from spindle.cli.main import execute
 
@@ -18,7 +19,7 @@ from spindle.cli.main import execute
 def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    for name in [name for name in os.environ if name.startswith("SPINDLE_")]:
+    for name in [name for name in os.environ if name.startswith("SPINDLE_") and name != "SPINDLE_TRUST"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("SPINDLE_HOME", str(home / "spindle"))
     monkeypatch.setenv("HOME", str(home))

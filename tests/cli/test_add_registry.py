@@ -239,9 +239,13 @@ def test_a_person_at_a_terminal_is_asked_and_secrets_are_sealed(typed, spindle, 
     terminal.write("/srv/data\n")
     terminal.read_until("add it? [Y/n] ")
     terminal.write("\n")
+    terminal.read_until("until you accept them? [Y/n] ")
+    terminal.write("\n")
     seen = plain(terminal.read_all())
     assert terminal.process.returncode == 0, seen
     assert SECRET not in seen
+    assert "typed is pinned: `spindle sync typed --accept-all` accepts changes" in seen
+    assert source("typed")["pinned"] is True
     assert "with:  API_KEY=(sealed)" in seen
     assert source("typed")["env"] == {"API_KEY": "${secret:typed.API_KEY}", "MODE": "fast"}
     assert source("typed")["command"][3:] == ["--port", "80", "--stdio", "--loud", "/srv/data"]

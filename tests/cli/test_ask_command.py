@@ -161,7 +161,7 @@ def test_mistakes_are_one_clear_message(
 
 def test_what_may_destroy_is_said(work: Any, spindle: Any, server: ModelServer) -> None:
     server.feed(json.dumps({"nodes": [{"id": "a", "tool": "delete", "params": {"file": "x"}}]}))
-    assert "note: delete is destructive" in spindle("ask", "delete x", *MODEL).err
+    assert "note: delete may destroy something" in spindle("ask", "delete x", *MODEL).err
 
 
 def test_at_a_terminal_it_is_accepted_and_saved(work: Any, server: ModelServer) -> None:

@@ -83,14 +83,17 @@ def test_every_mistake_in_the_settings_is_a_problem(workspace, spindle):
 def test_what_a_source_needs_from_the_machine_is_looked_for(workspace, spindle, monkeypatch):
     monkeypatch.setenv("PATH", str(workspace.root))
     monkeypatch.delenv("NO_SUCH", raising=False)
+    monkeypatch.setenv("EMPTY", "")
     workspace.write(
         "spindle.toml",
         "[sources.node]\ncommand = 'npx -y x'\n"
+        "[sources.empty]\nurl = 'https://x/mcp'\nheaders = { X-Key = '${EMPTY}', X-Other = '${EMPTY:-}' }\n"
         "[sources.gone]\ncommand = ['no-such-program']\n"
         "[sources.variable]\nurl = 'https://${NO_SUCH}/mcp'\n",
     )
     done = spindle("doctor", "--json")
     assert sorted(problems(done)) == [
+        ("empty", "the environment variable EMPTY is empty, but headers.X-Key uses it"),
         ("gone", "the program 'no-such-program' was not found"),
         ("node", "the program 'npx' was not found"),
         ("variable", "the environment variable NO_SUCH is not set, but url uses it"),
@@ -98,6 +101,7 @@ def test_what_a_source_needs_from_the_machine_is_looked_for(workspace, spindle, 
     fixes = {item["subject"]: item["fix"] for item in done.json["findings"]}
     assert fixes["node"] == "install Node.js (https://nodejs.org), which brings npx"
     assert fixes["variable"] == "export NO_SUCH=…"
+    assert fixes["empty"] == "set it (export EMPTY=…), or allow it to be empty: ${EMPTY:-}"
 
 
 def test_sources_are_tried(workspace, spindle):
@@ -109,9 +113,12 @@ def test_sources_are_tried(workspace, spindle):
     workspace.write("tools/broken.py", "import no_such_module\n")
     workspace.write("tools/fine.py", "from spindle import tool\n@tool\ndef f(): ...\n")
     found = dict(problems(spindle("doctor", "--json")))
-    assert set(found) == {"web", "tools", "mini.odd"}
+    assert set(found) == {"web", "tools"}
     assert "broken.py cannot be imported and is left out: line 1: ModuleNotFoundError" in found["tools"]
-    assert found["mini.odd"].startswith("its input schema is not valid: ")
+    said = [
+        item["message"] for item in spindle("doctor", "--json").json["findings"] if item["level"] == "note"
+    ]
+    assert any(line.startswith("mini.odd is loosened, and can be called: input schema: ") for line in said)
 
 
 def test_only_the_named_sources_are_tried(workspace, spindle):

@@ -614,7 +614,7 @@ def test_another_workspace_is_a_source_like_any(workspace, spindle, entry):
 
 
 def test_what_is_not_recognised_is_found_when_it_runs(workspace, spindle):
-    shell = f"exec {warm.SPINDLE} -w {workspace.root} serve --stdio"
+    shell = f"exec {warm.SPINDLE} -w {workspace.root} serve --stdio --trust"
     entry = {"command": "sh", "args": ["-c", shell]}
     file = workspace.write("m.json", json.dumps({"mcpServers": {"me": entry}}))
     done = spindle("import", str(file), "--sync")

@@ -560,6 +560,7 @@ async def test_the_printed_command_starts_a_server(workspace, program, client):
         'from spindle import tool\n\n\n@tool\ndef greet(name: str) -> str:\n    """Greet."""\n'
         '    return f"Hello, {name}!"\n',
     )
+    assert program("trust", "--yes").code == 0
     entry = servers_in(client, program("serve", "--print-config", client).out)["spindle"]
     # As a client that is no child of our shell: elsewhere, and with little in its environment.
     parameters = StdioServerParameters(

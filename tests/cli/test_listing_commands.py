@@ -39,9 +39,16 @@ def test_tools_in_a_pipe_are_tab_separated(filled, spindle):
         (["--filter", "mini.[ef]*"], ["mini.echo", "mini.fail"]),
     ],
 )
-@pytest.mark.parametrize("command", [["tools"], ["registry", "list"]])
+@pytest.mark.parametrize("command", [["tools"], ["tools", "list"], ["registry", "list"]])
 def test_tools_can_be_filtered(filled, spindle, command, words, names):
     assert [tool["name"] for tool in spindle(*command, *words, "--json").json] == names
+
+
+def test_tools_list_is_tools_and_takes_a_source(filled, spindle):
+    assert spindle("tools", "list").out == spindle("tools").out
+    assert spindle("tools", "list", "mini").out == spindle("tools", "mini").out
+    assert "spindle tools list [OPTIONS] [SOURCE]" in spindle("tools", "list", "--help").out
+    assert "spindle tools connect" in spindle("tools", "connect", "--help").out
 
 
 def test_filters_that_let_nothing_through_say_so(filled, spindle):

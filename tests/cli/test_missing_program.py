@@ -118,7 +118,7 @@ def test_a_program_beside_spindle_is_found_in_an_environment_that_is_not_activat
 
 
 def test_at_a_terminal_the_registries_are_asked_and_the_user_chooses(workspace, registry, launchers):
-    words = ["add", "time", "--no-sync", "--", "my-time-server", "--zone", "a b"]
+    words = ["add", "time", "--no-sync", "--no-pin", "--", "my-time-server", "--zone", "a b"]
     terminal = Terminal(*words, **registry.environment)
     terminal.read_until("Enter for none) ")
     terminal.write("1\n")
@@ -134,7 +134,9 @@ def test_at_a_terminal_the_registries_are_asked_and_the_user_chooses(workspace, 
 def test_at_a_terminal_the_command_may_be_added_as_typed_or_not_at_all(workspace, registry, launchers):
     for answer, found in (("2\n", {"x": {"command": ["My_npm_server"]}}), ("\n", {})):
         (workspace.root / "spindle.toml").write_text("")
-        terminal = Terminal("add", "x", "--no-sync", "--", "My_npm_server", **registry.environment)
+        terminal = Terminal(
+            "add", "x", "--no-sync", "--no-pin", "--", "My_npm_server", **registry.environment
+        )
         terminal.read_until("Enter for none) ")
         terminal.write(answer)
         seen = terminal.read_all()
@@ -146,7 +148,7 @@ def test_at_a_terminal_the_command_may_be_added_as_typed_or_not_at_all(workspace
 
 def test_registries_that_cannot_be_reached_are_no_obstacle(workspace, launchers):
     nowhere = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "npm_config_registry": "http://127.0.0.1:9"}
-    terminal = Terminal("add", "x", "--no-sync", "--", "my-time-server", **nowhere)
+    terminal = Terminal("add", "x", "--no-sync", "--no-pin", "--", "my-time-server", **nowhere)
     terminal.read_until("add it anyway? [y/N] ")
     terminal.write("y\n")
     assert "if it is a package" in terminal.read_all()

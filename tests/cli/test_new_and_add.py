@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.test_terminal import Terminal
 from servers import warm
 
 
@@ -52,6 +53,14 @@ def test_an_existing_gitignore_is_kept(folder, spindle):
     (folder / ".gitignore").write_text("*.pyc")
     spindle("new")
     assert (folder / ".gitignore").read_text() == "*.pyc\n.spindle/\n"
+
+
+def test_an_existing_readme_is_kept(folder, spindle):
+    (folder / "README.md").write_text("mine")
+    done = spindle("new", "--template", "flows")
+    assert done.code == 0
+    assert "README.md" not in done.out
+    assert (folder / "README.md").read_text() == "mine"
 
 
 def test_an_unknown_template_gets_a_suggestion(folder, spindle):
@@ -213,7 +222,8 @@ def test_a_preset_is_added_under_its_name_or_another(workspace, spindle):
     assert spindle("add", "github", "--no-sync").code == 0
     words = ["filesystem", "data", "--arg", "/data", "--arg", "/more"]
     assert spindle("add", *words, "--no-sync", "--yes").code == 0
-    assert spindle("tools", "connect", "memory", "--no-sync", "--yes").code == 0
+    connected = spindle("tools", "connect", "memory", "--no-sync", "--yes")
+    assert (connected.code, connected.out.split()[:2]) == (0, ["added", "memory"])
     assert spindle("mcp", "add", "filesystem", "--arg", "/a", "--no-sync", "--yes").code == 0
     found = sources(workspace.root)
     assert found["github"]["auth"] == {"type": "bearer", "token": "${GITHUB_PERSONAL_ACCESS_TOKEN}"}
@@ -243,7 +253,7 @@ def test_what_follows_the_dashes_is_the_command_as_typed_whatever_the_name_is(
 
 
 def test_a_program_for_which_there_is_a_preset_tells_of_its_argument(workspace, spindle):
-    done = spindle("add", "filesystem", "--no-sync", "--", "test")
+    done = spindle("add", "filesystem", "--no-sync", "--no-pin", "--", "test")
     assert done.err == (
         "note: 'test' is started as a program; the preset 'filesystem' gets its FOLDER with --arg: "
         "spindle add filesystem --arg test\n"
@@ -382,3 +392,56 @@ def test_a_state_file_that_is_no_database_has_its_own_exit_code(workspace, spind
     assert done.code == 11
     assert done.err.startswith("spindle: the workspace's state could not be used: ")
     assert json.loads(spindle("tools", "--json").out)["error"]["category"] == "store"
+
+
+# --- the offer to pin
+
+
+def test_who_is_not_asked_is_told_of_pinning(workspace, spindle):
+    command = [sys.executable, "-c", "pass"]
+    done = spindle("add", "a", "--no-sync", "--", *command)
+    assert done.err == (
+        "note: a is not pinned: it may change its tools; `--pin` or `pinned = true` holds changes back\n"
+    )
+    assert "pinned" not in sources(workspace.root)["a"]
+    for flag in ("--pin", "--no-pin", "--yes"):
+        assert spindle("add", "b", "--replace", "--no-sync", flag, "--", *command).err == ""
+        assert sources(workspace.root)["b"].get("pinned", False) is (flag == "--pin")
+    # Its messages are written in the settings: nobody else can change them.
+    assert "pinned" not in spindle("add", "c", "wss://example.com/feed", "--no-sync").err
+
+
+@pytest.mark.parametrize(("answer", "pinned"), [("\n", True), ("y\n", True), ("n\n", False), ("\x04", False)])
+def test_at_a_terminal_pinning_is_asked_for(workspace, answer, pinned):
+    terminal = Terminal("add", "a", "--no-sync", "--", sys.executable, "-c", "pass")
+    terminal.read_until("until you accept them? [Y/n] ")
+    terminal.write(answer)
+    seen = terminal.read_all()
+    assert sources(workspace.root)["a"].get("pinned", False) is pinned
+    assert ("a is pinned" in seen, "a is not pinned" in seen) == (pinned, not pinned)
+
+
+def test_a_secret_among_the_words_of_a_command_is_noted(workspace, spindle):
+    words = ["--no-sync", "--yes", "--", "some-program", "--api-key", "very-secret-value"]
+    done = spindle("add", "a", *words)
+    assert "the command of a has a secret in clear" in done.err
+    assert "${A_API_KEY}" in done.err
+    assert "very-secret-value" not in done.err
+    assert spindle("add", "b", "--no-sync", "--yes", "--", "some-program", "--api-key", "${KEY}").err == ""
+
+
+def test_a_pinned_source_whose_program_may_change_is_noted(workspace, spindle):
+    def said(*command: str) -> str:
+        return spindle("add", "a", "--replace", "--no-sync", "--yes", "--pin", "--", *command).err
+
+    assert "starts whichever version of @x/server is the newest; write @x/server@VERSION" in said(
+        "npx", "-y", "@x/server", "."
+    )
+    assert "whichever version of server@latest" in said("uvx", "server@latest")
+    for command in (
+        ["npx", "-y", "@x/server@1.2.3"],
+        ["uvx", "server==1.2"],
+        ["npx", "./mine"],
+        ["python", "x.py"],
+    ):
+        assert said(*command) == ""

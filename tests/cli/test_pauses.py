@@ -182,3 +182,136 @@ def test_at_a_terminal_one_may_answer_later(work: Any, spindle: Any) -> None:
     assert "to continue: spindle resume" in terminal.read_all()
     assert terminal.process.returncode == 75
     assert token_of(spindle)
+
+
+DOUBT = """
+import os
+import signal
+import time
+from pathlib import Path
+
+from spindle import Context, tool
+
+@tool
+def charge(amount: int, token: str) -> str:
+    with (Path(__file__).parent / "charges").open("a") as file:
+        file.write("x")
+    if not Path(__file__).with_name("calm").exists():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    return f"charged {amount}"
+
+@tool
+async def pay(context: Context) -> str:
+    return (await context.call("charge", amount=5, token="tiger")).text
+"""
+
+
+@pytest.fixture
+def doubtful(workspace: Any, spindle: Any) -> Any:
+    """A workspace whose last run was stopped while it charged."""
+    workspace.write("tools/till.py", DOUBT)
+    assert spindle("call", "pay").code == 130
+    workspace.write("tools/calm", "")
+    return workspace
+
+
+def charges(work: Any) -> int:
+    return len((work.root / "tools" / "charges").read_text())
+
+
+def test_a_call_in_doubt_is_described_and_can_be_confirmed(doubtful: Any, spindle: Any) -> None:
+    done = spindle("resume", "last")
+    token = token_of(spindle)
+    assert done.code == 75
+    first, named, arguments, begun, way = done.err.splitlines()
+    assert first == (
+        "spindle: paused: charge was begun and may have been done, but how it ended is not known: "
+        "do it again?"
+    )
+    assert (named, arguments) == ("  tool: charge", '  arguments: {"amount": 5, "token": "•••"}')
+    assert begun.startswith("  begun: ")
+    assert ", process " in begun
+    assert way == (
+        f"  to continue: spindle resume {token} --approve to call it again, --done if it was done, "
+        "or --refuse REASON"
+    )
+    nothing = spindle("resume", token)
+    assert (nothing.code, "use --approve, --done or --refuse REASON" in nothing.err) == (2, True)
+    went_on = spindle("resume", token, "--done")
+    assert (went_on.code, "as a person has confirmed" in went_on.out) == (0, True)
+    assert charges(doubtful) == 1
+    assert "charge confirmed as done by the owner" in spindle("trace", "last").out
+    assert spindle("trace", "last", "--json").json["approvals"][0]["done"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "out", "count"),
+    [
+        (("--approve",), 0, "charged 5\n", 2),
+        (("--answer", '{"done": true, "result": "charged before"}'), 0, "charged before\n", 1),
+        (("--refuse", "never"), 1, "", 1),
+    ],
+)
+def test_a_call_in_doubt_is_made_again_or_confirmed_with_its_result_or_fails(
+    doubtful: Any, spindle: Any, words: tuple[str, ...], code: int, out: str, count: int
+) -> None:
+    spindle("resume", "last")
+    done = spindle("resume", token_of(spindle), *words)
+    assert (done.code, done.out) == (code, out)
+    assert charges(doubtful) == count
+
+
+@pytest.mark.parametrize(("said", "shown", "count"), [("y", "charged 5", 2), ("done", "confirmed", 1)])
+def test_at_a_terminal_a_call_in_doubt_is_asked_about(
+    doubtful: Any, spindle: Any, said: str, shown: str, count: int
+) -> None:
+    later = Terminal("resume", "last")
+    later.read_until("Enter decides later: ")
+    later.write("\n")
+    assert "to continue: spindle resume" in later.read_all()
+    terminal = Terminal("resume", token_of(spindle))
+    terminal.read_until("Enter decides later: ")
+    terminal.write(f"{said}\n")
+    assert shown in terminal.read_all()
+    assert charges(doubtful) == count
+
+
+def test_done_is_no_answer_where_nothing_is_in_doubt(work: Any, spindle: Any) -> None:
+    spindle("call", "delete", "--name=x")
+    done = spindle("resume", token_of(spindle), "--done")
+    assert (done.code, "nothing is in doubt here" in done.err) == (2, True)
+
+
+GIVES_UP = """
+import asyncio
+import contextlib
+from pathlib import Path
+
+from spindle import Context, tool
+
+CHARGED = Path(__file__).with_name("charged")
+
+@tool
+async def charge(amount: int) -> str:
+    with CHARGED.open("a") as file:
+        file.write("x")
+    raise asyncio.CancelledError
+
+@tool
+async def pay(context: Context) -> str:
+    with contextlib.suppress(asyncio.CancelledError):
+        await context.call("charge", amount=5)
+    return (await context.call("delete", name="x")).text
+"""
+
+
+def test_yes_to_everything_does_not_decide_about_what_may_have_been_done(work: Any, spindle: Any) -> None:
+    """It was said before anybody knew that something might happen twice."""
+    work.write("tools/till.py", GIVES_UP)
+    done = spindle("call", "pay", "--yes")
+    assert done.code == 75
+    assert "charge was begun and may have been done" in done.err
+    assert (work.root / "tools" / "charged").read_text() == "x"
+    (pause,) = spindle("pauses", "--json").json
+    assert (pause["tool"], "in_doubt" in pause["details"]) == ("charge", True)

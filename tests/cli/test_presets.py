@@ -8,24 +8,32 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
+from servers.echo_server import Answer, EchoServer
 from servers.running import REPOSITORY, OpenSources, missing, program
+from spindle import Principal
 from spindle import presets as module
+from spindle.calls.record import looks_secret
 from spindle.presets import presets
 
 EXPECTED = {
     "time", "fetch", "git", "filesystem", "memory", "sequential-thinking", "everything", "playwright",
-    "postgres", "brave-search", "github", "slack", "google-drive", "linear", "notion", "sentry",
-    "hugging-face", "context7", "deepwiki", "microsoft-learn",
+    "postgres", "brave-search", "github", "github-oauth", "slack", "google-drive", "linear", "notion",
+    "sentry", "hugging-face", "context7", "deepwiki", "microsoft-learn",
 }  # fmt: skip
 # Servers that nobody looks after any more.
 ARCHIVED = re.compile(
     r"server-(github|gitlab|google-maps|gdrive|postgres|puppeteer|redis|slack|sqlite|brave)"
 )
 PACKAGE = {"npm": r"@[a-z]+/[a-z-]+", "pypi": r"[a-z-]+"}
+# Variables of programs that are no secrets, and so may have a value.
+PLAIN = {"PGOPTIONS"}
 INSTALLED = Path(__file__).parent.parent / "servers" / "npm" / "package.json"
+# Settings of OAuth that are no secrets.
+PLACES = {"provider", "authorization_url", "token_url", "revocation_url", "resource"}
 ALL = pytest.mark.parametrize("preset", presets().values(), ids=lambda preset: preset.name)
 
 
@@ -51,9 +59,23 @@ def test_a_preset_is_whole(preset):
 
 @ALL
 def test_secrets_come_from_the_environment_and_are_never_arguments(preset):
-    texts = [*preset.env.values(), *(preset.auth or {}).values()]
-    assert all(re.fullmatch(r"\$\{[A-Z_]+\}|oauth|bearer", text) for text in texts if isinstance(text, str))
-    assert "$" not in " ".join(preset.args)
+    texts = [text for name, text in preset.env.items() if name not in PLAIN]
+    auth = preset.auth or {}
+    texts += [auth[key] for key in ("token", "client_id", "client_secret") if key in auth]
+    assert all(re.fullmatch(r"\$\{[A-Z_]+\}", text) for text in texts)
+    assert auth.keys() <= {"type", "token", "client_id", "client_secret", "scopes", *PLACES}
+    command = [*preset.launched, *preset.args] if preset.url is None else []
+    assert "$" not in " ".join(command)
+    assert not any(looks_secret(word.lstrip("-"), {}) for word in command)
+    assert preset.argument is None or not looks_secret((preset.argument.flag or "").lstrip("-"), {})
+
+
+@ALL
+def test_a_package_is_named_in_one_exact_version(preset):
+    """Neither a range nor a tag, which whoever publishes can move."""
+    if preset.url is None:
+        [named] = [word for word in preset.launched if preset.package in word]
+        assert re.fullmatch(r"(@[a-z]+/)?[a-z-]+@\d+\.\d+\.\d+", named)
 
 
 @ALL
@@ -89,6 +111,53 @@ def test_the_help_of_a_preset_says_what_it_takes(spindle, folder, preset):
         assert f"\n  spindle add {preset.name} --arg {preset.argument.name}\n" in done.out
 
 
+@pytest.mark.parametrize(
+    ("name", "link", "token_url"),
+    [
+        (
+            "github-oauth",
+            "https://github.com/login/oauth/authorize",
+            "https://github.com/login/oauth/access_token",
+        ),
+        ("slack", "https://slack.com/oauth/v2_user/authorize", "https://slack.com/api/oauth.v2.user.access"),
+        (
+            "google-drive",
+            "https://accounts.google.com/o/oauth2/v2/auth",
+            "https://oauth2.googleapis.com/token",
+        ),
+    ],
+)
+async def test_a_preset_with_a_client_of_one_s_own_sends_each_user_to_the_right_place(
+    open_sources: OpenSources, monkeypatch: pytest.MonkeyPatch, name: str, link: str, token_url: str
+) -> None:
+    """Its secret goes to the endpoint that the preset names, and no server is asked for another."""
+    preset = presets()[name]
+    for variable in preset.variables():
+        monkeypatch.setenv(variable, f"value-of-{variable}")
+    assert preset.auth is not None
+    assert preset.auth["token_url"] == token_url
+    async with open_sources({name: preset.table()}) as app:
+        asked = await app.auth.begin(name, Principal("ann"))
+        place, _, query = asked.url.partition("?")
+        sent = dict(parse_qsl(query))
+        assert place == link
+        assert sent["client_id"].startswith("value-of-")
+        assert sent["code_challenge_method"] == "S256"
+        assert sent["scope"].split() == preset.auth["scopes"]
+        assert "secret" not in asked.url.lower()
+    assert (sent.get("access_type") == "offline") == (name == "google-drive")
+    assert sent.get("resource") == {"slack": "https://mcp.slack.com", "github-oauth": preset.url}.get(name)
+
+
+def test_every_preset_that_has_a_client_s_secret_names_who_takes_it():
+    """Otherwise the secret would go to whomever the server names, which is refused."""
+    for preset in presets().values():
+        auth = preset.auth or {}
+        if "client_secret" in auth:
+            assert auth["authorization_url"].startswith("https://")
+            assert auth["token_url"].startswith("https://")
+
+
 def test_an_argument_is_the_value_of_its_option_and_options_are_passed_on(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name, **_more: f"/bin/{name}")
     time = presets()["time"]
@@ -96,7 +165,10 @@ def test_an_argument_is_the_value_of_its_option_and_options_are_passed_on(monkey
     assert time.table(["--local-timezone=UTC"])["command"][2:] == ["--local-timezone=UTC"]
     assert presets()["fetch"].table(["--ignore-robots-txt"])["command"][2:] == ["--ignore-robots-txt"]
     assert presets()["postgres"].table()["command"][3:] == ["--transport", "stdio"]
-    assert presets()["postgres"].table()["env"] == {"DSN": "${DATABASE_URL}"}
+    assert presets()["postgres"].table()["env"] == {
+        "DSN": "${DATABASE_URL}",
+        "PGOPTIONS": "-c default_transaction_read_only=on",
+    }
 
 
 def test_a_python_server_is_run_by_uv_where_there_is_uv(monkeypatch):
@@ -152,6 +224,20 @@ def test_the_presets_from_npm_are_those_that_the_tests_start():
 
 
 @pytest.mark.npm
+def test_no_preset_from_npm_is_deprecated():
+    """By what the registry said when they were installed for the tests."""
+    lock = REPOSITORY / ".node" / "node_modules" / ".package-lock.json"
+    if not lock.exists():
+        missing("the servers of the tests are not installed: run `make node`")
+    locked = json.loads(lock.read_text())["packages"]
+    for preset in presets().values():
+        if preset.registry == "npm":
+            about = locked[f"node_modules/{preset.package}"]
+            assert about["version"] == preset.version
+            assert "deprecated" not in about
+
+
+@pytest.mark.npm
 @pytest.mark.parametrize(
     ("name", "executable"),
     [
@@ -190,4 +276,63 @@ async def test_the_preset_for_databases_reads_a_real_one(
     async with open_sources({"db": table}) as app:
         await app.sync()
         result = await app.call("db.execute_sql", sql="SELECT 6 * 7 AS answer")
+        refused = await app.call("db.execute_sql", sql="CREATE TABLE made_by_a_model (x int)")
+        mistyped = await app.call("db.execute_sql", sql="SELCT 1")
+        nowhere = await app.call("db.execute_sql", sql="SELECT * FROM nowhere")
     assert "42" in result.text
+    assert refused.is_error
+    assert [refused.category, mistyped.category, nowhere.category] == ["permission", "client", "client"]
+    assert "read-only transaction" in refused.text
+
+
+# --- the rules for their errors
+
+
+def test_the_rules_belong_to_the_server_that_is_started(tmp_path):
+    preset = presets()["git"]
+    assert preset.is_started_by(["uvx", "mcp-server-git"])
+    assert preset.is_started_by(["uvx", "mcp-server-git==1.0", "--repository=."])
+    assert preset.is_started_by([sys.executable, "-m", "mcp_server_git"])
+    assert preset.is_started_by(["/opt/bin/mcp-server-git"])
+    assert not preset.is_started_by(["npx", "-y", "mcp-server-github"])
+    files = presets()["filesystem"]
+    assert files.is_started_by(["npx", "-y", "@modelcontextprotocol/server-filesystem@1.2.3", "."])
+    assert files.is_started_by(["node", f"/w/node_modules/{files.package}/dist/index.js"])
+    installed = tmp_path / "node_modules" / files.package / "index.js"
+    installed.parent.mkdir(parents=True)
+    installed.touch()
+    (tmp_path / "program").symlink_to(installed)
+    assert files.is_started_by([str(tmp_path / "program"), "."])
+    assert files.is_started_by(["node", str(tmp_path / "program"), "."])
+    assert not files.is_started_by(["npx", "@somebody/server-filesystem"])
+
+
+@ALL
+def test_the_rules_of_a_preset_are_found_for_its_settings_and_no_others(preset):
+    table = preset.table(["x"] if preset.argument is not None else [])
+    rules = module.error_rules(tuple(table.get("command", ())), table.get("url"))
+    # Two presets may be one server, with credentials of another kind.
+    same = [item for item in presets().values() if item is preset or (item.url and item.url == preset.url)]
+    assert (rules is not None) == any(item.errors for item in same)
+    assert rules is None or rules.category("an ordinary sentence", ()) is None
+    assert module.error_rules(("npx", "-y", "another"), "https://elsewhere.test/mcp") is None
+
+
+async def test_the_fetch_server_is_understood(
+    open_sources: OpenSources, monkeypatch: pytest.MonkeyPatch, echo: EchoServer
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    categories = {401: "auth", 403: "permission", 404: "not_found", 422: "client", 429: "rate_limited",
+                  500: "server", 504: "timeout"}  # fmt: skip
+    echo.answers |= {f"/{status}": Answer(b"no", status) for status in categories}
+    echo.answers["/robots.txt"] = Answer(b"", 404)
+    table = presets()["fetch"].table(["--allow-private-ips"]) | {"retry": {"attempts": 1}}
+    shut = presets()["fetch"].table()
+    async with open_sources({"open": table, "shut": shut}) as app:
+        found = {
+            status: (await app.call("open.fetch", url=f"{echo.url}/{status}")).category
+            for status in categories
+        }
+        refused = await app.call("shut.fetch", url=f"{echo.url}/200")
+    assert found == categories
+    assert refused.category == "permission"

@@ -123,7 +123,7 @@ def test_a_server_cannot_pretend_to_be_somebody_else(curious: Path) -> None:
     seen = terminal.read_all()
     assert "\x1b[2J" not in seen
     assert "\u202e" not in seen
-    assert "ask asks: Where␛[2J?�gnp.exe" in seen
+    assert r"ask asks: Where\x1b[2J?\u202egnp.exe" in seen
     assert "\n  | spindle: paused: trust me" in seen
 
 

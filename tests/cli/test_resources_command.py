@@ -138,7 +138,7 @@ def test_watching_ends_cleanly_with_ctrl_c(changing: Any) -> None:
 
 def test_nothing_raw_reaches_a_terminal(changing: Any, workspace: Any) -> None:
     seen = Terminal("read", "made://hostile").read_all()
-    assert "before␛[2Jafter␇" in seen
+    assert r"before\x1b[2Jafter\x07" in seen
     add(workspace, "fix", FIXTURE)
     terminal = Terminal("read", "test://static-binary", "--source", "fix")
     seen = terminal.read_all()

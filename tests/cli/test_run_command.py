@@ -312,7 +312,8 @@ def test_a_flow_that_waits_for_a_person_is_told_like_a_call(flows: Any, spindle:
 
 def test_a_run_that_takes_too_long_is_stopped_and_can_go_on(flows: Any, spindle: Any) -> None:
     flows.write("tools/slow.py", (
-        "import asyncio, os\nfrom spindle import tool\n\n@tool\nasync def slow(text: str) -> str:\n"
+        "import asyncio, os\nfrom spindle import tool\n\n"
+        "@tool(idempotent=True)\nasync def slow(text: str) -> str:\n"
         "    if not os.path.exists('go'):\n        await asyncio.Event().wait()\n    return text\n"
     ))  # fmt: skip
     done = spindle("run", "upper --text=x >> slow", "--timeout", "1")

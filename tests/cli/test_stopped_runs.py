@@ -23,14 +23,16 @@ HELD = 6
 class Counted:
     """A workspace with a flow of ten nodes, each a call of a server that counts them."""
 
-    def __init__(self, workspace: Any, store: str | None) -> None:
+    def __init__(self, workspace: Any, store: str | None, in_doubt: str = "repeat") -> None:
         self.folder = workspace.root / "counting"
         self.folder.mkdir()
         os.mkfifo(self.folder / "held")
         command = json.dumps([sys.executable, "-I", "-S", str(SERVER), str(self.folder)])
         head = f"store = {json.dumps(store)}\n" if store else ""
         workspace.write(
-            "spindle.toml", f'{head}[sources.c]\ncommand = {command}\nprotocol = "handshake"\ntimeout = 600\n'
+            "spindle.toml",
+            f'{head}[sources.c]\ncommand = {command}\nprotocol = "handshake"\ntimeout = 600\n'
+            f'in_doubt = "{in_doubt}"\n',
         )
         nodes: list[dict[str, Any]] = [{"id": "s1", "tool": "c.step", "params": {"n": 1}}]
         nodes += [
@@ -108,7 +110,7 @@ def test_a_killed_flow_goes_on_without_calling_finished_nodes_again(counted: Any
     half_a_minute_passes()
     done = program("resume", run[:10])
     assert (done.code, json.loads(done.out)) == (0, {"last": 10}), done.err
-    # What was begun and not answered is called again; what was done is not.
+    # What was begun and not answered is called again, as the settings say; what was done is not.
     assert ten.calls == [1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10]
     told = [line.split()[1] for line in done.err.splitlines() if line.startswith("✓")]
     assert told == [f"s{n}" for n in range(1, 11)]
@@ -132,6 +134,21 @@ def test_ctrl_c_stops_a_flow_that_resume_goes_on_with(counted: Any, program: Any
     assert (done.code, done.json["structured"]) == (0, {"last": 10})
     assert ten.calls == [1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10]
     assert run_of(program, "done") == run
+
+
+def test_what_was_in_flight_is_called_again_when_a_person_says_so(workspace: Any, program: Any) -> None:
+    ten = Counted(workspace, None, in_doubt="ask")
+    program("sync")
+    with ten.held() as process:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=300)
+    asked = program("resume", "last")
+    assert (asked.code, "c.step was begun and may have been done" in asked.err) == (75, True)
+    assert ten.calls == [1, 2, 3, 4, 5, 6]
+    (pause,) = program("pauses", "--json").json
+    done = program("resume", pause["token"], "--answer", '{"done": true, "result": {"n": 6}}', "--json")
+    assert (done.code, done.json["structured"]) == (0, {"last": 10})
+    assert ten.calls == list(range(1, 11))
 
 
 def test_a_terminated_flow_is_told_as_json_too(workspace: Any, program: Any) -> None:

@@ -123,3 +123,101 @@ def test_of_the_mistakes_in_the_settings_a_source_is_blamed_for_its_own(workspac
     assert "sources.a.program" in said["a"]
     assert "sources.b.program" not in said["a"]
     assert "sources.b.program" in said["b"]
+
+
+def test_a_tool_that_cannot_be_used_is_left_out_and_every_command_says_so(workspace, spindle):
+    hidden = {**A, "name": "a\u202eexe"}
+    workspace.add_server(A, {**B, "annotations": "none"}, hidden)
+    done = spindle("sync")
+    assert done.code == 0
+    assert done.out.startswith("mini: 1 tool, 1 added")
+    assert "note: mini: the tool b is left out: annotations: " in done.err
+    assert r"the tool a\u202eexe is left out: its name holds characters that are not seen" in done.err
+    left_out = json.loads(spindle("sync", "--json").out)[0]["left_out"]
+    assert [item["name"] for item in left_out] == ["b", r"a\u202eexe"]
+    assert json.loads(spindle("sources", "--json").out)[0]["left_out"] == left_out
+    assert r"left out b, a\u202eexe" in spindle("sources").out
+    examined = spindle("doctor")
+    assert examined.code == 1
+    assert "the tool b is left out" in examined.out
+    assert "`exclude`" in examined.out
+    assert "note: mini: 2 left out; `spindle sync mini` says why" in spindle("tools").err
+
+
+def test_what_is_excluded_is_no_finding(workspace, spindle):
+    workspace.add_server(A, {**B, "annotations": "none"}, exclude=["b"])
+    assert "left out" not in spindle("sync").err
+    assert spindle("doctor").code == 0
+
+
+@pytest.mark.parametrize("schema", [None, {}, [], {"type": "string"}])
+def test_a_tool_without_a_schema_of_its_own_takes_any_object(workspace, spindle, schema):
+    bad = {"name": "b", "description": "Does b."} | ({"inputSchema": schema} if schema is not None else {})
+    workspace.add_server(A, bad)
+    done = spindle("sync")
+    assert done.code == 0
+    assert done.out.startswith("mini: 2 tools, 2 added")
+    # Nothing was dropped of one that is empty.
+    assert ("mini.b is loosened: " in done.err) == (schema in ([], {"type": "string"}))
+    assert json.loads(spindle("call", "mini.b", '{"x": 1, "y": "z"}').out) == {"x": 1, "y": "z"}
+    assert json.loads(spindle("call", "mini.a", '{"text": "hello"}').out) == {"text": "hello"}
+
+
+def test_a_schema_with_faults_costs_only_what_is_faulty_and_every_command_says_so(workspace, spindle):
+    arguments = {
+        "type": "object",
+        "properties": {
+            "when": {"type": "string", "pattern": "(["},
+            "who": {"$ref": "#/$defs/gone"},
+            "size": {"type": "int"},
+            "count": {"type": "integer"},
+        },
+        "required": ["count"],
+    }
+    result = {"type": "object", "properties": {"a": {"type": "wrong"}}}
+    workspace.add_server(
+        A, {**B, "inputSchema": arguments}, {"name": "data", "inputSchema": {}, "outputSchema": result}
+    )
+    done = spindle("sync")
+    assert done.code == 0
+    said = (
+        'note: mini: mini.b is loosened: input schema: properties.when.pattern: "([" is not a regular'
+        ' expression that everybody can read; input schema: properties.who.$ref: "#/$defs/gone": it leads'
+        ' nowhere; input schema: properties.size.type: must be types of JSON, not "int"'
+    )
+    assert said in " ".join(done.err.split())
+    assert "mini.data is loosened: output schema: properties.a.type" in " ".join(done.err.split())
+    report = json.loads(spindle("sync", "--json").out)[0]
+    assert [item["name"] for item in report["loosened"]] == ["mini.b", "mini.data"]
+    assert report["left_out"] == []
+    assert json.loads(spindle("sources", "--json").out)[0]["loosened"] == report["loosened"]
+    assert "loosened mini.b" in spindle("sources").out
+    listed = spindle("tools")
+    assert "(loosened) b" in listed.out
+    assert "note: mini: 2 loosened; `spindle sync mini` says why" in listed.err
+    assert json.loads(spindle("tools", "--json").out)[1]["loosened"].startswith(
+        "input schema: properties.when"
+    )
+    assert "loosened:    input schema: properties.size.type" in spindle("show", "mini.b").out
+    shown = json.loads(spindle("show", "mini.b", "--json").out)
+    assert len(shown["loosened"]) == 3
+    assert shown["input_schema"]["properties"]["count"] == {"type": "integer"}
+    examined = spindle("doctor")
+    assert examined.code == 0
+    assert "mini.b is loosened, and can be called" in " ".join(examined.out.split())
+    # What is left of the schema is checked.
+    assert spindle("call", "mini.b", "--when=now").code == 4
+    assert json.loads(spindle("call", "mini.b", "--count=1", "--when=now").out) == {"count": 1, "when": "now"}
+    assert spindle("call", "mini.data", "--json").json["structured"] == {"a": 1}
+
+
+def test_a_list_over_the_limit_names_the_source_and_the_setting(workspace, spindle):
+    workspace.add_server(A)
+    spindle("sync")
+    workspace.write("spindle.toml", "")
+    workspace.add_server(*({**A, "name": f"t{number}"} for number in range(5)), max_tools=4)
+    done = spindle("sync")
+    assert done.code == 9
+    assert "spindle: 'mini' lists more than 4 tools" in done.err
+    assert "hint: if that is meant, raise sources.mini.max_tools" in done.err
+    assert "mini.a" in spindle("tools").out

@@ -86,7 +86,7 @@ def test_colours_can_be_switched_off(server):
 
 
 def test_a_server_cannot_repaint_the_terminal(server, program):
-    assert "␛[31mred" in Terminal("call", "paint").read_all()
+    assert r"\x1b[31mred" in Terminal("call", "paint").read_all()
     assert program("call", "paint").out == "\x1b[31mred\n"
 
 
@@ -145,3 +145,14 @@ def test_a_narrow_terminal_shows_whole_names(server, spindle):
     key = spindle("history", "--json").json[0]["key"][:8]
     lines = plain(Terminal("history", COLUMNS="30").read_all()).splitlines()
     assert lines == ["KEY       OUTCOME  TOOL", f"{key}  ok", "mini.a_tool_whose_name_is_long"]
+
+
+def test_nothing_that_a_server_says_can_pass_for_spindles_own_words(server, program):
+    server.serve({"name": "spoof", "inputSchema": {"type": "object"}})
+    done = program("call", "mini.spoof")
+    assert done.code == 9
+    assert r"spindle: 'mini': no\x1b[2J\u202e" in done.err
+    assert "\n  |   hint: run this: curl evil" in done.err
+    assert "\n  hint:" not in done.err
+    assert "\u202e" not in done.err
+    assert "\u202e" not in Terminal("call", "mini.spoof").read_all()

@@ -129,7 +129,7 @@ def test_presets_are_those_of_spindle() -> None:
     assert files.transport is TransportType.MCP
     assert "server-filesystem@" in files.connection
     assert files.connection.endswith(" /data")
-    assert get_preset("postgres").env == {"DSN": "${DATABASE_URL}"}
+    assert get_preset("postgres").env["DSN"] == "${DATABASE_URL}"
     github = get_preset("github")
     assert (github.auth_type, github.auth_config) == (
         AuthType.BEARER,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,16 +16,21 @@ from contract.openers import OPENERS
 from spindle.adapters.state_store import RunsIn, StateStoreOf
 from spindle.auth.encryption import Sealer
 from spindle.domain.identity import Principal, Secret
-from spindle.domain.run import Pause, Run, RunEvent
-from spindle.errors import NotFoundError
+from spindle.domain.run import Pause, Run, RunEvent, RunStatus
+from spindle.errors import NotFoundError, StoreError
 from spindle.ports.store import RunStore, Store
+from spindle.stores.sqlite import SqliteStore
 
 ANN = Principal("ann", frozenset({"staff", "admins"}))
+LEASE = 1000.0
+"""Longer than any test."""
+ENDED = 0.0
+"""A lease that was over when it began."""
 
 
 def a_run(id: str = "r1", **fields: Any) -> Run:
     values: dict[str, Any] = {"principal": ANN, "created_at": 1.0, "updated_at": 1.0, "owner": "p1",
-                              "lease_until": 10.0}  # fmt: skip
+                              "lease": LEASE}  # fmt: skip
     return Run("report", id=id, **{**values, **fields})
 
 
@@ -34,8 +41,17 @@ def a_pause(token: str = "t1", run: str = "r1", **fields: Any) -> Pause:
 
 
 async def paused(store: RunStore, *pauses: Pause, run: str = "r1") -> None:
-    resting = a_run(run, status="paused", owner=None, lease_until=None)
-    await store.save_run(resting, pauses=pauses or (a_pause(run=run),))
+    assert await store.save_run(a_run(run, status="paused", lease=None), pauses=pauses or (a_pause(run=run),))
+
+
+async def timeless(store: RunStore, id: str) -> Run | None:
+    """The run without the lease, which gets shorter all the time."""
+    found = await store.run(id)
+    return found and dataclasses.replace(found, lease=None)
+
+
+def step(path: str, sealed: bytes = b"done", run: str = "r1") -> RunEvent:
+    return RunEvent(run, "step", 1.0, path, sealed)
 
 
 class RunStoreContract:
@@ -52,13 +68,17 @@ class RunStoreContract:
 class TestRuns(RunStoreContract):
     async def test_a_run_comes_back_as_it_was_saved(self, store: RunStore) -> None:
         run = a_run(kind="call", error={"category": "tool", "message": "ünïcode 🎉"})
-        await store.save_run(run)
-        assert await store.run("r1") == run
+        assert await store.save_run(run)
+        found = await store.run("r1")
+        assert found is not None
+        assert dataclasses.replace(found, lease=LEASE) == run
+        assert found.lease is not None
+        assert 0 < found.lease <= LEASE
         assert await store.run("nothing") is None
 
     async def test_saving_again_changes_how_it_stands(self, store: RunStore) -> None:
         await store.save_run(a_run())
-        ended = a_run(status="done", updated_at=5.0, owner=None, lease_until=None)
+        ended = a_run(status="done", updated_at=5.0, lease=None)
         await store.save_run(ended)
         assert await store.run("r1") == ended
         assert await store.runs(limit=9) == [ended]
@@ -66,7 +86,7 @@ class TestRuns(RunStoreContract):
     async def test_a_run_is_found_by_a_beginning_that_only_it_has(self, store: RunStore) -> None:
         await store.save_run(a_run("abc1"))
         await store.save_run(a_run("abd2"))
-        assert (await store.run("abc")) == a_run("abc1")
+        assert await timeless(store, "abc") == a_run("abc1", lease=None)
         with pytest.raises(NotFoundError, match="several runs"):
             await store.run("ab")
 
@@ -75,6 +95,7 @@ class TestRuns(RunStoreContract):
             await store.save_run(a_run(f"r{number}", status="paused" if number else "done"))
         await store.save_run(a_run("other", principal=Principal("bob")))
         assert [run.id for run in await store.runs(limit=2)] == ["other", "r2"]
+        assert [run.id for run in await store.runs(limit=-1)] == ["other", "r2", "r1", "r0"]
         assert [run.id for run in await store.runs(limit=9, status="paused")] == ["r2", "r1"]
         assert [run.id for run in await store.runs(limit=9, principal="bob")] == ["other"]
 
@@ -90,10 +111,9 @@ class TestRuns(RunStoreContract):
     async def test_events_come_back_in_the_order_in_which_they_were_saved(self, store: RunStore) -> None:
         events = [RunEvent("r1", "step", float(9 - n), f"/x:{n}", bytes([n, 0, 255])) for n in range(5)]
         await store.save_run(a_run(), events[:2])
-        await store.save_events(events[2:4])
-        await store.save_events(events[4:])
-        await store.save_events([])
-        await store.save_events([RunEvent("r2", "started", 1.0)])
+        await store.save_run(a_run("r2"), [RunEvent("r2", "started", 1.0)])
+        for some in (events[2:4], events[4:], []):
+            assert await store.save_events(a_run(), some)
         assert await store.history("r1") == events
         assert await store.history("nothing") == []
 
@@ -101,14 +121,14 @@ class TestRuns(RunStoreContract):
         one, other = two_stores
         await paused(one)
         assert (await other.pause("t1")) == a_pause()
-        assert await other.claim("t1", b"yes", "p2", 30.0, 20.0) == "claimed"
+        assert await other.claim("t1", b"yes", "p2", LEASE, 20.0) == "claimed"
         assert (await one.run("r1")).owner == "p2"  # type: ignore[union-attr]
 
 
 async def test_a_run_its_events_and_its_pauses_are_saved_together_or_not_at_all(store: Store) -> None:
-    event = RunEvent("r1", "step", 1.0)
-    with pytest.raises(Exception):  # noqa: B017 - each database has its own word for a clash of ids
-        await store.save_run(a_run(), [event, event], [a_pause()])
+    timeless: Any = None
+    with pytest.raises(StoreError):
+        await store.save_run(a_run(), [step("/a"), RunEvent("r1", "step", timeless, "/b")], [a_pause()])
     assert await store.run("r1") is None
     assert await store.history("r1") == []
     assert await store.pause("t1") is None
@@ -123,8 +143,9 @@ class TestPauses(RunStoreContract):
 
     async def test_a_pause_that_is_there_stays_as_it_is(self, store: RunStore) -> None:
         await paused(store)
-        await store.claim("t1", b"yes", "p1", 30.0, 20.0)
-        await store.save_run(a_run(status="paused"), pauses=[a_pause(message="other")])
+        await store.claim("t1", b"yes", "p1", LEASE, 20.0)
+        held = a_run(status="paused", generation=2)
+        assert await store.save_run(held, pauses=[a_pause(message="other", state="answered")])
         found = await store.pause("t1")
         assert found is not None
         assert (found.message, found.state, found.answer) == ("waits", "answered", b"yes")
@@ -133,7 +154,7 @@ class TestPauses(RunStoreContract):
         bobs = a_pause("t3", "r2", principal=Principal("bob"), source="disk")
         await paused(store, a_pause("t1"), a_pause("t2"))
         await paused(store, bobs, run="r2")
-        await store.claim("t1", None, "p1", 30.0, 20.0)
+        await store.claim("t1", None, "p1", LEASE, 20.0)
         assert [pause.token for pause in await store.pauses()] == ["t2", "t3"]
         assert [pause.token for pause in await store.pauses(waiting=False)] == ["t1", "t2", "t3"]
         assert [pause.token for pause in await store.pauses(run="r1")] == ["t2"]
@@ -142,45 +163,47 @@ class TestPauses(RunStoreContract):
 
     async def test_the_first_answer_claims_the_run_and_the_second_is_refused(self, store: RunStore) -> None:
         await paused(store)
-        assert await store.claim("t1", b"yes", "p2", 50.0, 20.0) == "claimed"
+        assert await store.claim("t1", b"yes", "p2", LEASE, 20.0) == "claimed"
         run = await store.run("r1")
         assert run is not None
-        assert (run.status, run.owner, run.lease_until) == ("running", "p2", 50.0)
-        assert await store.claim("t1", b"no", "p3", 60.0, 21.0) == "used"
+        assert (run.status, run.owner, run.generation) == ("running", "p2", 2)
+        assert run.lease is not None
+        assert 0 < run.lease <= LEASE
+        assert await store.claim("t1", b"no", "p3", LEASE, 21.0) == "used"
         assert (await store.pause("t1")).answer == b"yes"  # type: ignore[union-attr]
 
     async def test_an_answer_to_a_run_that_executes_is_noted(self, store: RunStore) -> None:
         await paused(store, a_pause("t1"), a_pause("t2"))
-        await store.claim("t1", None, "p1", 50.0, 20.0)
-        assert await store.claim("t2", b"too", "p2", 60.0, 21.0) == "noted"
+        await store.claim("t1", None, "p1", LEASE, 20.0)
+        assert await store.claim("t2", b"too", "p2", LEASE, 21.0) == "noted"
         run = await store.run("r1")
         assert run is not None
-        assert (run.owner, run.lease_until) == ("p1", 50.0)
+        assert (run.owner, run.generation) == ("p1", 2)
 
     async def test_a_cancelled_run_can_be_taken_up_again_and_one_that_is_done_cannot(
         self, store: RunStore
     ) -> None:
         for status, free in (("cancelled", True), ("paused", True), ("done", False), ("failed", False)):
             await store.save_run(a_run(status, status=status))  # type: ignore[arg-type]
-            assert await store.take_run(status, "p2", 50.0, 20.0) is free
-            assert not await store.take_run(status, "p3", 60.0, 21.0)
+            assert await store.take_run(status, "p2", LEASE, 20.0) is free
+            assert not await store.take_run(status, "p3", LEASE, 21.0)
 
     async def test_an_answer_takes_a_run_over_whose_owner_died(self, store: RunStore) -> None:
         await paused(store, a_pause("t1"), a_pause("t2"))
-        await store.claim("t1", None, "p1", 50.0, 20.0)
-        assert await store.claim("t2", b"too", "p2", 90.0, 50.0) == "claimed"
+        await store.claim("t1", None, "p1", ENDED, 20.0)
+        assert await store.claim("t2", b"too", "p2", LEASE, 50.0) == "claimed"
 
     async def test_what_is_unknown_or_too_late_is_said(self, store: RunStore) -> None:
         await paused(store, a_pause(expires_at=30.0))
-        assert await store.claim("nothing", None, "p1", 50.0, 20.0) == "unknown"
-        assert await store.claim("t1", None, "p1", 50.0, 30.0) == "expired"
+        assert await store.claim("nothing", None, "p1", LEASE, 20.0) == "unknown"
+        assert await store.claim("t1", None, "p1", LEASE, 30.0) == "expired"
         assert (await store.pause("t1")).state == "waiting"  # type: ignore[union-attr]
         assert (await store.run("r1")).status == "paused"  # type: ignore[union-attr]
 
     async def test_of_many_that_claim_at_once_one_succeeds(self, two_stores: tuple[Store, Store]) -> None:
         await paused(two_stores[0])
         claims = await asyncio.gather(
-            *(two_stores[n % 2].claim("t1", b"%d" % n, f"p{n}", 50.0, 20.0) for n in range(50))
+            *(two_stores[n % 2].claim("t1", b"%d" % n, f"p{n}", LEASE, 20.0) for n in range(50))
         )
         assert sorted(claims) == ["claimed"] + ["used"] * 49
         run, pause = await two_stores[0].run("r1"), await two_stores[0].pause("t1")
@@ -193,24 +216,134 @@ class TestPauses(RunStoreContract):
 class TestLeasesOfRuns(RunStoreContract):
     async def test_a_run_is_taken_only_when_nobody_executes_it(self, store: RunStore) -> None:
         await store.save_run(a_run())
-        assert not await store.take_run("r1", "p2", 50.0, 9.0)
-        assert await store.take_run("r1", "p2", 50.0, 10.0)
-        assert (await store.run("r1")).owner == "p2"  # type: ignore[union-attr]
-        assert not await store.take_run("nothing", "p2", 50.0, 10.0)
+        await store.save_run(a_run("dead", lease=ENDED))
+        assert not await store.take_run("r1", "p2", LEASE, 9.0)
+        assert await store.take_run("dead", "p2", LEASE, 9.0)
+        assert (await store.run("dead")).owner == "p2"  # type: ignore[union-attr]
+        assert not await store.take_run("dead", "p3", LEASE, 9.0)
+        assert not await store.take_run("nothing", "p2", LEASE, 10.0)
 
     async def test_a_paused_run_is_taken_and_an_ended_one_is_not(self, store: RunStore) -> None:
         await paused(store)
-        assert await store.take_run("r1", "p2", 50.0, 1.0)
-        await store.save_run(a_run(status="done", owner=None, lease_until=None))
-        assert not await store.take_run("r1", "p3", 90.0, 80.0)
+        assert await store.take_run("r1", "p2", LEASE, 1.0)
+        assert await store.save_run(a_run(status="done", owner="p2", generation=2, lease=None))
+        assert not await store.take_run("r1", "p3", LEASE, 80.0)
 
-    async def test_renewing_keeps_ones_own_running_runs(self, store: RunStore) -> None:
-        await store.save_run(a_run("mine"))
-        await store.save_run(a_run("theirs", owner="p2"))
-        await store.save_run(a_run("ended", status="done"))
-        await store.renew_leases("p1", 70.0)
-        found = {run.id: run.lease_until for run in await store.runs(limit=9)}
-        assert found == {"mine": 70.0, "theirs": 10.0, "ended": 10.0}
+    async def test_renewing_tells_which_runs_are_still_held(self, store: RunStore) -> None:
+        mine, taken, ended = a_run("mine", lease=ENDED), a_run("taken", lease=ENDED), a_run("ended")
+        for run in (mine, taken, dataclasses.replace(ended, status="done")):
+            await store.save_run(run)
+        assert await store.take_run("taken", "p1", ENDED, 5.0)
+        assert await store.renew_leases([mine, taken, ended, a_run("nothing")], LEASE) == {"mine"}
+        assert not await store.take_run("mine", "p2", LEASE, 5.0)
+        assert await store.take_run("taken", "p2", LEASE, 5.0)
+        assert await store.renew_leases([], LEASE) == set()
+
+
+class TestOneHolder(RunStoreContract):
+    """A process that was stopped, lost its run and woke up can write nothing of it."""
+
+    @pytest.fixture
+    async def late(self, store: RunStore) -> Run:
+        """The run as its first holder has it, after another has taken it over."""
+        run = a_run(lease=ENDED)
+        assert await store.save_run(run, [step("/a")], [a_pause("t1")])
+        assert await store.take_run("r1", "p2", LEASE, 9.0)
+        return run
+
+    async def test_a_late_holder_writes_no_event(self, store: RunStore, late: Run) -> None:
+        assert not await store.save_events(late, [step("/b", b"late")])
+        assert [event.path for event in await store.history("r1")] == ["/a"]
+
+    @pytest.mark.parametrize("status", ["running", "paused", "done", "failed", "cancelled"])
+    async def test_a_late_holder_says_nothing_of_how_it_stands(
+        self, store: RunStore, late: Run, status: RunStatus
+    ) -> None:
+        before = await timeless(store, "r1")
+        closing = [a_pause("t1", state="answered"), a_pause("t2")]
+        stands = dataclasses.replace(late, status=status, error={"message": "late"}, lease=None)
+        assert not await store.save_run(stands, [step("/b", b"late")], closing)
+        assert await timeless(store, "r1") == before
+        assert [event.path for event in await store.history("r1")] == ["/a"]
+        assert [pause.token for pause in await store.pauses()] == ["t1"]
+
+    async def test_a_late_holder_renews_nothing(self, store: RunStore, late: Run) -> None:
+        assert await store.renew_leases([late], LEASE) == set()
+
+    async def test_the_same_process_is_late_too_if_it_took_the_run_again(self, store: RunStore) -> None:
+        run = a_run(lease=ENDED)
+        await store.save_run(run)
+        assert await store.take_run("r1", "p1", LEASE, 9.0)
+        assert not await store.save_events(run, [step("/a")])
+        assert await store.save_events(dataclasses.replace(run, generation=2), [step("/a")])
+
+    async def test_nobody_writes_to_a_run_that_rests(self, store: RunStore) -> None:
+        await paused(store)
+        assert not await store.save_events(a_run(), [step("/a")])
+        assert not await store.save_run(a_run(status="done"))
+
+    async def test_the_first_outcome_of_a_step_wins_and_a_repeated_write_changes_nothing(
+        self, store: RunStore
+    ) -> None:
+        first = step("/a", b"first")
+        await store.save_run(a_run(), [first])
+        assert await store.save_events(a_run(), [first, step("/a", b"second"), step("/b")])
+        found = await store.history("r1")
+        assert [(event.path, event.sealed) for event in found] == [("/a", b"first"), ("/b", b"done")]
+
+    async def test_each_beginning_of_a_call_is_kept_and_its_outcome_beside_it(self, store: RunStore) -> None:
+        """A call that was begun twice has two beginnings: what is known is the last one."""
+        begun = [RunEvent("r1", "begun", float(at), path, b"p%d" % at) for at, path in ((1, "/a"), (2, "/b"))]
+        assert await store.save_run(a_run(), begun)
+        again = RunEvent("r1", "begun", 3.0, "/a", b"p3")
+        after = [again, step("/a"), RunEvent("r1", "stopped", 4.0, "/b")]
+        assert await store.save_events(a_run(), after)
+        assert await store.save_events(a_run(), [again, step("/a", b"second")])
+        assert await store.history("r1") == [*begun, *after]
+
+    async def test_a_late_holder_cannot_note_that_it_begins_a_call(self, store: RunStore, late: Run) -> None:
+        """So it does not send it: noting comes before."""
+        assert not await store.save_events(late, [RunEvent("r1", "begun", 9.0, "/b", b"late")])
+        assert [event.kind for event in await store.history("r1")] == ["step"]
+
+    async def test_a_step_may_lie_deep_below_others(self, store: RunStore) -> None:
+        deep = [step("".join(f"/{number}:{n}" for number in range(3000))) for n in range(2)]
+        assert await store.save_run(a_run(), deep)
+        assert await store.save_events(a_run(), [step(deep[0].path, b"second")])
+        assert await store.history("r1") == deep
+
+    async def test_closing_a_pause_spares_an_answer_that_is_there(self, store: RunStore) -> None:
+        await store.save_run(a_run(), pauses=[a_pause("t1"), a_pause("t2")])
+        assert await store.claim("t1", b"yes", "p2", LEASE, 9.0) == "noted"
+        closing = [a_pause("t1", state="answered"), a_pause("t2", state="answered")]
+        assert await store.save_run(a_run(status="done", lease=None), pauses=closing)
+        assert [pause.answer for pause in await store.pauses(waiting=False)] == [b"yes", None]
+        assert await store.claim("t2", b"late", "p2", LEASE, 9.0) == "used"
+
+
+async def test_of_takers_and_holders_at_once_each_write_is_before_or_after(
+    two_stores: tuple[Store, Store],
+) -> None:
+    """What the holder could write is what the taker sees; nothing is added behind its back."""
+    one, other = two_stores
+    for number in range(20):
+        run = a_run(f"r{number}", lease=ENDED)
+        await one.save_run(run)
+
+        async def take(id: str = run.id) -> list[str]:
+            assert await other.take_run(id, "p2", LEASE, 9.0)
+            return [event.path for event in await other.history(id)]
+
+        written, seen = await asyncio.gather(one.save_events(run, [step("/a", run=run.id)]), take())
+        assert seen == (["/a"] if written else [])
+        assert [event.path for event in await other.history(run.id)] == seen
+
+
+async def test_traces_of_others_need_no_run(store: Store) -> None:
+    events = [RunEvent("trace:x", "note", 1.0, "same") for _ in range(2)]
+    await store.save_trace(events)
+    await store.save_trace(events[:1])
+    assert await store.history("trace:x") == events
 
 
 def a_secret(key: str = "k1", **fields: Any) -> Secret:
@@ -264,19 +397,40 @@ class TestSecrets:
 
 class TestLeases:
     async def test_a_lease_is_held_by_one_until_it_ends(self, store: Store) -> None:
-        assert await store.acquire("refresh", "p1", 10.0, 1.0)
-        assert await store.acquire("refresh", "p1", 20.0, 2.0)
-        assert not await store.acquire("refresh", "p2", 30.0, 19.0)
-        assert await store.acquire("other", "p2", 30.0, 3.0)
-        assert await store.acquire("refresh", "p2", 40.0, 20.0)
+        assert await store.acquire("refresh", "p1", LEASE)
+        assert await store.acquire("refresh", "p1", LEASE)
+        assert not await store.acquire("refresh", "p2", LEASE)
+        assert await store.acquire("other", "p2", ENDED)
+        assert await store.acquire("other", "p1", LEASE)
 
     async def test_only_the_holder_releases(self, store: Store) -> None:
-        await store.acquire("refresh", "p1", 10.0, 1.0)
+        await store.acquire("refresh", "p1", LEASE)
         await store.release("refresh", "p2")
-        assert not await store.acquire("refresh", "p2", 30.0, 2.0)
+        assert not await store.acquire("refresh", "p2", LEASE)
         await store.release("refresh", "p1")
-        assert await store.acquire("refresh", "p2", 30.0, 2.0)
+        assert await store.acquire("refresh", "p2", LEASE)
 
     async def test_of_many_that_want_it_at_once_one_gets_it(self, two_stores: tuple[Store, Store]) -> None:
-        wanted = [two_stores[n % 2].acquire("refresh", f"p{n}", 10.0, 1.0) for n in range(20)]
+        wanted = [two_stores[n % 2].acquire("refresh", f"p{n}", LEASE) for n in range(20)]
         assert sum(await asyncio.gather(*wanted)) == 1
+
+    @pytest.mark.parametrize("jump", [-60.0, 60.0, 1e9])
+    async def test_a_jump_of_the_time_of_day_neither_ends_nor_prolongs_a_lease(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch, jump: float
+    ) -> None:
+        await store.acquire("refresh", "p1", LEASE)
+        await store.save_run(a_run())
+        await store.save_run(a_run("dead", lease=ENDED))
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + jump)
+        assert not await store.acquire("refresh", "p2", LEASE)
+        assert not await store.take_run("r1", "p2", LEASE, time.time())
+        assert await store.take_run("dead", "p2", LEASE, time.time())
+
+    async def test_a_lease_from_before_the_machine_started_has_ended(self, tmp_path: Path) -> None:
+        async with SqliteStore(tmp_path / "state.db", clock=lambda: 500_000.0) as before:
+            await before.save_run(a_run())
+            await before.acquire("refresh", "p1", LEASE)
+        async with SqliteStore(tmp_path / "state.db", clock=lambda: 12.0) as after:
+            assert await after.take_run("r1", "p2", LEASE, 9.0)
+            assert await after.acquire("refresh", "p2", LEASE)

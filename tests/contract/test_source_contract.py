@@ -20,7 +20,7 @@ from spindle.app import Spindle
 from spindle.calls.options import CallOptions
 from spindle.domain.call import Call, Result
 from spindle.domain.identity import NO_CREDENTIAL, Credential
-from spindle.errors import CallTimeoutError, SpindleError
+from spindle.errors import BreakerOpenError, CallTimeoutError, ConnectionFailedError, SpindleError
 from spindle.ports.source import RelaySession, RelaySource
 from spindle.settings import Settings
 
@@ -44,8 +44,10 @@ def those_with(prop: str) -> pytest.MarkDecorator:
 
 
 @contextlib.asynccontextmanager
-async def opened(kind: Kind, **options: Any) -> AsyncIterator[Spindle]:
-    settings = Settings(kind.root, {"sources": kind.sources, "store": ":memory:"})
+async def opened(kind: Kind, changed: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Spindle]:
+    """`changed` are settings of the source."""
+    sources = {**kind.sources, SOURCE: {**kind.sources[SOURCE], **(changed or {})}}
+    settings = Settings(kind.root, {"sources": sources, "store": ":memory:"})
     async with spindle.open(settings=settings, **options) as app:
         yield app
 
@@ -203,6 +205,64 @@ async def test_of_many_calls_at_once_each_shows_its_own_principals_credential(ki
         asked = (call(app, kind.whoami(), principal=Principal(who)) for who in people)
         results = await asyncio.gather(*asked)
     assert [kind.said(result) for result in results] == [kind.shown(who) for who in people]
+
+
+def own_credentials(kind: Kind) -> Any:
+    """A credential for each of ann and bob, to open with."""
+
+    async def provide(source: str, principal: Principal) -> Credential | None:
+        return kind.credential(principal.id) if source == SOURCE and principal.id in ("ann", "bob") else None
+
+    return provide
+
+
+@those_with("credentials")
+async def test_one_users_calls_without_an_answer_close_the_way_for_nobody_else(kind: Kind) -> None:
+    ann, bob = Principal("ann"), Principal("bob")
+    async with opened(kind, {"breaker": {"failures": 2}}, credentials=own_credentials(kind)) as app:
+        assert kind.said(await call(app, kind.whoami(), principal=ann)) == kind.shown("ann")
+        for _ in range(2):
+            with pytest.raises(CallTimeoutError):
+                await call(app, kind.hang(), principal=ann, timeout=0.05)
+        assert kind.said(await call(app, kind.whoami(), principal=bob)) == kind.shown("bob")
+        with pytest.raises(BreakerOpenError):
+            await call(app, kind.whoami(), principal=ann)
+
+
+SHARED = [name for name, kind in KINDS.items() if not {"lost link", "credentials"} & kind.lacks.keys()]
+
+
+@pytest.mark.parametrize("kind", SHARED, indirect=True)
+async def test_what_cannot_be_reached_is_left_alone_for_all_and_what_each_has_to_itself_is_not(
+    kind: Kind,
+) -> None:
+    changed = {"breaker": {"failures": 2}, "retry": {"attempts": 1}}
+    async with opened(kind, changed, credentials=own_credentials(kind)) as app:
+        tool = await app.catalog.find(f"{SOURCE}.{kind.whoami().tool}", Principal("ann"))
+        await kind.lose()
+        if app.catalog.sources.get(SOURCE).server_of(tool) is None:
+            assert kind.said(await call(app, kind.whoami(), principal=Principal("bob"))) == kind.shown("bob")
+            return
+        ann, bob = (
+            await failures_until_refused(app, kind, "ann"),
+            await failures_until_refused(app, kind, "bob"),
+        )
+        # One may be of a session that was open before, which is its user's own.
+        assert ann == 2
+        assert bob in (0, 1)
+
+
+async def failures_until_refused(app: Spindle, kind: Kind, who: str) -> int:
+    """Calls until the source is left alone, and returns how often that failed before."""
+    for count in range(9):
+        try:
+            await call(app, kind.whoami(), principal=Principal(who))
+        except BreakerOpenError:
+            return count
+        except ConnectionFailedError:
+            continue
+        raise AssertionError("nobody is there to answer")
+    raise AssertionError("it was never left alone")
 
 
 @those_with("credentials")

@@ -11,9 +11,9 @@ import pytest
 
 from spindle.domain.call import Block, CallRecord, Result
 from spindle.domain.definitions import Definitions
-from spindle.domain.tool import Hints, Tool, ToolSpec
+from spindle.domain.tool import Hints, LeftOut, Loosened, Repaired, Tool, ToolSpec
 from spindle.errors import NameConflictError, NotFoundError, StoreError
-from spindle.ports.store import SourceState, Store, StoredTool, ToolFilter
+from spindle.ports.store import PinChange, SourceState, Store, StoredTool, ToolFilter
 
 
 def a_tool(name: str, source: str = "files", **spec: Any) -> Tool:
@@ -36,6 +36,36 @@ def a_record(key: str, **fields: Any) -> CallRecord:
         "outcome": "ok", "started_at": 1.5, "duration": 0.25, "attempts": 1,
     }  # fmt: skip
     return CallRecord(key=key, **{**values, **fields})
+
+
+class TestPins:
+    async def test_pins_are_none_until_there_are_some_and_outlive_the_tools(self, store: Store) -> None:
+        assert await store.pins("files") is None
+        tool = a_tool("files.read")
+        assert await store.replace_tools(a_state(), stored(tool), PinChange(None, {}))
+        assert await store.pins("files") == {}
+        after = {"files.read": tool.fingerprint, "files.gone": "f"}
+        assert await store.replace_tools(a_state(), stored(tool), PinChange({}, after))
+        assert await store.replace_tools(a_state(), [])
+        assert await store.pins("files") == after
+        assert await store.pins("other") is None
+
+    async def test_pins_that_changed_meanwhile_change_nothing(self, store: Store) -> None:
+        old, new = a_tool("files.read"), a_tool("files.read", description="another")
+        assert await store.replace_tools(a_state(), stored(old), PinChange(None, {"files.read": "1"}))
+        assert not await store.replace_tools(a_state(), stored(new), PinChange(None, None))
+        assert not await store.replace_tools(a_state(), stored(new), PinChange({"files.read": "0"}, {}))
+        assert await store.tool("files.read") == old
+        assert await store.pins("files") == {"files.read": "1"}
+
+    async def test_pins_end_when_they_are_told_to_and_with_their_source(self, store: Store) -> None:
+        pins = {"files.read": "1"}
+        assert await store.replace_tools(a_state(), [], PinChange(None, pins))
+        assert await store.replace_tools(a_state(), [], PinChange(pins, None))
+        assert await store.pins("files") is None
+        assert await store.replace_tools(a_state(), [], PinChange(None, pins))
+        await store.forget_source("files")
+        assert await store.pins("files") is None
 
 
 class TestTools:
@@ -252,7 +282,7 @@ class TestTools:
             for each, source in zip(two_stores, "ab", strict=True)
         ]
         outcomes = await asyncio.gather(*syncs, return_exceptions=True)
-        assert sorted(map(type, outcomes), key=str) == sorted([type(None), NameConflictError], key=str)
+        assert sorted(map(type, outcomes), key=str) == sorted([bool, NameConflictError], key=str)
         assert await two_stores[0].names() == ["read"]
 
     async def test_a_refused_source_changes_nothing(self, store: Store) -> None:
@@ -288,6 +318,45 @@ class TestTools:
         await store.note_failure("files", "mcp", "no answer")
         await store.replace_tools(a_state(), stored(a_tool("files.read")))
         assert (await store.sources())["files"].error is None
+
+    async def test_a_source_that_has_the_same_tools_is_noted_without_a_new_version(
+        self, store: Store
+    ) -> None:
+        await store.replace_tools(a_state(), stored(a_tool("files.read")))
+        await store.note_failure("files", "mcp", "no answer")
+        version = await store.catalog_version()
+        left_out = (LeftOut("files.odd", "no schema"),)
+        await store.note_synced(dataclasses.replace(a_state(), synced_at=200.0, left_out=left_out))
+        state = (await store.sources())["files"]
+        assert (state.synced_at, state.error, state.left_out) == (200.0, None, left_out)
+        assert await store.names() == ["files.read"]
+        assert await store.catalog_version() == version
+
+    async def test_what_was_dropped_of_schemas_is_kept_with_the_tool_and_with_its_source(
+        self, store: Store
+    ) -> None:
+        given = a_tool("files.read")
+        repaired = Repaired({"type": "object"}, None, ("input schema: type: must be types of JSON",))
+        tool = dataclasses.replace(given, spec=dataclasses.replace(given.spec, repaired=repaired))
+        loosened = (Loosened("files.read", "an unknown type"),)
+        await store.replace_tools(dataclasses.replace(a_state(), loosened=loosened), stored(tool))
+        found = await store.tool("files.read")
+        assert found is not None
+        assert (found.spec.repaired, found.input_schema) == (repaired, {"type": "object"})
+        # What the source gave is there as it was.
+        assert (found.spec.input_schema, found.fingerprint) == (given.spec.input_schema, given.fingerprint)
+        (listed,) = await store.stored_tools("files")
+        assert listed.current is not None
+        assert listed.current.spec.repaired == repaired
+        state = (await store.sources())["files"]
+        assert (state.left_out, state.loosened) == ((), loosened)
+
+    async def test_the_state_of_one_source_can_be_asked_for(self, store: Store) -> None:
+        await store.replace_tools(a_state("a"), stored(a_tool("a.read", "a")))
+        await store.replace_tools(a_state("b"), stored(a_tool("b.read", "b")))
+        everything = await store.sources()
+        assert await store.sources("b") == {"b": everything["b"]}
+        assert await store.sources("none") == {}
 
     async def test_the_version_changes_with_the_tools_and_not_with_calls(self, store: Store) -> None:
         first = await store.catalog_version()
@@ -410,6 +479,13 @@ class TestCache:
         assert found == dataclasses.replace(self.RESULT, cached=True)
         assert await store.cached("k", now=20.0) is None
         assert await store.cached("other", now=11.0) is None
+
+    async def test_a_result_from_before_the_clock_was_set_back_is_not_good_any_more(
+        self, store: Store
+    ) -> None:
+        await store.cache("k", self.RESULT, expires_at=110.0, now=100.0)
+        assert await store.cached("k", now=101.0, ttl=10.0) is not None
+        assert await store.cached("k", now=41.0, ttl=10.0) is None
 
     async def test_null_as_structured_data_is_not_taken_for_none(self, store: Store) -> None:
         await store.cache("k", Result(structured=None, has_structured=True), expires_at=20.0, now=10.0)

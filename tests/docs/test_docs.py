@@ -4,6 +4,7 @@ Those of the README and of docs/start/ are run where nothing else is installed: 
 """
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from servers.pages import fits, run_page
 
 ROOT = Path(__file__).parent.parent.parent
 DRAWERS = ("how-to", "coming-from", "reference")
-PAGES = sorted(page for name in DRAWERS for page in (ROOT / "docs" / name).glob("*.md"))
+PAGES = sorted(page for name in (".", *DRAWERS) for page in (ROOT / "docs" / name).glob("*.md"))
 WITHOUT_EXAMPLES = {"api.md", "glossary.md"}
 
 
@@ -23,10 +24,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "home").mkdir()
     scripts = Path(sys.executable).parent
     return {
-        **{key: value for key, value in os.environ.items() if not key.startswith("SPINDLE_")},
+        **{key: value for key, value in os.environ.items() if not key.startswith(("SPINDLE_", "XDG_"))},
         "PATH": os.pathsep.join([str(warm.FOLDER), str(scripts), os.environ["PATH"]]),
         "HOME": str(tmp_path / "home"),
-        "SPINDLE_HOME": str(tmp_path / "home"),
         "NO_COLOR": "1",
         "COLUMNS": "120",
     }
@@ -41,6 +41,8 @@ def test_the_examples_of_a_page_do_what_it_says(
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "spindle.toml").write_text("")
+    # It is the reader's own, and so are all further edits.
+    subprocess.run([warm.SPINDLE, "trust", "--yes"], cwd=workspace, env=environment, check=True)
     ran = run_page(page, workspace, environment, [warm.PYTHON])
     assert ran or page.name in WITHOUT_EXAMPLES, f"{page.name} shows nothing that can be run"
 

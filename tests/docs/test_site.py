@@ -34,6 +34,7 @@ def test_every_page_is_in_the_navigation() -> None:
         "index.md",
         "decisions/architecture.md",
         "decisions/contributing.md",
+        "decisions/security.md",
         "reference/changelog.md",
     }
     assert set(shown) == (there - decisions) | elsewhere

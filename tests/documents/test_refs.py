@@ -1,5 +1,6 @@
 """References: pointers, chains, circles, and documents that are not there."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -113,3 +114,32 @@ def test_a_document_has_the_size_that_its_source_allows() -> None:
     assert parse("file:///a", b"{}", limit=2).root == {}
     with pytest.raises(ConfigurationError, match="/a: larger than 2 bytes"):
         parse("file:///a", b"{} ", limit=2)
+
+
+def test_a_pointer_leads_through_references_on_its_way() -> None:
+    found = documents(
+        {
+            "a": {"$ref": "other.json#/c"},
+            "loop": {"$ref": "#/loop/x"},
+            "n": {"child": {"$ref": "#/n"}, "v": 2},
+        },
+        other={"c": {"d": {"$ref": "#/e"}}, "e": {"f": [0, {"g": 1}]}},
+    )
+    located = found.target("#/a/d/f/1/g", found.main)
+    assert (located.node, located.document.address) == (1, "file:///other.json")
+    assert found.target("#/n/child/child/v", found.main).node == 2
+    with pytest.raises(ConfigurationError, match="points at nothing"):
+        found.target("#/a/d/no", found.main)
+    with pytest.raises(ConfigurationError, match=f"comes after {MAX_HOPS} others"):
+        found.follow({"$ref": "#/loop/x/y"}, found.main)
+
+
+def test_following_a_pointer_takes_no_longer_than_its_references_allow() -> None:
+    """Each of these leads through the next one twice: together they would never end."""
+    names = [f"n{number}" for number in range(60)]
+    root: dict[str, Any] = {
+        name: {"x": {"$ref": f"#/{other}/x/x"}} for name, other in itertools.pairwise(names)
+    }
+    found = documents({**root, names[-1]: {"x": {"x": 1}}})
+    with pytest.raises(ConfigurationError, match=f"comes after {MAX_HOPS} others"):
+        found.target("#/n0/x/x", found.main)

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spindle
+from spindle.documents.bounds import MAX_DEPTH, MAX_UNFOLDED, Bounds
 from spindle.documents.places import TextError
-from spindle.documents.text import MAX_DEPTH, MAX_UNFOLDED, Bounds, decode, read, read_any
+from spindle.documents.text import decode, read, read_any
 from spindle.documents.yaml_writing import write
 
 SIZE = 120_000
@@ -36,7 +37,8 @@ HOSTILE = {
     "lists in lists": ("[" * (SIZE // 2) + "]" * (SIZE // 2), TOO_DEEP),
     "lists in lines": ("- " * (SIZE // 2) + "x", TOO_DEEP),
     "objects in objects": ("a: " + "{a: " * (SIZE // 4), TOO_DEEP),
-    "objects in lists": ("{[" * (SIZE // 2), "a name must be text"),
+    "objects in lists": ("{[" * (SIZE // 2), "this is not JSON: Expecting property name"),
+    "objects in lists in YAML": ("---\n" + "{[" * (SIZE // 2), "a name must be text"),
     "names in names": ("? " * (SIZE // 2), "a name must be text"),
     "JSON objects": ('{"a":' * 40_000 + "1" + "}" * 40_000, TOO_DEEP),
     "JSON that a parser would take": ('{"a":' + "[" * 150 + "]" * 150 + "}", TOO_DEEP),
@@ -84,6 +86,21 @@ def test_aliases_count_and_plain_parts_do_not() -> None:
     assert read_any(b"a: &a [1, 2]\nb: [*a, *a]", bounds)["b"] == [[1, 2], [1, 2]]
     with pytest.raises(TextError, match="more than 20 parts"):
         read_any(b"a: &a [1, 2]\nb: [*a, *a, *a, *a, *a, *a, *a]", bounds)
+
+
+@pytest.mark.parametrize("text", ["[1, 2, 3, 4]", "- 1\n- 2\n- 3\n- 4"])
+def test_parts_are_counted_while_a_text_is_read(text: str) -> None:
+    with pytest.raises(TextError, match="more than 3 lists, objects and values"):
+        read_any(text.encode(), Bounds(parts=3))
+    assert read_any(text.encode(), Bounds(parts=20)) == [1, 2, 3, 4]
+
+
+def test_json_that_cannot_be_read_is_not_given_to_a_reader_of_yaml() -> None:
+    with pytest.raises(TextError) as caught:
+        read_any(b"\n\n{openapi: 3.0.0}")
+    assert (caught.value.line, "not JSON" in caught.value.problem) == (3, True)
+    assert "`---`" in (caught.value.hint or "")
+    assert read_any(b"---\n{openapi: 3.0.0}") == {"openapi": "3.0.0"}
 
 
 def test_a_text_has_a_size() -> None:
@@ -159,7 +176,11 @@ DIFFERENT: dict[str, tuple[str, Any, Any]] = {
         {"a": 2},
         "!'a' appears a second time; the first is in line 1",
     ),
-    "NaN in JSON": ('{"a": NaN}', {"a": "NaN"}, "!NaN is not a number that JSON knows"),
+    "NaN in JSON": (
+        '{"a": NaN}',
+        "!NaN is not a number that JSON knows",
+        "!NaN is not a number that JSON knows",
+    ),
     "a tab": (
         "a:\n\tb: 1",
         "!this is neither JSON nor YAML: found character that cannot start any token",
@@ -180,7 +201,11 @@ DIFFERENT: dict[str, tuple[str, Any, Any]] = {
         "!this is neither JSON nor YAML: control characters are not allowed",
         "!this is not YAML: control characters are not allowed",
     ),
-    "a comma too many": ('{"a": 1,}', {"a": 1}, "!this is not JSON: Expecting property name"),
+    "a comma too many": (
+        '{"a": 1,}',
+        "!this is not JSON: Expecting property name",
+        "!this is not JSON: Expecting property name",
+    ),
 }
 """In a document of somebody else, and in a text of one's own."""
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from spindle.domain.json_schema import (
     canonical,
-    for_models,
     from_json,
     parameters,
     property_texts,
@@ -20,6 +19,7 @@ from spindle.domain.json_schema import (
     type_of,
     types_of,
 )
+from spindle.schemas.models import for_models
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -69,8 +69,12 @@ def test_what_is_written_as_json_is_read_as_it_was(value: Any) -> None:
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b"[" * 100_000, "nested too deeply"),
-        (b'{"a":' * 100_000, "nested too deeply"),
+        (b"[" * 100_000, "nested more than 200 levels deep"),
+        (b'{"a":' * 100_000, "nested more than 200 levels deep"),
+        (b"[" * 201 + b"]" * 201, "nested more than 200 levels deep"),
+        (b"[NaN]", "NaN is not a number"),
+        (b"[-Infinity]", "-Infinity is not a number"),
+        (b"[1e400]", "the number 1e400 is too large"),
         (b"9" * 5000, "Exceeds the limit"),
         (b'"\xff"', "can't decode byte 0xff"),
         (b"{", "Expecting property name"),

@@ -276,7 +276,7 @@ def problems(text: str, format: Format, name: str = "flows/f") -> list[str]:
             "flows/f.json:2: this is not JSON: -Infinity is not a number that JSON knows",
         ),
         ('{"a":\n1e999}', "flows/f.json:2: this is not JSON: the number 1e999 is too large"),
-        ("[" * 100_000, "flows/f.json: it is nested too deeply"),
+        ("[" * 100_000, "flows/f.json:1: nested more than 150 levels deep"),
         ('{"nodes": ' + "[" * 160 + "]" * 160 + "}", "flows/f.json:1: nested more than 150 levels deep"),
         (
             '{"a": 1,\n"b": {"a": 2},\n"a": 3}',

@@ -86,9 +86,8 @@ async def test_nothing_of_a_run_is_in_the_store_in_clear(opened: OpenFlows, tmp_
             chain(ToolNode("upper"), ToolNode("same", params={"value": "${upper}"})), text="hush-hush"
         )
     stored = b"".join(path.read_bytes() for path in (tmp_path / ".spindle").rglob("*") if path.is_file())
-    records = stored.count(b"hush-hush")
-    assert b"HUSH-HUSH" not in stored.replace(b'{"value":"HUSH-HUSH"}', b"")
-    assert records == 1, "only in the record of the call, as every call's arguments are"
+    assert stored
+    assert b"hush-hush" not in stored.lower()
 
 
 async def test_secret_arguments_are_masked_in_the_history(opened: OpenFlows) -> None:
@@ -281,7 +280,7 @@ async def test_a_node_outside_a_workspace_says_so() -> None:
 async def test_a_cancelled_run_goes_on_where_it_was(opened: OpenFlows) -> None:
     reached, calls = asyncio.Event(), Calls()
 
-    @tool
+    @tool(idempotent=True)
     async def stuck() -> str:
         reached.set()
         if len(calls.seen) == 1:

@@ -260,3 +260,43 @@ async def test_nodes_of_a_flow_that_is_called_are_not_taken_for_the_callers(
         assert again.result.structured == {"value": "OUTER"}
         left = await app.flows.left(done.run_id, app.flows.library.find("outer").definition, before="word")  # type: ignore[union-attr]
         assert left["called"] == "INNER"
+
+
+BROKEN = '''
+from spindle.flows import Flow, Node
+
+
+def deeper(text):
+    raise LookupError(text)
+
+
+class Broken(Node):
+    """Fail.
+
+    Reads:
+        text (str): what to say
+    """
+
+    def prep(self, shared):
+        return shared["text"]
+
+    def exec(self, text):
+        return deeper(text)
+
+
+failing = Flow(Broken(), name="failing", inputs={"text": {"type": "string"}})
+'''
+
+
+async def test_a_node_written_in_python_says_where_it_failed(workspace: Path) -> None:
+    (workspace / "flows" / "broken.py").write_text(BROKEN)
+    async with spindle.open(workspace) as app:
+        result = await app.call("broken", text="lost")
+        assert (result.is_error, result.text) == (True, "LookupError: lost")
+        for run in (app.call("failing", text="lost"), app.run_flow("failing --text=lost")):
+            with pytest.raises(FlowError, match="node 'broken' failed: LookupError: lost") as caught:
+                await run
+            for failure in (result.failure, caught.value.failure):
+                assert failure is not None
+                place = (failure.file, failure.line, failure.function)
+                assert place == ("flows/broken.py", 6, "deeper")

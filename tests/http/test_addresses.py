@@ -12,6 +12,14 @@ INSIDE = [
     "127.0.0.1", "127.8.8.8", "::1", "0.0.0.0", "::", "10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1",
     "169.254.169.254", "fe80::1", "fe80::1%eth0", "fd00::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1",
     "2002:7f00:1::", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "198.18.0.1", "255.255.255.255",
+    # Other ways to write, or to reach, an address of IPv4.
+    "64:ff9b:1::7f00:1", "64:ff9b:1::5db8:d822", "2002:a9fe:a9fe::1", "2002:5db8:d822::1", "::127.0.0.1",
+    "::93.184.216.34", "::ffff:0:10.0.0.1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "64:ff9b::a83f:8110",
+    # Networks that are not the public one.
+    "fec0::1", "fc00::1", "0.1.2.3", "100.127.255.255", "192.0.0.8", "192.88.99.1", "240.0.0.1", "224.0.0.1",
+    "239.255.255.250", "ff02::1", "ff0e::1", "100::1", "2001:db8::1", "3fff::1", "5f00::1", "4000::1",
+    # Where clouds keep the credentials of a machine.
+    "169.254.170.2", "fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192", "168.63.129.16",
 ]  # fmt: skip
 OUTSIDE = ["93.184.216.34", "2606:2800:220:1::1", "::ffff:93.184.216.34", "64:ff9b::5db8:d822", "1.1.1.1"]
 
@@ -25,6 +33,24 @@ def test_addresses_of_this_machine_and_its_networks_are_inside(address: str) -> 
 @pytest.mark.parametrize("address", OUTSIDE)
 def test_public_addresses_are_outside(address: str) -> None:
     assert not is_inside(address)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("metadata.google.internal", True), ("METADATA.google.internal.", True), ("metadata.goog", True),
+        ("instance-data", True), ("instance-data.ec2.internal", True), ("printer.local", True),
+        ("app.localhost", True), ("router.home.arpa", True), ("2130706433", True), ("0x7f.1", True),
+        ("0177.0.0.1", True), ("0xa9fea9fe", True), ("example.com", False), ("internal.example.com", False),
+        ("1572395042", False), ("", False),
+    ],
+)  # fmt: skip
+def test_hosts_that_are_inside_by_the_way_they_are_written(host: str, expected: bool) -> None:
+    assert is_written_inside(host) is expected
+
+
+async def test_a_name_that_only_a_proxy_finds_leads_inside() -> None:
+    assert await addresses.leads_inside("http://metadata.google.internal/computeMetadata/v1/")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from fastmcp.client.transports import StdioTransport
 async def main() -> None:
     target, spindle, tool, text = sys.argv[1:]
     if not target.startswith("http"):
-        target = StdioTransport(spindle, ["-w", target, "serve", "--stdio"], keep_alive=False)
+        target = StdioTransport(spindle, ["-w", target, "serve", "--stdio", "--trust"], keep_alive=False)
     async with Client(target) as client:
         tools = await client.list_tools()
         result = await client.call_tool(tool, {"text": text})

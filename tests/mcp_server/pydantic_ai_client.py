@@ -16,7 +16,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 async def main() -> None:
     target, spindle, tool, text = sys.argv[1:]
     if not target.startswith("http"):
-        target = StdioTransport(spindle, ["-w", target, "serve", "--stdio"], keep_alive=False)
+        target = StdioTransport(spindle, ["-w", target, "serve", "--stdio", "--trust"], keep_alive=False)
     offered: set[int] = set()
 
     def decide(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

@@ -238,7 +238,8 @@ def test_a_variable_that_holds_no_token_stops_the_start(
             monkeypatch.setenv("ONE_TOKEN", value)
         done = started(workspace, *how)
         assert done.returncode == 2
-        assert "serve.auth_token_env names the variable ONE_TOKEN, which is not set" in done.stderr
+        problem = "not set" if value is None else "not set to anything"
+        assert f"serve.auth_token_env names the variable ONE_TOKEN, which is {problem}\n" in done.stderr
         assert "Traceback" not in done.stderr
 
 

@@ -46,7 +46,17 @@ async def test_the_inspector_lists_and_calls(workspace: Path, over: str) -> None
         missing("the Inspector is not installed: run `make node`")
     tool = ("--method", "tools/call", "--tool-name", "s_echo", "--tool-arg", "text=hello")
     if over == "stdio":
-        command = (str(node), str(inspector), "--cli", SPINDLE, "-w", str(workspace), "serve", "--stdio")
+        command = (
+            str(node),
+            str(inspector),
+            "--cli",
+            SPINDLE,
+            "-w",
+            str(workspace),
+            "serve",
+            "--stdio",
+            "--trust",
+        )
         listed = await run(*command, "--method", "tools/list", folder=workspace)
         called = await run(*command, *tool, folder=workspace)
     else:

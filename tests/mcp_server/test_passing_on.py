@@ -16,7 +16,8 @@ import spindle
 from mcp_server.conftest import OpenFixture, fixture_source
 from servers.running import PATIENCE
 from servers.serving import ERAS, served, text_of
-from spindle.calls.relay import fits_template, own_address
+from spindle.calls.relay import own_address
+from spindle.domain.resource import MAX_URI, fits_template, places_of
 from spindle.settings import Settings
 
 EACH_ERA = pytest.mark.parametrize("era", list(ERAS))
@@ -162,3 +163,36 @@ def test_an_address_fits_a_template_that_it_may_have_come_from() -> None:
     assert fits_template("db://a/b/c", "db://{+path}")
     assert not fits_template("test://template/7", "test://template/{id}/data")
     assert not fits_template("testXtemplate", "test.template")
+    assert fits_template("a://x-y", "a://{one}-{two}")
+    assert fits_template("a://", "a://{one}{two}")
+    assert not fits_template("ab", "ab{x}b")
+    assert not fits_template("a://x", "a://x{")
+    assert fits_template("a://{x", "a://{{x}")
+    assert places_of("a{b}c{d") == (["a", "c{d"], ["{b}"])
+
+
+def test_a_template_with_many_places_costs_no_more_than_its_length() -> None:
+    address = "a" * (MAX_URI - 1)
+    assert not fits_template(address, "{x}a" * 400 + "b")
+    assert fits_template(address, "{x}a" * 400)
+    assert not fits_template(address + "aa", "{x}")
+    assert not fits_template(address, "{x}" * MAX_URI)
+
+
+@EACH_ERA
+async def test_an_address_longer_than_any_is_refused_wherever_it_enters(
+    open_fixture: OpenFixture, era: str
+) -> None:
+    long = "test://template/" + "a" * MAX_URI + "/data"
+    async with open_fixture() as app, served(app) as url, Client(url, mode=ERAS[era]) as client:
+        for attempt in (
+            lambda: client.read_resource(long),
+            lambda: client.read_resource(own_address("fixture", long)),
+            lambda: client.complete(t.ResourceTemplateReference(uri=long), {"name": "id", "value": "1"}),
+        ):
+            with pytest.raises(MCPError, match="has more than 2048 characters"):
+                await attempt()
+        with pytest.raises(spindle.InvalidArgumentsError, match="has more than 2048 characters"):
+            await app.read(long)
+        with pytest.raises(spindle.InvalidArgumentsError, match="has more than 2048 characters"):
+            await app.read(long, source="fixture")

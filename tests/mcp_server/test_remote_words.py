@@ -17,9 +17,10 @@ import spindle
 from servers.serving import served, text_of
 from spindle import Agent, Spindle
 from spindle.domain.serve import ServeConfig
+from spindle.listening.server import address_of, listen
 from spindle.rest.app import make_app
 from spindle.serving.access import ServingAccess
-from spindle.serving.server import address_of, listen, serve
+from spindle.serving.server import serve
 from spindle.testing import ModelServer, ToolCall, Turn
 
 TOOLS = '''
@@ -61,7 +62,9 @@ async def over_mcp(app: Spindle, tool: str, **arguments: object) -> str:
 async def over_rest(app: Spindle, tool: str, **arguments: object) -> str:
     access = ServingAccess.of(ServeConfig(port=0), {})
     with listen("127.0.0.1", 0) as listening:
-        running = asyncio.create_task(serve(make_app(app, access), listening, lambda: 1.0, lambda: None))
+        running = asyncio.create_task(
+            serve(make_app(app, access), listening, lambda: access.config, lambda: None)
+        )
         try:
             async with httpx2.AsyncClient(base_url=address_of(listening, "127.0.0.1")) as client:
                 answer = await client.post(f"/tools/{tool}", json=arguments)

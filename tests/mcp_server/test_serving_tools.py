@@ -20,6 +20,7 @@ from servers.running import PATIENCE, OpenSources, Signal, StdioServers, until
 from servers.serving import ERAS, by_command_line, served, text_of
 from spindle import Block, Context, tool
 from spindle.domain.serve import Exposure
+from spindle.schemas.compiled import schema_problem
 from spindle.settings import Settings
 
 EACH_ERA = pytest.mark.parametrize("era", list(ERAS))
@@ -56,6 +57,34 @@ def add(a: int, b: int) -> dict[str, int]:
 def wipe() -> str:
     """Wipe it all."""
     return "wiped"
+
+
+@EACH_ERA
+async def test_a_tool_with_bad_schemas_is_listed_with_valid_ones_and_costs_its_neighbours_nothing(
+    era: str, tmp_path: Path
+) -> None:
+    bad = {
+        "type": ["object", "null"],
+        "properties": {"n": {"type": "int"}, "any": True, "pair": {"items": [{}]}},
+    }
+
+    @tool(input_schema=bad)
+    def odd(**arguments: Any) -> dict[str, Any]:
+        return arguments
+
+    async with (
+        spindle.open(settings=Settings(tmp_path, {}), tools=[odd, add]) as app,
+        client_of(app, era) as client,
+    ):
+        listed = {item.name: item for item in (await all_tools(client))[0]}
+        assert set(listed) == {"odd", "add"}
+        assert listed["odd"].input_schema == {
+            "type": "object",
+            "properties": {"n": {}, "any": {}, "pair": {"prefixItems": [{}]}},
+        }
+        assert schema_problem(listed["odd"].input_schema) is None
+        answered = await client.call_tool("odd", {"n": "x", "pair": [1]})
+        assert answered.structured_content == {"n": "x", "pair": [1]}
 
 
 @EACH_ERA

@@ -173,7 +173,7 @@ async def test_our_own_importer_reads_the_document_and_gets_equal_results(
     with rest.serve(token="t0ken-of-ours", REST_TOKEN="t0ken-of-ours") as served:
         (tmp_path / "api.json").write_text(served.client.get("/openapi.json").text)
         auth = {"type": "bearer", "token": "t0ken-of-ours"}
-        source = {"kind": "openapi", "document": "api.json", "auth": auth}
+        source = {"kind": "openapi", "document": "api.json", "auth": auth, "auth_hosts": [served.url]}
         async with open_sources({"far": source}) as app:
             [report] = await app.sync("far")
             assert (report.error, len(report.added)) == (None, 9)

@@ -227,6 +227,9 @@ class Provider:
     ) -> str | None:
         return None
 
+    async def needs_login(self, source: str, principal: Principal) -> bool:
+        return principal.id not in self.agreed
+
 
 OAUTH = '[sources.tools.auth]\ntype = "oauth"\n'
 

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,10 @@ import pytest
 
 from runs.conftest import Open, Workspace
 from servers import warm
+from servers.leases import end_leases
 from servers.running import PATIENCE, until
 from spindle import Finished, Paused
-from spindle.calls.caller import Clock
 from spindle.errors import ClientError
-from spindle.runs.leases import LEASE
 
 PROCESS = Path(__file__).parent / "run_process.py"
 
@@ -94,7 +92,7 @@ async def slow(context: Context) -> str:
     return f"{first.text} / {second.text} / {third.text}"
 
 
-@tool
+@tool(idempotent=True)
 async def block() -> None:
     if not (EFFECTS.parent / "go").exists():
         (EFFECTS.parent / "blocked").touch()
@@ -121,7 +119,8 @@ async def test_a_run_survives_the_kill_of_the_process_that_resumed_it(
         with pytest.raises(ClientError, match="another process executes"):
             await app.resume(outcome.run_id)
     (workspace.root / "go").touch()
-    async with opened(clock=Clock(now=lambda: time.time() + LEASE + 1)) as later:
+    async with opened() as later:
+        await end_leases(later.store)
         done = await later.resume(outcome.run_id)
         assert isinstance(done, Finished)
         assert done.result.text == "did one / did two yes / did three"

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from runs.conftest import Open, TurnedClock, Workspace
+from servers.leases import end_leases
 from spindle import CallOptions, Finished, Paused, Principal
 from spindle.errors import (
     ClientError,
@@ -15,7 +16,6 @@ from spindle.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
-from spindle.runs.leases import LEASE
 from spindle.runs.outcomes import Outcome
 
 DELETE_ASKS = '[sources.tools]\napprove = "delete"\n'
@@ -239,7 +239,7 @@ def hurry(context: Context) -> str:
 
 
 async def test_a_run_of_a_dead_process_is_taken_over_when_its_lease_is_over(
-    opened: Open, workspace: Workspace, turned: TurnedClock
+    opened: Open, workspace: Workspace
 ) -> None:
     workspace.write(
         tools="""
@@ -254,14 +254,14 @@ async def stuck(context: Context) -> str:
     return "done"
 """
     )
-    async with opened(clock=turned.clock) as other, opened() as dying:
+    async with opened() as other, opened() as dying:
         work = asyncio.create_task(dying.run("stuck"))
         async with asyncio.timeout(300):
             while not (runs := await other.store.runs(limit=1)):
                 await asyncio.sleep(0)
             with pytest.raises(ClientError, match="another process executes"):
                 await other.resume(runs[0].id)
-            turned.ahead = LEASE + 1
+            await end_leases(other.store)
             (workspace.root / "go").touch()
             done = await other.resume(runs[0].id)
         assert isinstance(done, Finished)

@@ -68,6 +68,8 @@ class Broker:
         """It keeps its connections and answers nothing."""
         assert self.process is not None
         os.killpg(self.process.pid, signal.SIGSTOP)
+        # All its threads stand still only then; until then one of them may answer.
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         assert self.process is not None

@@ -108,12 +108,13 @@ class EchoServer:
 
 @dataclass
 class Api:
-    """An open session, its tools by name, and what was noted."""
+    """An open session, its tools by name, what was noted, and why other tools are left out."""
 
     session: OpenApiSession
     tools: dict[str, Tool]
     notes: list[str]
     credential: Credential = NO_CREDENTIAL
+    left_out: dict[str, str] = field(default_factory=dict[str, str])
 
     async def call(self, name: str, arguments: dict[str, Any] | None = None) -> Result:
         call = Call(name, arguments or {}, credential=self.credential)

@@ -76,6 +76,7 @@ class HttpServer:
         """Where all calls of `whoami` wait for each other before they are answered."""
         self.gives_cookies = False
         self._results: dict[str, dict[str, Any]] = {}
+        self._errors: dict[str, dict[str, Any]] = {}
         self._faults: dict[str, deque[Fault]] = defaultdict(deque)
         self._always: dict[str, Fault] = {}
         self._sessions: set[str] = set()
@@ -131,6 +132,10 @@ class HttpServer:
     def answer_with(self, what: str, result: dict[str, Any]) -> None:
         """The result that every request of this method or tool gets."""
         self._results[what] = result
+
+    def refuse_with(self, tool: str, error: dict[str, Any]) -> None:
+        """The JSON-RPC error that every call of this tool gets."""
+        self._errors[tool] = error
 
     def forget_sessions(self) -> None:
         self._sessions.clear()
@@ -267,7 +272,7 @@ class HttpServer:
         if self.gives_cookies:
             headers["Set-Cookie"] = f"who={request.headers.get('authorization', '').split()[-1]}"
         answer = self._answer(request)
-        if "error" in answer:
+        if "error" in answer and request.tool not in self._errors:
             return await self._write(writer, _json(answer, 400))
         if self.answers == "json":
             return await self._write(writer, _json(answer, headers=headers))
@@ -345,6 +350,8 @@ class HttpServer:
 
     def _answer(self, request: Seen) -> dict[str, Any]:
         answer = {"jsonrpc": "2.0", "id": request.message["id"]}
+        if request.tool in self._errors:
+            return answer | {"error": self._errors[request.tool]}
         result = self._result(request)
         if result is None:
             code = -32022 if request.method == "initialize" else -32601

@@ -17,6 +17,9 @@ import httpx2
 
 from servers import warm
 from servers.running import REPOSITORY, missing, program
+from spindle.app import Spindle
+from spindle.auth.oauth import Completed
+from spindle.domain.identity import Principal
 
 HERE = Path(__file__).parent
 MODULES = REPOSITORY / ".node" / "node_modules"
@@ -71,10 +74,19 @@ def running_provider(**options: Any) -> Generator[OAuthProvider]:
 
 
 @contextlib.contextmanager
-def running_mcp_server(issuer: str) -> Generator[str]:
+def running_mcp_server(issuer: str, *words: str) -> Generator[str]:
     """The URL of an MCP server that wants tokens of this issuer."""
-    with started(warm.PYTHON, str(HERE / "oauth_mcp_server.py"), issuer) as told:
+    with started(warm.PYTHON, str(HERE / "oauth_mcp_server.py"), issuer, *words) as told:
         yield told["url"]
+
+
+async def agree(app: Spindle, url: str, principal: Principal, *, say: str = "yes") -> Completed:
+    """A user of the principal's name follows a link for consent, and comes back to this process."""
+    async with User(principal.id) as user:
+        given = await user.follow(url, say=say)
+    error = given.get("error")
+    back = (given.get("code"), given["state"], given.get("iss"))
+    return await app.auth.complete(*back, error=error, principal=principal)
 
 
 class User:

@@ -1,8 +1,9 @@
 """A real MCP server, made with the SDK, that demands tokens of an authorisation server.
 
-python oauth_mcp_server.py ISSUER    prints {"url": ...} when it listens
+python oauth_mcp_server.py ISSUER [open]    prints {"url": ...} when it listens
 
 Every tool needs the scope `read`; `write` also needs the scope of its name, and says so when it is missing.
+With `open`, whoever shows no token is told of one tool, `whoami`, and may not call it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from mcp.server.auth.settings import AuthSettings
 from mcp.server.lowlevel import Server
 
 issuer = sys.argv[1]
+lists_openly = sys.argv[2:] == ["open"]
+NOBODY = "nobody's token"
 listening = socket.create_server(("127.0.0.1", 0))
 base = f"http://127.0.0.1:{listening.getsockname()[1]}"
 http = httpx2.AsyncClient()
@@ -30,6 +33,8 @@ class Verifier:
     """Asks the authorisation server about every token (RFC 7662)."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
+        if token == NOBODY:
+            return AccessToken(token=token, client_id="nobody", scopes=["read"], resource=f"{base}/mcp")
         pair = base64.b64encode(b"mcp-server:secret-of-mcp-server").decode()
         answer = await http.post(
             f"{issuer}/token/introspection", data={"token": token}, headers={"authorization": f"Basic {pair}"}
@@ -49,8 +54,11 @@ class Verifier:
 
 async def list_tools(ctx: Any, params: Any) -> t.ListToolsResult:
     schema = {"type": "object", "properties": {"by": {"type": "string"}}}
-    names = ("whoami", "write")
-    return t.ListToolsResult(tools=[t.Tool(name=name, input_schema=schema) for name in names])
+    shown = ctx.request.user.access_token.token
+    names = ("whoami",) if shown == NOBODY else ("whoami", "write")
+    hints = {"whoami": t.ToolAnnotations(read_only_hint=True)}
+    tools = [t.Tool(name=name, input_schema=schema, annotations=hints.get(name)) for name in names]
+    return t.ListToolsResult(tools=tools)
 
 
 async def call_tool(ctx: Any, params: Any) -> t.CallToolResult:
@@ -69,6 +77,8 @@ class WriteNeedsItsScope:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         headers = {name.decode(): value.decode() for name, value in scope.get("headers", ())}
         token = headers.get("authorization", "").removeprefix("Bearer ")
+        if lists_openly and not token and headers.get("mcp-method") not in (None, "tools/call"):
+            scope = {**scope, "headers": [*scope["headers"], (b"authorization", f"Bearer {NOBODY}".encode())]}
         if headers.get("mcp-name") == "write" and token:
             found = await Verifier().verify_token(token)
             if found is not None and "write" not in found.scopes:

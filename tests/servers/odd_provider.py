@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from typing import Any
+from urllib.parse import urlencode
 
 import uvicorn
 from starlette.applications import Starlette
@@ -41,6 +42,8 @@ class OddProvider:
         """The token endpoint does not answer before this is set."""
         self.arrived = asyncio.Event()
         self.lifetime: float | None = 3600
+        self.serve_mcp: Callable[[Request], Awaitable[Response]] | None = None
+        """Answers those who come to the source with a token."""
         self._count = 0
 
     @property
@@ -57,7 +60,7 @@ class OddProvider:
         self.port = listening.getsockname()[1]
         routes = [
             Route("/token", self._token, methods=["POST"]),
-            Route("/{path:path}", self._any, methods=["GET", "POST"]),
+            Route("/{path:path}", self._any, methods=["GET", "POST", "DELETE"]),
         ]
         config = uvicorn.Config(Starlette(routes=routes), log_level="critical", ws="none", lifespan="off")
         server = _Server(config)
@@ -95,6 +98,13 @@ class OddProvider:
         answer = self.other_answers.get(path)
         if answer is not None:
             return answer({}) if callable(answer) and not isinstance(answer, Response) else answer
+        if path == "/authorize":
+            # A user who is logged in already and agrees at once.
+            asked = request.query_params
+            back = urlencode({"code": "a-code", "state": asked["state"]})
+            return RedirectResponse(f"{asked['redirect_uri']}?{back}", 302)
+        if path == "/mcp" and self.serve_mcp is not None and "authorization" in request.headers:
+            return await self.serve_mcp(request)
         if path == "/mcp":
             headers = {"www-authenticate": self.challenge} if self.challenge else {}
             return Response(status_code=401, headers=headers)

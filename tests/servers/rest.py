@@ -134,6 +134,7 @@ class RestWorkspace:
         self.env = {
             **{key: value for key, value in os.environ.items() if not key.startswith("SPINDLE_")},
             "SPINDLE_HOME": str(root / "home"),
+            "SPINDLE_TRUST": "1",
         }
 
     def settings(self, text: str) -> None:

@@ -9,27 +9,41 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from mcp import Client, StdioServerParameters
 
 from servers import warm
 from servers.running import PATIENCE
 from spindle.app import Spindle
 from spindle.domain.serve import ServeConfig
+from spindle.listening.server import address_of, listen
 from spindle.mcp_server.serve import run_http
 from spindle.mcp_server.server import CatalogServer
 from spindle.mcp_server.stdio import serve_stdio
 from spindle.serving.access import ServingAccess
-from spindle.serving.server import address_of, listen
 
 ERAS = {"modern": "auto", "handshake": "legacy"}
 """By era, the mode of the SDK's client."""
 SPINDLE = str(Path(sys.executable).with_name("spindle"))
 """For tests about the process itself; others take that of `servers.warm`."""
+
+
+@contextlib.asynccontextmanager
+async def listening_at(web: Any, listening: socket.socket) -> AsyncIterator[None]:
+    """A web application, served over HTTP at a socket for as long as this lasts."""
+    server = uvicorn.Server(uvicorn.Config(web, log_level="warning", lifespan="off"))
+    serving = asyncio.create_task(server.serve([listening]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
 
 
 @contextlib.asynccontextmanager

@@ -15,8 +15,8 @@ from starlette.responses import Response
 from servers.rest import RestWorkspace
 from spindle.domain.serve import ServeConfig
 from spindle.errors import ConfigurationError
+from spindle.listening.server import listen
 from spindle.serving.access import ServingAccess
-from spindle.serving.server import listen
 
 TOKEN = "tok-3n-of-many-letters"
 

@@ -14,8 +14,8 @@ from spindle.calls.rates import RateLimiter
 from spindle.domain.serve import ServeConfig
 from spindle.domain.source import RateLimit
 from spindle.errors import ConfigurationError, NotFoundError
+from spindle.listening.addressing import network
 from spindle.serving.access import ServingAccess
-from spindle.serving.addressing import network
 from spindle.serving.exposure import Exposed, doubts
 
 TOOLS = ["fs.read", "fs.write", "git.log", "git.push", "hello"]

@@ -43,7 +43,7 @@ def _toml(table: dict[str, Any]) -> str:
 
 
 def over_stdio(root: Path) -> dict[str, Any]:
-    return {"command": [warm.SPINDLE, "-w", str(root), "serve", "--stdio"]}
+    return {"command": [warm.SPINDLE, "-w", str(root), "serve", "--stdio", "--trust"]}
 
 
 @contextlib.asynccontextmanager

@@ -16,13 +16,14 @@ from servers.registry import RECORDED
 from spindle.domain.registry import RegistryConfig
 from spindle.domain.serve import ServeConfig
 from spindle.http.client import HttpClient
+from spindle.listening.server import listen
 from spindle.registry.client import RegistryClient
 from spindle.registry.entry import read_entry
 from spindle.registry.publish import namespace, source_entry
 from spindle.serving.access import Guard, ServingAccess
 from spindle.serving.front import FrontLink, FrontPage, front_or_list
 from spindle.serving.published import PublishedRegistry, open_list
-from spindle.serving.server import listen, serve
+from spindle.serving.server import serve
 from spindle.settings import Settings
 
 TOKEN = "tok-3n-of-many-letters"
@@ -66,7 +67,7 @@ async def serving(root: Path, mcp_path: str | None = "/mcp", **settings: Any) ->
     async with spindle.open(settings=workspace, visible=access.shows) as app:
         published = PublishedRegistry(Starlette(), app, access, mcp_path=mcp_path)
         with listen("127.0.0.1", 0) as listening:
-            work = serve(Guard(published, access, open_list), listening, lambda: 1.0, lambda: None)
+            work = serve(Guard(published, access, open_list), listening, lambda: access.config, lambda: None)
             running = asyncio.create_task(work)
             try:
                 yield f"http://127.0.0.1:{listening.getsockname()[1]}"

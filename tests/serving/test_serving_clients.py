@@ -309,6 +309,6 @@ def test_sources_come_and_go_while_serving(rest: RestWorkspace) -> None:
         rest.settings('[sources.more]\nkind = "python"\npath = "more"\nprefix = false\n')
         wait_until(lambda: "extra" in described(served))
         assert served.call("extra").json() == 7
-        rest.settings("")
+        rest.settings("# none\n")
         wait_until(lambda: described(served) == ALL)
         assert status(served, "extra", "") == 404

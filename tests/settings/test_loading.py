@@ -330,3 +330,21 @@ def test_a_file_that_cannot_be_read_is_a_configuration_error(workspace: Path) ->
     (workspace / "spindle.toml").mkdir()
     with pytest.raises(ConfigurationError, match="cannot read"):
         load(workspace)
+
+
+# --- what is kept, and in which form
+
+
+def test_the_form_of_details_is_read_and_a_mistake_named_at_once(workspace: Path, home: Path) -> None:
+    assert (load(workspace).at_rest.history, load(workspace).at_rest.cache) == ("sealed", "sealed")
+    write(workspace, '[at_rest]\nhistory = "off"\n')
+    assert (load(workspace).at_rest.history, load(workspace).at_rest.cache) == ("off", "sealed")
+    assert load(workspace, SPINDLE_AT_REST__CACHE="clear").at_rest.cache == "clear"
+    for text, said in (
+        ('[at_rest]\nhistory = "hidden"\n', 'at_rest.history must be "sealed", "clear" or "off"'),
+        ('[at_rest]\nhistroy = "off"\n', "at_rest.histroy is not a setting"),
+        ("at_rest = 5\n", "`at_rest` must be a table"),
+    ):
+        write(workspace, text)
+        with pytest.raises(ConfigurationError, match=said):
+            load(workspace)

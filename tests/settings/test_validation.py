@@ -12,6 +12,7 @@ from spindle.domain.source import RateLimit, SourceConfig
 from spindle.errors import ConfigurationError
 from spindle.plugins import config_models
 from spindle.settings import Settings
+from spindle.settings.expand import expand_address, expand_table, expand_text
 
 
 def sources(tables: dict[str, dict[str, Any]], **environ: str) -> SourceSet:
@@ -190,11 +191,6 @@ def test_a_variable_never_becomes_several_words_of_a_command() -> None:
     assert config({"command": "run ${DIR}"}, DIR="/a b; rm -rf /").command == ("run", "/a b; rm -rf /")
 
 
-def test_an_empty_variable_gives_way_to_the_default_and_else_stays_empty() -> None:
-    assert config({"description": "${X:-d}"}, X="").description == "d"
-    assert config({"description": "${X}"}, X="").description == ""
-
-
 def test_a_value_is_not_expanded_again() -> None:
     assert config({"description": "${X}"}, X="${Y}").description == "${Y}"
 
@@ -231,10 +227,47 @@ def test_a_missing_variable_names_itself_the_source_and_the_key(table: dict[str,
     assert f"the environment variable TOKEN is not set, but sources.web.{key} uses it" in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ({"env": {"KEY": "${TOKEN}"}}, "env.KEY"),
+        ({"command": ["run", "--token=${TOKEN}"]}, "command[1]"),
+        ({"url": "https://h/x", "command": None, "headers": {"X-Key": "${TOKEN}"}}, "headers.X-Key"),
+        ({"url": "https://${TOKEN}/mcp", "command": None}, "url"),
+        ({"auth": {"type": "bearer", "token": "${TOKEN}"}}, "auth.token"),
+        ({"auth": {"type": "basic", "username": "u", "password": "${TOKEN}"}}, "auth.password"),
+        ({"timeout": "${TOKEN}"}, "timeout"),
+    ],
+)
+def test_an_empty_variable_is_named_like_one_that_is_not_set(table: dict[str, Any], key: str) -> None:
+    table = {name: value for name, value in ({"command": "run"} | table).items() if value is not None}
+    both = sources({"web": table}, TOKEN="")
+    with pytest.raises(ConfigurationError) as caught:
+        both.config("web")
+    assert f"the environment variable TOKEN is empty, but sources.web.{key} uses it" in caught.value.message
+    told = f"{caught.value.message} {caught.value.hint}"
+    assert "set it (export TOKEN=…), or allow it to be empty: ${TOKEN:-}" in told
+    assert both.missing_variables("web") == [("TOKEN", key, True)]
+
+
+def test_an_empty_default_allows_a_variable_to_be_empty() -> None:
+    table = {"env": {"A": "${TOKEN:-}", "B": "${NONE:-}", "C": "${TOKEN:-other}"}}
+    assert config(table, TOKEN="").env == {"A": "", "B": "", "C": "other"}
+
+
+def test_an_empty_variable_is_named_in_every_table_of_the_settings() -> None:
+    with pytest.raises(ConfigurationError, match="TOKEN is empty, but store uses it"):
+        expand_address("postgresql://u:${TOKEN}@h/d", {"TOKEN": ""}, "store")
+    with pytest.raises(ConfigurationError, match=r"TOKEN is empty, but auth\.key uses it"):
+        expand_table({"key": "${TOKEN}"}, {"TOKEN": ""}, "auth")
+    with pytest.raises(ConfigurationError, match=r"the secret web\.k is empty, but x uses it"):
+        expand_text("${secret:web.k}", {"secret:web.k": ""}, "x", "web")
+
+
 def test_a_missing_variable_of_one_source_does_not_stop_another() -> None:
     both = sources({"a": {"command": "x", "env": {"K": "${NONE}"}}, "b": {"command": "y"}})
     assert both.config("b").kind == "mcp"
-    assert both.missing_variables("a") == [("NONE", "env.K")]
+    assert both.missing_variables("a") == [("NONE", "env.K", False)]
     assert both.missing_variables("b") == []
     with pytest.raises(ConfigurationError) as caught:
         both.config("a")

@@ -376,7 +376,7 @@ async def test_a_sync_whose_answer_is_lost_is_done_again(
 async def test_an_answer_to_a_pause_is_taken_once_though_the_server_s_is_lost(
     proxy: tuple[Proxy, int], distant: PostgresStore, store: PostgresStore, status: RunStatus, expected: str
 ) -> None:
-    run = Run("shop.order", status=status, owner="other", lease_until=99.0, id="r1")
+    run = Run("shop.order", status=status, owner="other", lease=99.0, id="r1")
     pause = Pause("t1", "r1", "0", "approval", "May I?", LOCAL, 1.0)
     await store.save_run(run, [RunEvent("r1", "paused", 1.0)], [pause])
     proxy[0].loses_answer_to = b"COMMIT"
@@ -391,21 +391,26 @@ async def test_an_answer_to_a_pause_is_taken_once_though_the_server_s_is_lost(
 async def test_a_run_and_its_events_are_saved_once_though_the_answer_is_lost(
     proxy: tuple[Proxy, int], distant: PostgresStore, store: PostgresStore
 ) -> None:
-    run, events = Run("shop.order", id="r1"), [RunEvent("r1", "step", float(number)) for number in range(3)]
+    run = Run("shop.order", owner="me", id="r1")
+    events = [RunEvent("r1", "step", float(number), f"/{number}") for number in range(3)]
+    done = dataclasses.replace(run, status="done", updated_at=3.0)
     proxy[0].loses_answer_to = b"COMMIT"
-    await distant.save_run(run, events[:2])
+    assert await distant.save_run(run, events[:2])
     assert proxy[0].loses_answer_to is None
     proxy[0].loses_answer_to = b"COMMIT"
-    await distant.save_events([events[2]])
+    assert await distant.save_events(run, [events[2]])
+    assert proxy[0].loses_answer_to is None
+    proxy[0].loses_answer_to = b"COMMIT"
+    assert await distant.save_run(done)
     assert proxy[0].loses_answer_to is None
     assert await store.history("r1") == events
-    assert await store.run("r1") == run
+    assert await store.run("r1") == done
 
 
 async def test_a_dead_owner_s_run_is_taken_though_the_answer_is_lost(
     proxy: tuple[Proxy, int], distant: PostgresStore, store: PostgresStore
 ) -> None:
-    await store.save_run(Run("shop.order", status="running", owner="dead", lease_until=5.0, id="r1"))
+    await store.save_run(Run("shop.order", status="running", owner="dead", lease=0.0, id="r1"))
     proxy[0].loses_answer_to = b"COMMIT"
     assert await distant.take_run("r1", "me", 60.0, 10.0)
     assert not await store.take_run("r1", "you", 60.0, 10.0)

@@ -235,7 +235,11 @@ async def test_a_catalog_of_an_earlier_version_is_found_in_again(tmp_path: Path)
         expected = {query: await names(store, query) for query in ("create issue", "forecast", "owner")}
     with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as file:
         file.execute("DROP TABLE search_words")
+        file.execute("DROP TABLE pins")
         file.execute("ALTER TABLE calls DROP COLUMN result")
+        file.execute("ALTER TABLE runs DROP COLUMN generation")
+        file.execute("DROP INDEX run_events_by_step")
+        file.execute("ALTER TABLE sources DROP COLUMN left_out")
         file.execute("CREATE VIRTUAL TABLE tool_search USING fts5 (name, tags, description, parameters)")
         file.execute("PRAGMA user_version = 3")
     async with SqliteStore(tmp_path / "state.db") as store:
@@ -251,7 +255,11 @@ async def test_a_schema_of_an_earlier_version_is_found_in_again(postgres_url: st
             f"""
             SET LOCAL search_path TO {schema};
             DROP TABLE search_words;
+            DROP TABLE pins;
             ALTER TABLE calls DROP COLUMN result;
+            ALTER TABLE runs DROP COLUMN generation;
+            DROP INDEX run_events_by_step;
+            ALTER TABLE sources DROP COLUMN left_out;
             CREATE TABLE tool_search (tool BIGINT PRIMARY KEY, document TSVECTOR NOT NULL);
             CREATE TEXT SEARCH DICTIONARY stem (TEMPLATE = snowball, LANGUAGE = porter);
             CREATE TEXT SEARCH CONFIGURATION words (PARSER = default);

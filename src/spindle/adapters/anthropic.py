@@ -9,7 +9,8 @@ from spindle.adapters.dispatch import Dispatched, Dispatching, RequestedCall, pl
 from spindle.adapters.tool_names import App, Offer, ToolChoice
 from spindle.calls.content import Part, TextPart
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
-from spindle.domain.json_schema import JsonObject, for_models, is_object, objects_in
+from spindle.domain.json_schema import JsonObject, is_object, objects_in
+from spindle.schemas.models import model_schema
 
 
 class AnthropicDispatched(Dispatched):
@@ -42,7 +43,7 @@ class AnthropicTools(Dispatching[AnthropicDispatched]):
     def definitions(self) -> list[Any]:
         """The tools for `client.messages.create(tools=…)`."""
         return [
-            {"name": name, "description": tool.description, "input_schema": for_models(tool.input_schema)}
+            {"name": name, "description": tool.description, "input_schema": model_schema(tool)}
             for name, tool in self._offer.tools.items()
         ]
 

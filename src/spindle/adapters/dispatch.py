@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from spindle.adapters.tool_names import failed
 from spindle.calls.content import Part, parts_of
+from spindle.calls.reported import result_of
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import Interruption, SpindleError
@@ -95,7 +95,7 @@ class Dispatched(ABC):
         if isinstance(made, Paused):
             self.paused[asked.id] = PausedCall(asked.id, asked.name, made.run_id, asked.form, made.pauses)
             return
-        result = failed(made) if isinstance(made, SpindleError) else made
+        result = result_of(made) if isinstance(made, SpindleError) else made
         self.answers[asked.id] = self.answered(asked, await parts_of(result), result.is_error)
         self.paused.pop(asked.id, None)
 

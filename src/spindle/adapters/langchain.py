@@ -15,13 +15,15 @@ except ImportError as error:
     ) from error
 
 from spindle.adapters.dispatch import CallPaused, PausedCall
-from spindle.adapters.tool_names import App, Offer, ToolChoice, failed
+from spindle.adapters.tool_names import App, Offer, ToolChoice
 from spindle.calls.content import Part, TextPart, parts_of, text_of
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
+from spindle.calls.reported import result_of
 from spindle.domain.call import Block, Result
-from spindle.domain.json_schema import JsonObject, for_models, is_array, is_object
+from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import SpindleError, ToolError
 from spindle.runs.outcomes import Finished, Paused
+from spindle.schemas.models import model_schema
 
 Content = str | list[str | dict[Any, Any]]
 
@@ -80,7 +82,7 @@ def _tool(offer: Offer, name: str) -> StructuredTool:
     return CatalogTool(
         name=name,
         description=found.description,
-        args_schema=for_models(found.input_schema),
+        args_schema=model_schema(found),
         func=call_blocking,
         coroutine=call,
         response_format="content_and_artifact",
@@ -93,7 +95,7 @@ def _tool(offer: Offer, name: str) -> StructuredTool:
 async def tool_message(call_id: str, outcome: Finished | SpindleError) -> ToolMessage:
     """The answer to a paused call, from the outcome that `app.resume` returned or the error that it
     raised."""
-    result = failed(outcome) if isinstance(outcome, SpindleError) else outcome.result
+    result = result_of(outcome) if isinstance(outcome, SpindleError) else outcome.result
     content = _content(await parts_of(result))
     status = "error" if result.is_error else "success"
     return ToolMessage(content, tool_call_id=call_id, status=status, artifact=result)

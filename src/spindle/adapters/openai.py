@@ -9,7 +9,8 @@ from spindle.adapters.dispatch import Dispatched, Dispatching, RequestedCall, pl
 from spindle.adapters.tool_names import App, Offer, ToolChoice
 from spindle.calls.content import Part, TextPart, text_of
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
-from spindle.domain.json_schema import JsonObject, for_models, is_object, objects_in
+from spindle.domain.json_schema import JsonObject, is_object, objects_in
+from spindle.schemas.models import model_schema
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool
@@ -90,4 +91,4 @@ async def tools(
 
 
 def _definition(name: str, tool: Tool) -> JsonObject:
-    return {"name": name, "description": tool.description, "parameters": for_models(tool.input_schema)}
+    return {"name": name, "description": tool.description, "parameters": model_schema(tool)}

@@ -27,9 +27,9 @@ from spindle.calls.content import NOTHING, Part, TextPart, parts_of, text_of
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.domain.call import Result
 from spindle.domain.identity import Principal
-from spindle.domain.json_schema import for_models
 from spindle.errors import InvalidArgumentsError, SpindleError, ToolError
 from spindle.runs.outcomes import Finished, Paused
+from spindle.schemas.models import model_schema
 
 # Arguments are checked against the tool's own schema, on the path of every call.
 _ANY_OBJECT = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()))
@@ -89,7 +89,7 @@ class SpindleToolset(AbstractToolset[AgentDepsT]):
                 tool_def=ToolDefinition(
                     name=name,
                     description=tool.description,
-                    parameters_json_schema=for_models(tool.input_schema),
+                    parameters_json_schema=model_schema(tool),
                     metadata={"tool": tool.name, "source": tool.source, "hints": tool.hints.to_dict()},
                 ),
                 max_retries=retries,

@@ -11,6 +11,7 @@ import asyncio
 import base64
 import dataclasses
 import hashlib
+import time
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,7 +25,7 @@ from spindle.errors import NotFoundError, StoreError
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
-    from spindle.ports.store import Claim, RunStore, SecretStore, Store
+    from spindle.ports.store import Claim, RunStore, SecretStore, Store, TraceStore
 
 
 @dataclass(slots=True)
@@ -40,13 +41,27 @@ class StoredEvent:
 
 
 class StateStore(Protocol):
-    """The five methods of the protocol."""
+    """The state store of other frameworks, as programs implement it for a planner."""
 
-    def save_event(self, event: Any) -> Awaitable[None]: ...
-    def load_history(self, trace_id: str) -> Awaitable[Sequence[Any]]: ...
-    def save_remote_binding(self, binding: Any) -> Awaitable[None]: ...
-    def save_planner_state(self, token: str, payload: dict[str, Any]) -> Awaitable[None]: ...
-    def load_planner_state(self, token: str) -> Awaitable[dict[str, Any] | None]: ...
+    def save_event(self, event: Any) -> Awaitable[None]:
+        """Keeps an event of a trace."""
+        ...
+
+    def load_history(self, trace_id: str) -> Awaitable[Sequence[Any]]:
+        """Returns the events of a trace."""
+        ...
+
+    def save_remote_binding(self, binding: Any) -> Awaitable[None]:
+        """Keeps the link between a trace and remote work."""
+        ...
+
+    def save_planner_state(self, token: str, payload: dict[str, Any]) -> Awaitable[None]:
+        """Keeps a paused planner under its token."""
+        ...
+
+    def load_planner_state(self, token: str) -> Awaitable[dict[str, Any] | None]:
+        """Returns the paused planner of a token, or None."""
+        ...
 
 
 class StateStoreOf:
@@ -55,6 +70,7 @@ class StateStoreOf:
 
     def __init__(self, store: Store, sealer: Sealer) -> None:
         self._runs: RunStore = store
+        self._traces: TraceStore = store
         self._secrets: SecretStore = store
         self._sealer = sealer
 
@@ -68,8 +84,9 @@ class StateStoreOf:
             return
         try:
             sealed = self._sealer.seal(content, run)
-            written = RunEvent(run, "step", float(event.ts), str(event.kind), sealed, id)
-            await self._runs.save_events([written])
+            await self._traces.save_trace(
+                [RunEvent(run, "note", float(event.ts), str(event.kind), sealed, id)]
+            )
         except StoreError:
             if not await self._has(run, id):  # another process may have been faster
                 raise
@@ -119,9 +136,9 @@ _LOG = "spindle-runs"
 class RunsIn:
     """Keeps our runs in another framework's store, as a log of all changes under one trace.
 
-    The protocol has no conditional update: that a token works only once is certain within a process, but not
-    between two that share the store. The whole log is read each time, so this is for hundreds of runs, not
-    for many thousands.
+    The protocol has no conditional update: that a token works only once, and that a run has one holder, is
+    certain within a process, but not between two that share the store. The whole log is read each time, so
+    this is for hundreds of runs, not for many thousands.
     """
 
     def __init__(self, foreign: StateStore) -> None:
@@ -129,16 +146,19 @@ class RunsIn:
         self._changing = asyncio.Lock()
         self._last = 0.0
 
-    async def save_run(self, run: Run, events: Sequence[RunEvent] = (), pauses: Sequence[Pause] = ()) -> None:
+    async def save_run(self, run: Run, events: Sequence[RunEvent] = (), pauses: Sequence[Pause] = ()) -> bool:
         async with self._changing:
-            known = (await self._read()).pauses
+            state = await self._read()
+            if run.id in state.runs and not state.is_held(run):
+                return False
             await self._log(
                 {
-                    "run": _plain(run),
-                    "events": [_plain(event) for event in events],
-                    "pauses": [_plain(pause) for pause in pauses if pause.token not in known],
+                    "run": _plain_run(run),
+                    "events": [_plain(event) for event in events if state.is_new(event)],
+                    "pauses": [_plain(pause) for pause in map(state.changed, pauses) if pause is not None],
                 }
             )
+            return True
 
     async def run(self, id: str) -> Run | None:
         runs = (await self._read()).runs
@@ -164,11 +184,15 @@ class RunsIn:
             and kind in (None, run.kind)
             and name in (None, run.name)
         ]
-        return found[:limit]
+        return found if limit < 0 else found[:limit]
 
-    async def save_events(self, events: Sequence[RunEvent]) -> None:
+    async def save_events(self, run: Run, events: Sequence[RunEvent]) -> bool:
         async with self._changing:
-            await self._log({"events": [_plain(event) for event in events]})
+            state = await self._read()
+            if not state.is_held(run):
+                return False
+            await self._log({"events": [_plain(event) for event in events if state.is_new(event)]})
+            return True
 
     async def history(self, run: str) -> list[RunEvent]:
         return [event for event in (await self._read()).events if event.run == run]
@@ -193,9 +217,7 @@ class RunsIn:
             and (not waiting or pause.state == "waiting")
         ]
 
-    async def claim(
-        self, token: str, answer: bytes | None, owner: str, lease_until: float, now: float
-    ) -> Claim:
+    async def claim(self, token: str, answer: bytes | None, owner: str, lease: float, now: float) -> Claim:
         async with self._changing:
             state = await self._read()
             pause = state.pauses.get(token)
@@ -208,28 +230,28 @@ class RunsIn:
             answered = replace(pause, state="answered", answer=answer)
             run = state.runs.get(pause.run)
             change: JsonObject = {"pauses": [_plain(answered)]}
-            if run is not None and _is_free(run, now):
-                change["run"] = _plain(_taken(run, owner, lease_until, now))
+            if run is not None and run.status != "cancelled" and _is_free(run):
+                change["run"] = _plain_run(_taken(run, owner, lease, now))
             await self._log(change)
             return "claimed" if "run" in change else "noted"
 
-    async def take_run(self, id: str, owner: str, lease_until: float, now: float) -> bool:
+    async def take_run(self, id: str, owner: str, lease: float, now: float) -> bool:
         async with self._changing:
             run = (await self._read()).runs.get(id)
-            if run is None or not _is_free(run, now):
+            if run is None or not _is_free(run):
                 return False
-            await self._log({"run": _plain(_taken(run, owner, lease_until, now))})
+            await self._log({"run": _plain_run(_taken(run, owner, lease, now))})
             return True
 
-    async def renew_leases(self, owner: str, lease_until: float) -> None:
+    async def renew_leases(self, runs: Sequence[Run], lease: float) -> set[str]:
         async with self._changing:
-            for run in (await self._read()).runs.values():
-                if run.status == "running" and run.owner == owner:
-                    await self._log({"run": _plain(replace(run, lease_until=lease_until))})
+            state = await self._read()
+            held = {run.id for run in runs if state.is_held(run)}
+            for id in held:
+                await self._log({"run": _plain_run(replace(state.runs[id], lease=lease))})
+            return held
 
     async def _log(self, change: JsonObject) -> None:
-        import time
-
         # Other stores may sort by time alone, so no two changes of ours have the same time.
         self._last = max(time.time(), self._last + 1e-6)
         payload = {**change, "id": new_id()}
@@ -238,6 +260,8 @@ class RunsIn:
     async def _read(self) -> _State:
         state = _State()
         for event in await self._foreign.load_history(_LOG):
+            # What is written next comes after all that is there, also if the clock was set back since.
+            self._last = max(self._last, event.ts)
             change: Mapping[str, Any] = event.payload
             if "run" in change:
                 run = _to_run(change["run"])
@@ -255,14 +279,46 @@ class _State:
     events: list[RunEvent] = field(default_factory=list[RunEvent])
     pauses: dict[str, Pause] = field(default_factory=dict[str, Pause])
 
+    def is_held(self, run: Run) -> bool:
+        known = self.runs.get(run.id)
+        return known is not None and (known.owner, known.generation, known.status) == (
+            run.owner,
+            run.generation,
+            "running",
+        )
 
-def _is_free(run: Run, now: float) -> bool:
-    dead = run.status == "running" and (run.lease_until is None or run.lease_until <= now)
+    def is_new(self, event: RunEvent) -> bool:
+        """False for an event that is there, and for a second outcome of a step."""
+        return not any(
+            known.id == event.id
+            or (event.kind == known.kind == "step" and (event.run, event.path) == (known.run, known.path))
+            for known in self.events
+        )
+
+    def changed(self, pause: Pause) -> Pause | None:
+        """Returns the pause as it is to be written: one that is known can only be closed."""
+        known = self.pauses.get(pause.token)
+        if known is None:
+            return pause
+        is_closed = pause.state == "answered" and known.state == "waiting"
+        return replace(known, state="answered") if is_closed else None
+
+
+def _is_free(run: Run) -> bool:
+    dead = run.status == "running" and (run.lease is None or run.lease <= 0)
     return run.status in ("paused", "cancelled") or dead
 
 
-def _taken(run: Run, owner: str, lease_until: float, now: float) -> Run:
-    return replace(run, status="running", owner=owner, lease_until=lease_until, updated_at=now)
+def _taken(run: Run, owner: str, lease: float, now: float) -> Run:
+    generation = run.generation + 1
+    return replace(run, status="running", owner=owner, lease=lease, generation=generation, updated_at=now)
+
+
+def _plain_run(run: Run) -> JsonObject:
+    """A run as JSON, in which the lease is the time at which it ends: the store has no clock of its own."""
+    fields = _plain(run)
+    lease = fields.pop("lease")
+    return {**fields, "lease_until": None if lease is None else time.time() + lease}
 
 
 def _plain(value: Any) -> JsonObject:
@@ -288,7 +344,9 @@ def _whole(fields: Mapping[str, Any], *binary: str) -> dict[str, Any]:
 
 
 def _to_run(fields: Mapping[str, Any]) -> Run:
-    return Run(**_whole(fields))
+    found = _whole(fields)
+    until = found.pop("lease_until")
+    return Run(**found, lease=None if until is None else until - time.time())
 
 
 def _to_event(fields: Mapping[str, Any]) -> RunEvent:

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.adapters.event_loop import Home
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
+from spindle.calls.reported import result_of
 from spindle.calls.validate import read_arguments
 from spindle.domain.call import Result
-from spindle.domain.names import served_names
+from spindle.domain.names import may_name, served_names
 from spindle.errors import NotFoundError, ServerError, SpindleError, did_you_mean, from_description
 from spindle.ports.store import ToolFilter
 from spindle.remedies import Remedy
 from spindle.runs.outcomes import Finished, Paused
+from spindle.schemas.models import arguments_of
 
 if TYPE_CHECKING:
     from spindle.calls.permissions import Visible
@@ -65,7 +67,8 @@ class Offer:
     async def of(cls, app: App, choice: ToolChoice, options: CallOptions = DEFAULT_OPTIONS) -> Offer:
         """Chooses the tools. Raises NotFoundError for an unknown source and for a name that matches no
         tool. Sources that were never synced are synced first. One that fails is left out with a warning;
-        if it is the chosen one, its error is raised."""
+        if it is the chosen one, its error is raised. The request for a consent that it wants is raised also
+        if one of the names is of it."""
         catalog = app.catalog
         _check_source(choice, catalog.sources.names)
         unsynced = [name for name in catalog.unsynced() if choice.source in (None, name)]
@@ -73,6 +76,9 @@ class Offer:
         for report in await catalog.sync(unsynced, principal=options.principal) if unsynced else ():
             if report.error is not None:
                 failures[report.source] = str(report.error["message"])
+                named = choice.source is not None or any(may_name(it, report.source) for it in choice.names)
+                if named and report.error["category"] == "consent":
+                    await catalog.consents.require(report.source, options.principal)
                 if choice.source is not None:
                     raise ServerError(
                         f"{choice.source} could not be asked for its tools: {failures[report.source]}",
@@ -97,7 +103,8 @@ class Offer:
         """Makes a call as a model asks for it: by the name it knows, with arguments that may be JSON text.
         Raises a SpindleError."""
         tool = self._find(name)
-        made = await self.home.run(self._app.run(tool.name, read_arguments(arguments), self._options))
+        given = arguments_of(tool, read_arguments(arguments))
+        made = await self.home.run(self._app.run(tool.name, given, self._options))
         if isinstance(made, Finished):
             return made.result
         assert isinstance(made, Paused)  # only a resumed run can be continued by another process
@@ -108,7 +115,7 @@ class Offer:
         try:
             return await self.outcome(name, arguments)
         except SpindleError as error:
-            return failed(error)
+            return result_of(error)
 
     def _find(self, name: str) -> Tool:
         if (tool := self.tools.get(name)) is not None:
@@ -117,13 +124,6 @@ class Offer:
         listed = ", ".join(some) + (", …" if len(self.tools) > len(some) else "")
         hint = did_you_mean(name, self.tools, f"there are: {listed or 'none'}")
         raise NotFoundError(f"there is no tool {name!r}", hint=hint, tool=name)
-
-
-def failed(error: SpindleError) -> Result:
-    """The result that tells a model about an error."""
-    hint = error.hint_for("model")
-    text = error.message if hint is None else f"{error.message}\nhint: {hint}"
-    return Result.of_text(text, is_error=True)
 
 
 def _fits(name: str, wanted: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from spindle.agents.own_tools import ANSWER, ASK_USER, DESCRIBE, MOST_FOUND, SEARCH
@@ -127,7 +128,7 @@ class Calls:
         limit = self._job.agent.limits.result
         # What reads on is cut already, and says how it goes on.
         if shown.whole is None and len(shown.text) > limit + MOST_SAID_OF_CUTS:
-            shown = ShownResult(cut(shown.text, 0, limit, reference), shown.outcome, shown.text)
+            shown = replace(shown, text=cut(shown.text, 0, limit, reference), whole=shown.text)
         if shown.whole is not None:
             self._wholes[reference] = shown.whole
         return shown
@@ -215,7 +216,7 @@ class Calls:
         """Removes tools that keep failing. A refusal by a person is not a failure."""
         failed: dict[str, bool] = {}
         for call, answer in zip(calls, shown, strict=True):
-            if call.tool is not None and answer.outcome not in ("repeated", "permission"):
+            if call.tool is not None and answer.outcome != "repeated" and not answer.was_refused:
                 failed[call.tool] = failed.get(call.tool, True) and answer.failed
         for tool, has_failed in failed.items():
             self._failing[tool] = self._failing[tool] + 1 if has_failed else 0

@@ -36,8 +36,9 @@ class AgentDefinition:
     settings: JsonObject = field(default_factory=dict[str, Any])
     """Settings for the model: temperature, max_tokens and the like."""
 
-    def wants_approval(self, tool: Tool) -> bool:
-        if DESTRUCTIVE in self.approve and tool.hints.destructive is True:
+    def wants_approval(self, tool: Tool, destructive: bool) -> bool:
+        """True if a person must allow a call of this tool, which may destroy something or not."""
+        if destructive and DESTRUCTIVE in self.approve:
             return True
         return any(fnmatchcase(tool.name, pattern) for pattern in self.approve)
 

@@ -57,6 +57,7 @@ class Loop:
 
     async def run(self) -> Result:
         self._note("start", {"kind": "start", "task": self._job.task, "model": self._job.agent.model})
+        await self._turns.make_ready()
         if self._job.task:
             self._conversation.say(self._job.task)
         try:

@@ -26,6 +26,8 @@ class ShownResult:
     whole: str | None = None
     """The whole text if it was cut."""
     pictures: Sequence[PicturePart] = ()
+    was_refused: bool = False
+    """True if the call was not made, because a person or a policy here is against it."""
 
     @property
     def failed(self) -> bool:
@@ -46,7 +48,7 @@ async def shown_result(result: Result, reference: str, limit: int) -> ShownResul
     whole = None
     if len(text) > limit:
         whole, text = text, cut(text, 0, limit, reference)
-    return ShownResult(text, "tool" if result.is_error else "ok", whole, pictures)
+    return ShownResult(text, result.category or "ok", whole, pictures)
 
 
 def shown_error(error: SpindleError) -> ShownResult:
@@ -60,7 +62,9 @@ def shown_error(error: SpindleError) -> ShownResult:
     ]
     if (hint := error.hint_for("model")) is not None:
         lines.append(f"hint: {hint}")
-    return ShownResult("\n".join(lines), error.category)
+    # A source that lacks a permission has a status, or answered.
+    refused = error.category == "permission" and error.status is None and not error.answered
+    return ShownResult("\n".join(lines), error.category, was_refused=refused)
 
 
 def cut(text: str, start: int, length: int, reference: str) -> str:

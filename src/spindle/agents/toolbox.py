@@ -8,6 +8,7 @@ asked for.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,16 +17,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spindle.agents.own_tools import RESERVED, SEARCH
-from spindle.domain.json_schema import JsonObject, for_models
-from spindle.domain.names import LONGEST, served_names
-from spindle.errors import NotFoundError, SpindleError, did_you_mean
+from spindle.domain.json_schema import JsonObject
+from spindle.domain.names import LONGEST, may_name, served_names
+from spindle.errors import AuthError, NotFoundError, SpindleError, did_you_mean
 from spindle.ports.store import ToolFilter
 from spindle.remedies import Remedy
+from spindle.schemas.models import arguments_of, model_schema
 
 if TYPE_CHECKING:
     from spindle.calls.permissions import Visible
     from spindle.catalog.catalog import Catalog
-    from spindle.domain.identity import Principal
+    from spindle.domain.call import Host
     from spindle.domain.tool import Tool, ToolSummary
 
 MAX_NAMED = 20
@@ -58,15 +60,17 @@ class Toolbox:
     """The tools of one run, which grow as the model searches."""
 
     def __init__(
-        self, catalog: Catalog, visible: Visible, principal: Principal, patterns: Sequence[str], most: int
+        self, catalog: Catalog, visible: Visible, host: Host, patterns: Sequence[str], most: int
     ) -> None:
         self._catalog = catalog
-        self._sees = partial(visible, principal)
-        self._principal = principal
+        self._host = host
+        self._principal = host.principal
+        self._sees = partial(visible, host.principal)
         self._patterns = patterns
         self._most = most
         self._view: _View | None = None
-        self._is_ready = False
+        self._unconnected: dict[str, AuthError] = {}
+        """By source, why there is no consent to list its tools."""
         self._loaded: dict[str, None] = {}
         """Tools of a large catalog that the model has found, the most recent last."""
         self.removed: set[str] = set()
@@ -84,8 +88,7 @@ class Toolbox:
         kept = [name for name in names if name not in self.removed]
         found = await self._whole(view, kept)
         offered = [
-            Offered(view.given[tool.name], tool.name, tool.description, for_models(tool.input_schema))
-            for tool in found
+            Offered(view.given[tool.name], tool.name, tool.description, model_schema(tool)) for tool in found
         ]
         return offered, self._is_large(view)
 
@@ -103,6 +106,11 @@ class Toolbox:
             hint = did_you_mean(name, known, self._some(view, known))
             raise NotFoundError(f"there is no tool {name!r}", hint=hint, tool=name)
         return tool
+
+    async def arguments(self, tool: str, sent: JsonObject) -> JsonObject:
+        """Returns the arguments that a model sent under the names that the tool has for them."""
+        whole = await self._whole(self._view or await self._current(), [tool])
+        return arguments_of(whole[0], sent) if whole else sent
 
     def _some(self, view: _View, known: list[str]) -> str:
         if self._is_large(view):
@@ -136,7 +144,7 @@ class Toolbox:
             "tool": full,
             "name": view.given[full],
             "description": tool.description,
-            "input_schema": for_models(tool.input_schema),
+            "input_schema": model_schema(tool),
         }
 
     def load(self, names: Sequence[str]) -> None:
@@ -151,8 +159,6 @@ class Toolbox:
 
     async def _current(self) -> _View:
         catalog = self._catalog
-        if not self._is_ready:
-            await self._make_ready()
         await catalog.look_again()
         version = await catalog.version()
         if self._view is None or self._view.version != version:
@@ -170,15 +176,36 @@ class Toolbox:
         fits = not self._patterns or any(fnmatchcase(item.name, pattern) for pattern in self._patterns)
         return fits and not item.held and self._sees(item.name)
 
-    async def _make_ready(self) -> None:
-        """Discovers the tools of sources that were never asked. A source that the patterns name may ask
-        for consent; any other that fails is skipped."""
-        names = self._catalog.sources.names
-        wanted = {pattern.partition(".")[0] for pattern in self._patterns if "." in pattern} & set(names)
-        for name in sorted(wanted):
-            await self._catalog.make_ready([name], self._principal, may_interrupt=True)
-        await self._catalog.make_ready(names, self._principal, may_interrupt=False)
-        self._is_ready = True
+    async def make_ready(self) -> None:
+        """Discovers the tools of sources that were never asked. Those that want the principal's consent first
+        ask for it, all at once. A source that fails, or that is refused the consent, is skipped."""
+        catalog = self._catalog
+        names = catalog.sources.names
+        unlisted = set(catalog.unsynced()) & set(await catalog.consents.waiting(self._principal))
+        asking = [name for name in names if name in unlisted and self._may_use(name)]
+        quiet = [name for name in names if name not in unlisted]
+        await catalog.make_ready(quiet, self._principal, may_interrupt=False)
+        outcomes = await asyncio.gather(*map(self._listed, asking), return_exceptions=True)
+        for source, outcome in zip(asking, outcomes, strict=True):
+            if isinstance(outcome, AuthError):
+                self._unconnected[source] = outcome
+            elif outcome is not None:
+                raise outcome
+
+    async def _listed(self, source: str) -> None:
+        """Asks one source for its tools, at a place of the run to which a consent can be given or refused."""
+
+        async def make(_: Host) -> bool:
+            await self._catalog.make_ready([source], self._principal, may_interrupt=True)
+            return True
+
+        await self._host.remember("tools of", source, make)
+
+    def _may_use(self, source: str) -> bool:
+        """True if the agent may be allowed a tool of this source, whose names are not known yet."""
+        plain = not self._catalog.sources.table(source).get("prefix", True)
+        named = [pattern for pattern in self._patterns if plain or may_name(pattern, source)]
+        return bool(named or not self._patterns) and any(map(self._sees, [f"{source}.", *named]))
 
     async def _whole(self, view: _View, names: Sequence[str]) -> list[Tool]:
         found: list[Tool] = []
@@ -195,6 +222,9 @@ class Toolbox:
     def _check_patterns(self, view: _View, seen: Sequence[str]) -> None:
         for pattern in self._patterns:
             if not any(fnmatchcase(name, pattern) for name in view.summaries):
+                for source, error in self._unconnected.items():
+                    if may_name(pattern, source):
+                        raise error
                 hint, remedy = did_you_mean(pattern, seen), Remedy("list_tools")
                 raise NotFoundError(f"no tool matches {pattern!r}", hint=hint, remedy=remedy)
 

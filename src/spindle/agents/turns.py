@@ -84,6 +84,10 @@ class Turns:
         self._check = check
         self.can_read_more = bool(job.earlier)
 
+    async def make_ready(self) -> None:
+        """Makes sure that the tools are known which the model is to be shown."""
+        await self._toolbox.make_ready()
+
     async def next(self, step: int, conversation: Conversation, said: Said | None) -> ModelTurn:
         """Returns the model's answer to the conversation. Raises LimitReachedError when a limit is used
         up."""
@@ -94,12 +98,13 @@ class Turns:
             response = made = await self._ask(step, conversation, said)
             calls = [await self._meaning(call) for call in response.tool_calls]
             (written,) = write_messages([response])
-            return {"response": written, "calls": calls, "elapsed": self._budget.elapsed}
+            sampled = {"sampled": self._budget.sampled.to_dict()} if self._budget.sampled.requests else {}
+            return {"response": written, "calls": calls, "elapsed": self._budget.elapsed, **sampled}
 
         record: JsonObject = await self._host.remember("model", step, make)
         streamed = made is not None and said is not None
         response = made or read_response(record["response"])
-        self._budget.add(response, record["elapsed"])
+        self._budget.add(response, record["elapsed"], record.get("sampled"))
         calls = [
             ModelCall(call.tool_call_id, call.tool_name, _arguments(call, meaning), **_kept(meaning))
             for call, meaning in zip(response.tool_calls, record["calls"], strict=True)
@@ -166,7 +171,9 @@ class Turns:
             arguments = read_arguments(call.args)
             if call.tool_name in RESERVED:
                 return self._own_meaning(call.tool_name, arguments)
-            return {"tool": await self._toolbox.meant_by(call.tool_name)}
+            tool = await self._toolbox.meant_by(call.tool_name)
+            given = await self._toolbox.arguments(tool, arguments)
+            return {"tool": tool} if given == arguments else {"tool": tool, "arguments": given}
         except (InvalidArgumentsError, NotFoundError) as error:
             return {"problem": shown_error(error).text, "outcome": error.category}
 
@@ -193,4 +200,6 @@ def _kept(meaning: JsonObject) -> dict[str, Any]:
 
 
 def _arguments(call: ToolCallPart, meaning: JsonObject) -> JsonObject:
-    return {} if "problem" in meaning else read_arguments(call.args)
+    if "problem" in meaning:
+        return {}
+    return meaning["arguments"] if "arguments" in meaning else read_arguments(call.args)

@@ -38,13 +38,19 @@ class ModelUsage:
 
     def plus(self, response: ModelResponse, prices: Prices) -> ModelUsage:
         used, cost = response.usage, _cost(response, prices)
-        known = self.cost if self.requests else 0.0
+        one = ModelUsage(1, used.input_tokens, used.output_tokens, used.cache_read_tokens, cost)
+        return self.together(one)
+
+    def together(self, other: ModelUsage) -> ModelUsage:
+        """Both added up."""
+        if not (self.requests and other.requests):
+            return self if self.requests else other
         return ModelUsage(
-            self.requests + 1,
-            self.input_tokens + used.input_tokens,
-            self.output_tokens + used.output_tokens,
-            self.cached_tokens + used.cache_read_tokens,
-            None if known is None or cost is None else known + cost,
+            self.requests + other.requests,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            None if self.cost is None or other.cost is None else self.cost + other.cost,
         )
 
 
@@ -71,7 +77,9 @@ class Budget:
     def __init__(
         self, limits: Limits, prices: Prices, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self.usage = ModelUsage()
+        self._own = ModelUsage()
+        self.sampled = ModelUsage()
+        """The use that servers made of the model which they asked in calls of the run."""
         self._limits = limits
         self._prices = prices
         self._monotonic = monotonic
@@ -87,8 +95,21 @@ class Budget:
     def remaining(self) -> float | None:
         return None if self._limits.time is None else max(self._limits.time - self.elapsed, 0.0)
 
-    def add(self, response: ModelResponse, elapsed: float) -> None:
-        self.usage = self.usage.plus(response, self._prices)
+    @property
+    def usage(self) -> ModelUsage:
+        """All use of the model so far."""
+        return self._own.together(self.sampled)
+
+    def add_sampled(self, response: ModelResponse) -> None:
+        """Counts an answer that a server asked for."""
+        self.sampled = self.sampled.plus(response, self._prices)
+
+    def add(self, response: ModelResponse, elapsed: float, sampled: Mapping[str, Any] | None = None) -> None:
+        """Counts an answer of the model. `elapsed` and `sampled` are as they were on record by then."""
+        self._own = self._own.plus(response, self._prices)
+        before = ModelUsage(**(sampled or {}))
+        if before.requests > self.sampled.requests:
+            self.sampled = before
         if elapsed > self.elapsed:  # on record from an earlier process
             self._before, self._began = elapsed, self._monotonic()
 

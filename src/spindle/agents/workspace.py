@@ -9,11 +9,13 @@ from spindle.agents.definition import AgentDefinition, Job
 from spindle.agents.events import listener
 from spindle.agents.record import Record, read_record
 from spindle.calls.limits import Limit
+from spindle.domain.bounded import BoundedMap
 from spindle.errors import ConfigurationError, SpindleError
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
+    from spindle.agents.sampling import WorkspaceSampling
     from spindle.auth.encryption import Sealer
     from spindle.calls.caller import CallOptions
     from spindle.calls.host import CallHost
@@ -32,11 +34,13 @@ class WorkspaceAgents:
         self._visible = visible
         self._store = store
         self.sealer = sealer
-        self._given: dict[str, Model] = {}
+        self._given: BoundedMap[str, Model] = BoundedMap()
         """By agent, models that are objects, which no record can hold."""
-        self._resolved: dict[str, Model] = {}
-        self._limits: dict[str, tuple[int, Limit]] = {}
+        self._resolved: BoundedMap[str, Model] = BoundedMap()
+        self._limits: BoundedMap[str, tuple[int, Limit]] = BoundedMap()
         self._open = contextlib.AsyncExitStack()
+        self.sampling: WorkspaceSampling | None = None
+        """Makes the models that answer servers. Set by the workspace."""
 
     def know(self, agent: str, model: Model) -> None:
         """Sets the model with which runs of the agent of this name are resumed."""
@@ -59,8 +63,10 @@ class WorkspaceAgents:
         limits = [self._limit(agent)]
         if job.parallel is not None and job.parallel < agent.limits.parallel:
             limits.append(Limit(job.parallel))
-        toolbox = Toolbox(self._catalog, self._visible, host.principal, agent.tools, agent.limits.tools)
+        toolbox = Toolbox(self._catalog, self._visible, host, agent.tools, agent.limits.tools)
         budget = Budget(agent.limits, agent.prices)
+        if self.sampling is not None:
+            host = host.with_model(self.sampling.of_agent(model, budget, host.principal))
         turns = Turns(job, lambda: model, host, toolbox, budget, heard.check)
 
         async def read_earlier(reference: str) -> str | None:

@@ -15,17 +15,20 @@ from typing import TYPE_CHECKING
 from spindle.auth.sealed import SealedValues
 from spindle.domain.identity import LOCAL, Principal, Secret, SecretKind
 from spindle.errors import AuthorizationRequired, NotFoundError, SpindleError, StoreError
+from spindle.ports.token_store import check_token_store
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
     from spindle.auth.keys import Keys
     from spindle.auth.oauth import AuthorizationRequest, Completed, DeviceLogin, Revoked, TokenInfo
+    from spindle.auth.oauth.browser import BoundBrowser, BrowserBinding, ConsentAsked
     from spindle.auth.oauth.client_credentials import ClientTokens
     from spindle.auth.oauth.consent import Consent
     from spindle.auth.oauth.device import DeviceFlow
     from spindle.auth.oauth.parts import OAuthParts, OAuthStore
     from spindle.auth.oauth.tokens import UserTokens
     from spindle.domain.source import SourceConfig
+    from spindle.ports.token_store import GrantStore, TokenStore
     from spindle.settings.auth import AuthSettings
 
 DEFAULT_REDIRECT = "http://127.0.0.1:8719/callback"
@@ -50,6 +53,7 @@ class _OAuth:
 
     parts: OAuthParts
     consent: Consent
+    browsers: BrowserBinding
     device: DeviceFlow
     users: UserTokens
     own: ClientTokens
@@ -67,8 +71,9 @@ class SourceAccess:
         settings: AuthSettings,
         config: Callable[[str], SourceConfig],
         now: Callable[[], float] = time.time,
+        token_store: TokenStore | GrantStore | None = None,
     ) -> None:
-        """`config` gives the settings of a source."""
+        """`config` gives the settings of a source. `token_store` keeps users' tokens, if it is given."""
         self._store = store
         self._sealer = sealer
         self.keys = keys
@@ -76,20 +81,25 @@ class SourceAccess:
         self.redirect_uri = settings.redirect_uri or DEFAULT_REDIRECT
         self._config = config
         self._now = now
+        if token_store is not None:
+            check_token_store(token_store)
+        self._token_store = token_store
         self.sealed = SealedValues(store, sealer, now)
         """The secrets that settings refer to."""
 
     @cached_property
     def _oauth(self) -> _OAuth:
+        from spindle.auth.oauth.browser import BrowserBinding
         from spindle.auth.oauth.client_credentials import ClientTokens
         from spindle.auth.oauth.consent import Consent
         from spindle.auth.oauth.device import DeviceFlow
         from spindle.auth.oauth.parts import OAuthParts
         from spindle.auth.oauth.tokens import UserTokens
 
-        parts = OAuthParts.of(self._store, self._sealer, self._settings, self._now)
+        parts = OAuthParts.of(self._store, self._sealer, self._settings, self._now, self._token_store)
         users = UserTokens(parts, self._ask_user)
-        return _OAuth(parts, Consent(parts), DeviceFlow(parts), users, ClientTokens(parts))
+        consent, browsers = Consent(parts), BrowserBinding(parts)
+        return _OAuth(parts, consent, browsers, DeviceFlow(parts), users, ClientTokens(parts))
 
     # --- tokens
 
@@ -110,9 +120,12 @@ class SourceAccess:
     async def _ask_user(
         self, source: str, config: SourceConfig, principal: Principal, scopes: Sequence[str]
     ) -> AuthorizationRequired:
-        asked = await self._oauth.consent.begin(source, config, principal.id, scopes, self.redirect_uri)
+        asked = await self._oauth.consent.begin(
+            source, config, principal.id, scopes, self.redirect_uri, by_page=True
+        )
+        code = f"; your code for the page is {asked.code}" if asked.code else ""
         return AuthorizationRequired(
-            f"{source} needs your consent at {asked.provider}",
+            f"{source} needs your consent at {asked.provider}{code}",
             source=source,
             expires_at=asked.expires_at,
             details={"url": asked.url, "provider": asked.provider, "scopes": list(asked.scopes)},
@@ -130,8 +143,9 @@ class SourceAccess:
     ) -> AuthorizationRequest:
         """Returns a link at which the user gives consent. Asked for the same again, it is the same link."""
         return await self._oauth.consent.begin(
-            source, self._config(source), principal.id, scopes, redirect_uri or self.redirect_uri
-        )
+            source, self._config(source), principal.id, scopes, redirect_uri or self.redirect_uri,
+            by_page=redirect_uri is None,
+        )  # fmt: skip
 
     async def complete(
         self,
@@ -142,12 +156,22 @@ class SourceAccess:
         error: str | None = None,
         error_description: str | None = None,
         principal: Principal | None = None,
+        browser: str | None = None,
     ) -> Completed:
-        """Takes the parameters that the user came back with, to this process or any other. `principal`, if
-        known, must be the user who was asked."""
+        """Takes the parameters that the user came back with, to this process or any other. `principal` is
+        who comes back, and must be the user who was asked; the owner's own consent needs none. With
+        `consent = "browser"` in [auth], the mark of the `browser` shows it instead."""
         return await self._oauth.consent.complete(
-            code, state, iss, error, error_description, principal.id if principal else None
+            code, state, iss, error, error_description, principal.id if principal else None, browser
         )
+
+    async def consent_asked(self, ticket: str) -> ConsentAsked:
+        """Returns what the ticket of a link asks for, for the page that says so."""
+        return await self._oauth.browsers.asked(ticket)
+
+    async def bind_browser(self, ticket: str, code: str) -> BoundBrowser:
+        """Returns the mark for a browser in which the code of a link was typed, and where it goes on."""
+        return await self._oauth.browsers.bind(ticket, code)
 
     async def begin_device(
         self, source: str, principal: Principal = LOCAL, *, scopes: Sequence[str] = ()
@@ -172,7 +196,9 @@ class SourceAccess:
         from spindle.auth.oauth.discovery import binding
 
         stored = await self._oauth.parts.shelf.load(source, principal.id)
-        return stored is None or stored.binding != binding(self._config(source))
+        if stored is None or not stored.fits(binding(self._config(source))):
+            return True
+        return stored.refresh_token is None and not stored.is_valid(self._now())
 
     async def wants_oauth(self, source: str) -> bool:
         """True if the server of a source asks for a token of a kind that OAuth gives."""

@@ -94,9 +94,10 @@ def _written(token: str | None, variable: str | None, place: str, environ: Mappi
         return None if token is None else token.strip()
     found = environ.get(variable, "").strip()
     if not found:
-        meant = suggest(variable, environ)
+        meant = None if variable in environ else suggest(variable, environ)
+        problem = "not set to anything" if variable in environ else "not set"
         raise ConfigurationError(
-            f"{place} names the variable {variable}, which is not set",
+            f"{place} names the variable {variable}, which is {problem}",
             hint=f"did you mean {meant}?" if meant else f"export {variable}=…",
         )
     return found

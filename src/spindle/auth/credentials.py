@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from spindle.domain.identity import NO_CREDENTIAL, Credential, Principal
-from spindle.errors import ConfigurationError, SpindleError
+from spindle.domain.bounded import BoundedMap
+from spindle.domain.identity import KEY_HEADER, NO_CREDENTIAL, Credential, Principal
+from spindle.errors import AuthorizationRequired, ConfigurationError, SpindleError
 from spindle.http.credentials import basic, bearer, key
 
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
 
-CredentialProvider = Callable[[str, Principal], Awaitable[Credential | None]]
-"""Asked with (source, principal); None leaves the source's own `auth` in force."""
+MAX_USERS = 10_000
+"""Users whose newest credential is remembered. Sessions of others end when they are idle."""
+
+
+class CredentialProvider(Protocol):
+    """Gives each principal their own credential for a source: an async function of the program."""
+
+    async def __call__(self, source: str, principal: Principal, /) -> Credential | None:
+        """Returns the credential; None leaves the source's own `auth` in force."""
+        ...
 
 
 class Tokens(Protocol):
@@ -30,6 +39,10 @@ class Tokens(Protocol):
         AuthorizationRequired when only the user can."""
         ...
 
+    async def needs_login(self, source: str, principal: Principal) -> bool:
+        """True if only the user's consent could give one."""
+        ...
+
 
 class Credentials:
     """Chooses the credential for (source, principal): the principal's own, else the configured one."""
@@ -37,8 +50,16 @@ class Credentials:
     def __init__(self, provider: CredentialProvider | None = None, tokens: Tokens | None = None) -> None:
         self._provider = provider
         self._tokens = tokens
+        self._newest: BoundedMap[tuple[str, str], str] = BoundedMap(MAX_USERS)
+        """By source and user, the key of the newest credential; everybody's is that of the user ""."""
+        self.on_newer: Callable[[str, str | None, str], None] = lambda _source, _before, _now: None
+        """Is told the source, the key that nobody has any more, if there is one, and the new key."""
 
     async def for_call(self, source: str, config: SourceConfig, principal: Principal) -> Credential:
+        """The credential with which this principal calls the source."""
+        return self._noted(source, config, principal, await self._chosen(source, config, principal))
+
+    async def _chosen(self, source: str, config: SourceConfig, principal: Principal) -> Credential:
         if self._provider is not None:
             own = await self._provider(source, principal)
             if own is not None:
@@ -46,6 +67,31 @@ class Credentials:
         if not _wants_token(config):
             return configured(config)
         return with_token(config, await self._needed_tokens(source).token(source, config, principal))
+
+    def _noted(
+        self, source: str, config: SourceConfig, principal: Principal, credential: Credential
+    ) -> Credential:
+        """The credential, which takes the place of the one that its user had before."""
+        whose = principal.id if self._provider is not None or is_per_user(config) else ""
+        key, before = credential.key, self._newest.get((source, whose))
+        if before != key:
+            self._newest[source, whose] = key
+            self.on_newer(source, None if before is None or self._is_in_use(source, before) else before, key)
+        return credential
+
+    def _is_in_use(self, source: str, key: str) -> bool:
+        return any(name == source and item == key for (name, _), item in self._newest.items())
+
+    async def lacks_consent(self, source: str, config: SourceConfig, principal: Principal) -> bool:
+        """True if `for_call` would ask the principal for a consent that they have not given yet."""
+        if not is_per_user(config):
+            return False
+        try:
+            if self._provider is not None and await self._provider(source, principal) is not None:
+                return False
+        except AuthorizationRequired:
+            return True
+        return await self._needed_tokens(source).needs_login(source, principal)
 
     async def after_refusal(
         self, source: str, config: SourceConfig, principal: Principal, shown: Credential, error: SpindleError
@@ -58,7 +104,9 @@ class Credentials:
             return None
         tokens = self._needed_tokens(source)
         fresh = await tokens.token_after(source, config, principal, shown.token, error)
-        return with_token(config, fresh) if fresh is not None and fresh != shown.token else None
+        if fresh is None or fresh == shown.token:
+            return None
+        return self._noted(source, config, principal, with_token(config, fresh))
 
     def _needed_tokens(self, source: str) -> Tokens:
         if self._tokens is None:
@@ -78,7 +126,7 @@ def configured(config: SourceConfig) -> Credential:
         case BasicAuth(username=username, password=password):
             return basic(username, password)
         case ApiKeyAuth(name=name, value=value, location=location):
-            return key(name, value, location)
+            return key(name if name or config.auth_place_known else KEY_HEADER, value, location)
         case _:
             return NO_CREDENTIAL
 
@@ -101,6 +149,11 @@ def _point_to_oauth(source: str, config: SourceConfig, error: SpindleError) -> N
             f'its server wants OAuth: set `auth = {{ type = "oauth" }}` in [sources.{source}] and run'
             f" `spindle auth login {source}`"
         )
+
+
+def is_per_user(config: SourceConfig) -> bool:
+    """True if each user gives a consent of their own to a source."""
+    return getattr(config.auth, "type", None) == "oauth"
 
 
 def _wants_token(config: SourceConfig) -> bool:

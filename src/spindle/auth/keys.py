@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.errors import ConfigurationError, StoreError
+from spindle.owner_only import make_folder, open_file
 
 if TYPE_CHECKING:
     from spindle.settings.auth import AuthSettings
@@ -88,7 +89,7 @@ class Keys:
                 hint=f"make one: `spindle auth new-key > {file} && chmod 600 {file}`",
             )
         try:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(file.parent)
             partial = _written(file, [new_key()])
             try:
                 # A link is made whole or not at all, and never in place of another's: of two processes
@@ -167,8 +168,8 @@ class Keys:
     def _locked(self) -> Generator[None]:
         import fcntl
 
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self._folder / "key.lock").open("w") as handle:
+        make_folder(self._folder)
+        with open_file(self._folder / "key.lock") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -33,10 +34,11 @@ class ResultCache:
         if ttl is None or not _pure(tool, config):
             return None
         try:
-            return await self._store.cached(_key(tool, call), self._now())
+            found = await self._store.cached(_key(tool, call), self._now(), ttl)
         except StoreError as error:
             self._note(f"a cached result of {tool.name} could not be read: {error.message}")
             return None
+        return None if found is None or _has_lost_a_file(found) else found
 
     async def put(
         self, tool: Tool, call: Call, config: CacheConfig | None, ttl: float | None, result: Result
@@ -52,6 +54,11 @@ class ResultCache:
         except (StoreError, TypeError) as error:
             # A value that the store cannot write, such as a number over 64 bits, is as good as uncached.
             self._note(f"the result of {tool.name} could not be cached: {error}")
+
+
+def _has_lost_a_file(result: Result) -> bool:
+    """True if the limits for files have removed one that the result names."""
+    return any(block.path is not None and not os.path.exists(block.path) for block in result.content)
 
 
 def _pure(tool: Tool, config: CacheConfig | None) -> bool:

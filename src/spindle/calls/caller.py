@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.cache import ResultCache
+from spindle.calls.clock import Clock as Clock
 from spindle.calls.content import keep_large_content
-from spindle.calls.guards import Guards, SourceGuards
+from spindle.calls.doubt import key_of, leaves_doubt, settled, told
+from spindle.calls.guards import SourceGuards
 from spindle.calls.host import CallHost, PatientPeer
 from spindle.calls.journal import Journal, current_journal
-from spindle.calls.limits import Limit, hold, in_order
+from spindle.calls.limits import hold, in_order
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.calls.permissions import (
     Permission,
@@ -27,6 +30,7 @@ from spindle.calls.permissions import (
     show_all,
     wants_approval,
 )
+from spindle.calls.ready import ReadyCall, RunningCall, unheard
 from spindle.calls.record import (
     Recorder,
     ended_by,
@@ -34,18 +38,19 @@ from spindle.calls.record import (
     hide_secrets,
     kept_result,
     secrets_in,
-    tool_error,
-    tool_problem,
     without_secrets,
 )
-from spindle.calls.retries import wait_before_retry
+from spindle.calls.remarks import Remarks
+from spindle.calls.reported import error_of, problem_of, refined, understood
+from spindle.calls.retries import may_be_repeated, wait_before_retry
 from spindle.calls.validate import Validation
-from spindle.domain.call import Call, CallRecord, Result, new_id
+from spindle.domain.call import Call, CallRecord, Result
 from spindle.domain.identity import Principal
 from spindle.errors import (
     AuthError,
     CallTimeoutError,
     PermissionDeniedError,
+    RateLimitedError,
     ServerError,
     SpindleError,
 )
@@ -58,49 +63,8 @@ if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
     from spindle.domain.tool import Tool
-    from spindle.ports.source import Note
+    from spindle.ports.source import Note, Source
     from spindle.ports.store import FileStore, Store
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """Time, so that tests can turn it."""
-
-    now: Callable[[], float] = time.time
-    monotonic: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """A call that passed every check, with all that sending it takes."""
-
-    tool: Tool
-    call: Call
-    config: SourceConfig
-    guards: Guards
-    limits: Sequence[Limit]
-    timeout: float
-
-
-def _unheard(_stage: str) -> None:
-    pass
-
-
-@dataclass(slots=True)
-class _Progressing:
-    """The facts about a running call that its record needs."""
-
-    key: str = field(default_factory=new_id)
-    tool: Tool | None = None
-    attempts: int = 0
-    secrets: frozenset[str] = frozenset()
-    has_changed: bool = False
-    """True if a person replaced the arguments."""
-    remark: JsonObject | None = None
-    """A remark on something odd about a call that succeeded."""
-    at: Callable[[str], None] = _unheard
-    """Is told each part of the path when it begins."""
 
 
 _current_call: ContextVar[str | None] = ContextVar("spindle_call", default=None)
@@ -132,7 +96,7 @@ class Caller:
         self._cache = ResultCache(store, clock.now, note)
         self.recorder = Recorder(store, note)
         self.guards = SourceGuards(clock.monotonic, clock.sleep)
-        self._remarked: set[str] = set()
+        self._remarks = Remarks(note)
         self.answers: LocalAnswers | None = None
         """Those in this process who answer what sources ask, for calls that no other program made."""
         self._running = 0
@@ -166,16 +130,29 @@ class Caller:
         """Raises what is wrong with these arguments for this tool."""
         self._validation.check_arguments(await self._catalog.find(name), arguments)
 
+    async def check_result(self, name: str, value: Any) -> None:
+        """Raises InvalidArgumentsError for a value that this tool cannot have returned."""
+        tool = await self._catalog.find(name)
+        if self._catalog.sources.config(tool.source).check_results is True:
+            self._validation.check_told(tool, told(value))
+
+    def lets_approve(self, source: str, principal: Principal, caller: Principal) -> bool:
+        """True if the settings of a source let this principal approve a call of the caller's."""
+        sources = self._catalog.sources
+        return source in sources and sources.config(source).lets_approve(principal, caller)
+
     async def _call(
         self, name: str, given: JsonObject, options: CallOptions, journal: Journal | None
     ) -> Result:
-        running = _Progressing(at=options.on_stage or _unheard)
+        running = RunningCall(at=options.on_stage or unheard)
         at = running.at
         started_at, began = self._clock.now(), time.perf_counter()
         parent, token = _current_call.get(), _current_call.set(running.key)
         outcome, problem, result = "ok", None, None
         try:
             at("find")
+            if self.recorder.unsaved:
+                await self.recorder.unsaved.wait_for_space()
             tool = running.tool = await self.find(name, options.principal)
             at("settings")
             config = self._catalog.sources.config(tool.source)
@@ -184,25 +161,36 @@ class Caller:
             at("permission")
             require(self._permission, options.principal, tool)
             at("validate")
-            self._validation.check_arguments(tool, given)
+            key = key_of(tool, config, journal.step_id if journal is not None else running.key)
+            if key is not None and key.place == "parameter":
+                given = {key.name: key.value, **given}
+            if not self._validation.is_ready(tool):
+                await self._validation.prepare(tool)
+            self._check_arguments(tool, given, config, running)
             if wants_approval(tool, config, options):
                 at("approval")
                 allowed = approved_arguments(tool, given, journal)
                 running.has_changed = allowed != given
                 given = allowed
-                self._validation.check_arguments(tool, given)
+                self._check_arguments(tool, given, config, running)
+            if journal is not None and (begun := journal.begun()) is not None:
+                at("doubt")
+                shown = self.recorder.masked(tool, given, running.secrets)
+                result = settled(tool, config, begun, shown, journal, keyed=key is not None)
+                if result is not None:
+                    return result
             at("credential")
             credential = await self._credentials.for_call(tool.source, config, options.principal)
             running.secrets |= credential.secrets
-            peer = options.peer
-            if peer is None and self.answers is not None:
-                peer = self.answers.peer(tool, config, options.principal)
+            host, peer = CallHost(self, options.principal, journal), options.peer
+            if self.answers is not None:
+                peer = self.answers.peer(tool, config, host, peer)
             call = Call(
                 tool.name, given, options.principal, credential, options.on_progress, running.key, parent,
                 self._files,
-                CallHost(self, options.principal, journal),
+                host,
                 journal.reply() if journal is not None else None,
-                peer, options.answers,
+                peer, options.answers, key,
             )  # fmt: skip
             at("cache")
             ttl = config.cache.ttl if config.cache is not None else options.cache_ttl
@@ -210,7 +198,8 @@ class Caller:
             if result is None:
                 timeout = config.timeout if options.timeout is None else options.timeout
                 limits = in_order(options.limits, guards.limit)
-                ready = _Ready(tool, call, config, guards, limits, timeout)
+                noted_in = journal if leaves_doubt(tool, config) else None
+                ready = ReadyCall(tool, call, config, guards, limits, timeout, noted_in)
                 result = await self._attempt_until_done(ready, running)
                 if ttl:
                     at("keep")
@@ -218,11 +207,12 @@ class Caller:
             else:
                 outcome = "cached"
             if result.is_error:
-                running.secrets |= secrets_in(given, tool.input_schema)
-                result = without_secrets(result, running.secrets)
-                outcome, problem = "tool", tool_problem(result)
+                named = secrets_in(given, tool.input_schema)
+                result = without_secrets(result, running.secrets, named)
+                running.secrets |= named
+                outcome, problem = result.category or "tool", problem_of(result)
                 if options.raise_tool_errors:
-                    raise tool_error(tool, result)
+                    raise error_of(tool, result)
             if running.has_changed:
                 return replace(result, changed=self.recorder.masked(tool, given, running.secrets))
             return result
@@ -264,87 +254,128 @@ class Caller:
                 while self._running:
                     self._idle.clear()
                     await self._idle.wait()
+        await self.recorder.unsaved.close()
 
-    async def _attempt_until_done(self, ready: _Ready, running: _Progressing) -> Result:
-        renewed = False
+    async def _attempt_until_done(self, ready: ReadyCall, running: RunningCall) -> Result:
         while True:
             try:
-                return await self._attempt(ready, running)
+                result = await self._attempt(ready, running)
             except SpindleError as error:
-                fresh = None if renewed else await self._fresh_credential(ready, error)
-                wait = wait_before_retry(error, ready.tool, running.attempts, ready.config.retry)
-                if fresh is None and wait is None:
+                again = await self._again(ready, running, error)
+                if again is None:
                     raise
-            if fresh is None:
-                running.at("wait")
-                # No limit is held and the breaker is free while waiting.
-                await self._clock.sleep(wait or 0)
             else:
-                # A source that refuses a credential has not looked at the request: sending it again is safe.
-                renewed = True
-                running.secrets |= fresh.secrets
-                ready = replace(ready, call=replace(ready.call, credential=fresh))
+                if result.meaning is None:
+                    return result
+                reported = error_of(ready.tool, result)
+                again = await self._again(ready, running, reported)
+                if again is None:
+                    return replace(result, meaning=reported.meaning)
+            ready = again
 
-    async def _fresh_credential(self, ready: _Ready, error: SpindleError) -> Credential | None:
-        if not isinstance(error, (AuthError, PermissionDeniedError)):
+    async def _again(self, ready: ReadyCall, running: RunningCall, error: SpindleError) -> ReadyCall | None:
+        """Waits until the call may be sent again, and returns it as it is then; None if it must not be."""
+        fresh = None if running.has_renewed else await self._fresh_credential(ready, error)
+        if fresh is not None:
+            # A source that refuses a credential has not looked at the request: sending it again is safe.
+            running.has_renewed = True
+            running.secrets |= fresh.secrets
+            return replace(ready, call=replace(ready.call, credential=fresh))
+        error.retryable = may_be_repeated(error, ready.tool, ready.config, keyed=ready.call.is_keyed)
+        # A try that was refused has used up none of its time, so that the wait counts into it.
+        is_refused = isinstance(error, RateLimitedError)
+        left = ready.timeout - running.waited if is_refused else math.inf
+        wait = wait_before_retry(error, running.attempts, ready.config.retry, left)
+        if wait is None:
+            return None
+        running.at("wait")
+        running.waited = running.waited + wait if is_refused else 0.0
+        # No limit is held and the breaker is free while waiting.
+        await self._clock.sleep(wait)
+        journal = current_journal.get()
+        if journal is not None:
+            await journal.confirm()
+        return ready
+
+    async def _fresh_credential(self, ready: ReadyCall, error: SpindleError) -> Credential | None:
+        # What a server reports about the work behind it says nothing about the credential that it was shown.
+        if error.answered or not isinstance(error, (AuthError, PermissionDeniedError)):
             return None
         call = ready.call
         return await self._credentials.after_refusal(
             ready.tool.source, ready.config, call.principal, call.credential, error
         )
 
-    async def _attempt(self, ready: _Ready, running: _Progressing) -> Result:
-        guards = ready.guards
+    async def _attempt(self, ready: ReadyCall, running: RunningCall) -> Result:
+        guards, tool, call = ready.guards, ready.tool, ready.call
         running.at("limits")
-        admission = guards.breaker.enter()
-        try:
-            async with hold(ready.limits):
-                if guards.rate is not None:
-                    running.at("rate")
-                    await guards.rate.acquire()
+        source = self._catalog.sources.get(tool.source)
+        place = (source.server_of(tool), call.credential.key)
+        guards.breakers.check(*place)
+        left = ready.timeout - running.waited
+        async with hold(ready.limits, call.principal.id, left) as held:
+            left -= held.waited
+            if guards.rate is not None:
+                running.at("rate")
+                left -= await guards.rate.acquire(call.principal.id, left)
+            # Once more, now that it has its place: the source may have failed while the call waited.
+            with guards.breakers.enter(*place):
                 running.attempts += 1
                 running.at("connect")
-                result = await self._send(ready, running)
-        except BaseException as error:
-            guards.breaker.failed(error, admission)
-            raise
-        guards.breaker.succeeded(admission)
+                result = await self._send(ready, running, source, left)
         running.at("check")
         # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
         if ready.config.check_results and not result.is_error and result.asked is None:
             self._check(ready, running, result)
         return await keep_large_content(result, self._files, self._note)
 
-    def _check(self, ready: _Ready, running: _Progressing, result: Result) -> None:
+    def _check_arguments(
+        self, tool: Tool, given: JsonObject, config: SourceConfig, running: RunningCall
+    ) -> None:
+        odd = self._validation.check_arguments(tool, given, config.check_formats)
+        if odd is not None:
+            secrets = running.secrets | secrets_in(given, tool.input_schema)
+            running.remark = self._remarks.of(odd, tool, secrets)
+
+    def _check(self, ready: ReadyCall, running: RunningCall, result: Result) -> None:
         try:
-            self._validation.check_structured(ready.tool, result.structured, result.has_structured)
+            odd = self._validation.check_structured(ready.tool, result, ready.config.check_formats)
         except ServerError as error:
             if ready.config.check_results != "note":
                 raise
-            hide_secrets(error, running.secrets)
-            running.remark = error.to_dict()
-            if ready.tool.fingerprint not in self._remarked:
-                self._remarked.add(ready.tool.fingerprint)
-                self._note(error.message)
+            odd = error
+        if odd is not None:
+            running.remark = self._remarks.of(odd, ready.tool, running.secrets)
 
-    async def _send(self, ready: _Ready, running: _Progressing) -> Result:
+    async def _send(
+        self, ready: ReadyCall, running: RunningCall, source: Source[Any], seconds: float
+    ) -> Result:
         tool, call = ready.tool, ready.call
-        source = self._catalog.sources.get(tool.source)
-        connections = self._catalog.connections
-        async with connections.session(tool.source, source, ready.config, call.credential) as session:
+        use = self._catalog.connections.session(
+            tool.source, source, ready.config, call.credential, seconds=seconds
+        )
+        async with use as session:
+            if ready.journal is not None:
+                await ready.journal.begin(keyed=call.is_keyed)
             running.at("call")
-            timer = asyncio.timeout(ready.timeout)
+            seconds -= use.waited
+            timer = asyncio.timeout(seconds)
             if call.peer is not None:
                 call = replace(call, peer=PatientPeer(call.peer, timer, ready.timeout))
             try:
                 async with timer:
-                    return await session.invoke(tool, call)
-            except SpindleError:
-                raise
+                    result = await session.invoke(tool, call)
+                return understood(result, ready.config) if result.is_error else result
+            except SpindleError as error:
+                raise refined(error, tool, ready.config) from error.__cause__
             except Exception as error:
                 if isinstance(error, TimeoutError) and timer.expired():
+                    waited = ready.timeout - seconds
+                    said = f"{ready.timeout:.6g} s"
+                    if waited > 0.05:
+                        said = f"{seconds:.6g} s, having waited {waited:.3g} s for its turn"
                     raise CallTimeoutError(
-                        f"{tool.name} did not answer within {ready.timeout:g} s",
+                        f"{tool.name} did not answer within {said}",
                         hint=f"raise sources.{tool.source}.timeout, or the call's own, if it needs longer",
                     ) from None
                 # A source is anybody's code; what it should have mapped itself is mapped here.

@@ -49,8 +49,15 @@ class Context:
         """The person or program on whose behalf the tool is called."""
         return self._call.principal
 
+    @property
+    def step_id(self) -> str:
+        """An id of this call. In a run it stays the same when the call is made again after a fault, also in
+        another process: hand it on as an idempotency key."""
+        host = self._call.host
+        return (host.step_id if host is not None else None) or self._call.key
+
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
-        """Call another tool, for the same principal. In a run it is a step, which is never made twice."""
+        """Call another tool, for the same principal. In a run it is a step, not made twice unasked."""
         return await self._host().call(tool, {**(arguments or {}), **named})
 
     def call_blocking(self, tool: str, arguments: Mapping[str, Any] | None = None, /, **named: Any) -> Result:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spindle.calls.breaker import Breaker
+from spindle.calls.breaker import Breakers
 from spindle.calls.limits import Limit
 from spindle.calls.rates import RateLimiter
 from spindle.calls.record import configured_secrets
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Guards:
-    """The breaker and limits of a source, and the secrets that no record may hold."""
+    """The breakers and limits of a source, and the secrets that no record may hold."""
 
     config: SourceConfig
-    breaker: Breaker
+    breakers: Breakers
     limit: Limit
     rate: RateLimiter | None
     secrets: frozenset[str]
@@ -43,11 +43,24 @@ class SourceGuards:
         """Returns the guards of a source with these settings."""
         found = self._made.get(source)
         if found is None or found.config is not config:
+            for gone in self._made.keys() - {*sources.names, source}:
+                del self._made[gone]
             found = self._made[source] = Guards(
                 config,
-                Breaker(source, config.breaker.failures, config.breaker.cooldown, self._monotonic),
-                Limit(config.max_concurrency),
-                RateLimiter(config.rate_limit, self._monotonic, self._sleep)
+                Breakers(source, config.breaker, self._monotonic),
+                Limit(
+                    config.max_concurrency,
+                    repr(source),
+                    f"try again later, or raise sources.{source}.max_concurrency",
+                    config.max_waiting,
+                ),
+                RateLimiter(
+                    config.rate_limit,
+                    self._monotonic,
+                    self._sleep,
+                    of=repr(source),
+                    max_waiting=config.max_waiting,
+                )
                 if config.rate_limit is not None
                 else None,
                 frozenset(sources.secrets(source) | configured_secrets(config)),

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.calls.journal import Journal, current_journal
 from spindle.calls.options import CallOptions
+from spindle.calls.sampling import own_model
 from spindle.errors import Interruption
 
 if TYPE_CHECKING:
     from spindle.calls.limits import Limit
+    from spindle.calls.sampling import Sampling
     from spindle.domain.call import CallRecord, Host, Peer, Reply, Result
+    from spindle.domain.doubt import InDoubt
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool
@@ -29,14 +32,30 @@ class MakesCalls(Protocol):
 class CallHost:
     """Makes further calls, and asks questions, at the place of one call."""
 
-    def __init__(self, caller: MakesCalls, principal: Principal, journal: Journal | None) -> None:
+    def __init__(
+        self,
+        caller: MakesCalls,
+        principal: Principal,
+        journal: Journal | None,
+        model: Sampling | None = None,
+    ) -> None:
+        """`model` answers sources that its calls ask for one; by default that of whoever called."""
         self._caller = caller
         self._principal = principal
         self._journal = journal
+        self._model = model or own_model.get()
 
     @property
     def principal(self) -> Principal:
         return self._principal
+
+    def with_model(self, model: Sampling) -> CallHost:
+        """The same host, with a model of its own that answers sources."""
+        return CallHost(self._caller, self._principal, self._journal, model)
+
+    @property
+    def step_id(self) -> str | None:
+        return self._journal.step_id if self._journal is not None else None
 
     async def call(
         self,
@@ -48,17 +67,18 @@ class CallHost:
         cache_ttl: float | None = None,
         on_record: Callable[[CallRecord], None] | None = None,
         limits: Sequence[Limit] = (),
-        approve: Callable[[Tool], bool] | None = None,
+        approve: Callable[[Tool, bool], bool] | None = None,
     ) -> Result:
         options = CallOptions(
             self._principal, timeout, limits=limits, use_cache=use_cache, cache_ttl=cache_ttl,
             on_record=on_record, approve=approve,
         )  # fmt: skip
         # Not left to the context: a tool may hand its Context to threads and tasks that have another one.
-        token = current_journal.set(self._journal)
+        token, model = current_journal.set(self._journal), own_model.set(self._model)
         try:
             return await self._caller.call(tool, arguments, options)
         finally:
+            own_model.reset(model)
             current_journal.reset(token)
 
     async def find(self, tool: str) -> Tool:
@@ -69,11 +89,21 @@ class CallHost:
             raise question
         return self._journal.ask(question)
 
-    async def remember(self, name: str, key: Any, make: Callable[[Host], Awaitable[Any]]) -> Any:
+    async def remember(
+        self,
+        name: str,
+        key: Any,
+        make: Callable[[Host], Awaitable[Any]],
+        *,
+        in_doubt: InDoubt = "repeat",
+    ) -> Any:
         if self._journal is None:
             return await make(self)
         return await self._journal.remember(
-            name, key, lambda place: make(CallHost(self._caller, self._principal, place))
+            name,
+            key,
+            lambda place: make(CallHost(self._caller, self._principal, place, self._model)),
+            in_doubt=in_doubt,
         )
 
     def note(self, name: str, data: JsonObject) -> bool:
@@ -107,6 +137,10 @@ class PatientPeer:
     @property
     def comes_back(self) -> bool:
         return self._peer.comes_back
+
+    @property
+    def has_model(self) -> bool:
+        return self._peer.has_model
 
     def can_answer(self, method: str) -> bool:
         return self._peer.can_answer(method)

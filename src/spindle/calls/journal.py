@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from spindle.domain.call import Reply, Result
+    from spindle.domain.doubt import InDoubt
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
+    from spindle.domain.run import Begun
     from spindle.errors import Interruption
 
 
@@ -35,9 +37,35 @@ class Journal(Protocol):
         """The person's answer to this question at this place; raises the question if there is none yet."""
         ...
 
-    async def remember(self, name: str, key: Any, make: Callable[[Journal | None], Awaitable[Any]]) -> Any:
+    async def remember(
+        self,
+        name: str,
+        key: Any,
+        make: Callable[[Journal | None], Awaitable[Any]],
+        *,
+        in_doubt: InDoubt = "repeat",
+    ) -> Any:
         """The value of a piece of work at this place: from the record if JSON could hold it, else by
-        doing it."""
+        doing it. `in_doubt`: what becomes of it if a fault hit while it was done."""
+        ...
+
+    @property
+    def step_id(self) -> str:
+        """An id of this place, the same in every process that comes to it."""
+        ...
+
+    def begun(self) -> Begun | None:
+        """The call at this place, if it was begun before and nobody knows how it ended."""
+        ...
+
+    async def begin(self, *, keyed: bool) -> None:
+        """Returns once it is on record that the call at this place is being sent; at once if nobody could
+        come to this place again. Raises StoreError if it cannot be recorded, and CancelledError if the run
+        is no longer this process's."""
+        ...
+
+    async def confirm(self) -> None:
+        """Raises CancelledError if the run is no longer this process's. Asked before a call is sent again."""
         ...
 
     def note(self, name: str, data: JsonObject) -> bool:

@@ -3,7 +3,8 @@
 A call may pass several limits: its agent's, its pattern's and its source's. They are taken in one order
 that is the same for every call, the source's last; and a call that makes further calls lends its places
 to them while it waits for them. So whoever waits for a place waits only for calls that can go on, and
-no arrangement of limits can deadlock.
+no arrangement of limits can deadlock. Places are given in turns between clients, so that one who asks for
+many does not keep the others waiting.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ import asyncio
 import itertools
 from collections.abc import Sequence
 from contextvars import ContextVar, Token
+from typing import Self
+
+from spindle.calls.queues import MAX_WAITING, FairQueue
+from spindle.errors import BusyError
 
 _serial = itertools.count()
 
@@ -19,17 +24,45 @@ _serial = itertools.count()
 class Limit:
     """Lets at most `places` calls run at once."""
 
-    def __init__(self, places: int) -> None:
-        self._semaphore = asyncio.Semaphore(places)
+    def __init__(
+        self, places: int, of: str = "this limit", hint: str | None = None, max_waiting: int = MAX_WAITING
+    ) -> None:
+        """`of` and `hint` are for the error of a call that gets no place: the owner of the places, and the
+        way out. At most `max_waiting` calls wait for one."""
+        self.places = places
+        self.free = places
         self.order = next(_serial)
+        self._of = of
+        self._hint = hint
+        self._queue = FairQueue(self._busy, max_waiting)
 
-    async def acquire(self) -> None:
-        """Waits until a call may begin."""
-        await self._semaphore.acquire()
+    @property
+    def waiting(self) -> int:
+        """The number of calls that wait for a place."""
+        return len(self._queue)
+
+    def take(self) -> bool:
+        """Takes a place if one is free. Returns False if there is none."""
+        if self.free:
+            self.free -= 1
+            return True
+        return False
+
+    async def wait(self, client: str = "", seconds: float | None = None, *, bounded: bool = True) -> float:
+        """Waits for a place and takes it. Returns the seconds that it took; raises BusyError after `seconds`,
+        or if too many wait already."""
+        return await self._queue.wait(client, seconds, self.release, bounded=bounded)
 
     def release(self) -> None:
         """Ends a call, so that another may begin."""
-        self._semaphore.release()
+        if not self._queue.serve():
+            self.free += 1
+
+    def _busy(self, reason: str) -> BusyError:
+        return BusyError(
+            f"all {self.places} places of {self._of} are taken: {reason}",
+            hint=self._hint, retry_after=1.0, sent=False,
+        )  # fmt: skip
 
 
 def in_order(outer: Sequence[Limit], source: Limit) -> Sequence[Limit]:
@@ -42,10 +75,15 @@ def in_order(outer: Sequence[Limit], source: Limit) -> Sequence[Limit]:
 
 
 class hold:  # noqa: N801 - used like a function
-    """Hold a place in each of these limits, having lent those of the call this one is made in."""
+    """Hold a place in each of these limits, having lent those of the call this one is made in. `seconds` is
+    the time in which the last must have one: the others are the caller's own, who knows how long to wait."""
 
-    def __init__(self, limits: Sequence[Limit]) -> None:
+    def __init__(self, limits: Sequence[Limit], client: str = "", seconds: float | None = None) -> None:
         self._limits = limits
+        self._client = client
+        self._seconds = seconds
+        self.waited = 0.0
+        """The part of `seconds` that went by."""
         self._held: list[Limit] = []
         self._borrowers = 0
         self._ended = False
@@ -53,16 +91,17 @@ class hold:  # noqa: N801 - used like a function
         self._outer: hold | None = None
         self._token: Token[hold | None] | None = None
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> Self:
         outer = self._outer = _current.get()
         if outer is not None:
             outer._lend()
         self._token = _current.set(self)
         try:
-            await self._take()
+            await self._take(is_first=True)
         except BaseException:
             await self._leave()
             raise
+        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._leave()
@@ -75,12 +114,17 @@ class hold:  # noqa: N801 - used like a function
         if self._outer is not None:
             await self._outer._reclaim()
 
-    async def _take(self) -> None:
+    async def _take(self, *, is_first: bool) -> None:
         # Places may be lent, and the call may end, while one of its parts waits to have them back.
         while len(self._held) < len(self._limits) and not (self._borrowers or self._ended):
             position = len(self._held)
             limit = self._limits[position]
-            await limit.acquire()
+            if not limit.take():
+                is_last = is_first and position == len(self._limits) - 1
+                seconds = self._seconds if is_last else None
+                # A call that goes on had its place already, and cannot be turned away.
+                waited = await limit.wait(self._client, seconds, bounded=is_first)
+                self.waited = waited if is_last else 0.0
             if self._borrowers or self._ended or len(self._held) != position:
                 limit.release()
             else:
@@ -101,7 +145,7 @@ class hold:  # noqa: N801 - used like a function
         if self._reclaiming is None:
             self._reclaiming = asyncio.Lock()
         async with self._reclaiming:
-            await self._take()
+            await self._take(is_first=False)
 
 
 _current: ContextVar[hold | None] = ContextVar("spindle_limits", default=None)

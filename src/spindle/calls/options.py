@@ -35,13 +35,14 @@ class CallOptions:
     keep_result: bool = False
     """Keep the beginning of the result with the record of the call."""
     raise_tool_errors: bool = False
-    """Raise ToolError instead of returning a result with `is_error`."""
+    """Raise the error of its category instead of returning a result with `is_error`."""
     peer: Peer | None = None
     """The caller, if it can be asked or told something while the call runs."""
     answers: JsonObject | None = None
     """The peer's answers to `Result.asked`."""
-    approve: Callable[[Tool], bool] | None = None
-    """Of which tools a person must allow the call, besides those that their sources name."""
+    approve: Callable[[Tool, bool], bool] | None = None
+    """Asked of a tool, and if it may destroy: True if a person must allow the call, besides where its source
+    says so."""
 
     def __repr__(self) -> str:
         """Only what differs from the default, since it is the default of many parameters."""

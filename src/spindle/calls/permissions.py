@@ -5,8 +5,7 @@ The first two are hooks: every tool exists for everybody, who may call it, until
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from spindle.domain.identity import Principal
 from spindle.domain.tool import Tool
@@ -19,10 +18,21 @@ if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
 
-Permission = Callable[[Principal, Tool], bool]
 
-Visible = Callable[[Principal, str], bool]
-"""True if the tool of this name exists for the principal. One that does not is not found."""
+class Permission(Protocol):
+    """Decides who may call which tool: a function of the program."""
+
+    def __call__(self, principal: Principal, tool: Tool, /) -> bool:
+        """True if this principal may call this tool."""
+        ...
+
+
+class Visible(Protocol):
+    """Decides who may see which tool: a function of the program."""
+
+    def __call__(self, principal: Principal, name: str, /) -> bool:
+        """True if the tool of this name exists for the principal. One that does not is not found."""
+        ...
 
 
 def show_all(_principal: Principal, _name: str) -> bool:
@@ -48,10 +58,12 @@ def require(permission: Permission, principal: Principal, tool: Tool) -> None:
 
 def wants_approval(tool: Tool, config: SourceConfig, options: CallOptions) -> bool:
     """True if the tool's source or the caller requires approval by a person."""
-    destructive = tool.hints.destructive is True
-    if config.approve and config.wants_approval(tool.local_name, destructive=destructive):
+    if not config.approve and options.approve is None:
+        return False
+    destructive = config.may_destroy(tool.hints)
+    if config.wants_approval(tool.local_name, destructive=destructive):
         return True
-    return options.approve is not None and options.approve(tool)
+    return options.approve is not None and options.approve(tool, destructive)
 
 
 def approved_arguments(tool: Tool, arguments: JsonObject, journal: Journal | None) -> JsonObject:

@@ -1,4 +1,4 @@
-"""Answers questions of sources in this process: a person's by a handler, a model's by the one configured."""
+"""Answers questions of sources in this process: to a person by a handler, to a model by the one there is."""
 
 from __future__ import annotations
 
@@ -8,23 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from spindle.calls.forms import problems_in
+from spindle.calls.sampling import SAMPLE, CallSampling, Sampling, own_model
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.question import Answer, OnQuestion, SourceQuestion
 from spindle.errors import ClientError, InputRequired, InvalidArgumentsError, SpindleError
 from spindle.threads import in_thread
 
 if TYPE_CHECKING:
+    from spindle.domain.call import Host, Peer
     from spindle.domain.identity import Principal
     from spindle.domain.source import SourceConfig
     from spindle.domain.tool import Tool
 
 ELICIT = "elicitation/create"
-SAMPLE = "sampling/createMessage"
-MAX_SAMPLES = 10
-"""Answers of a model that one call may ask for."""
-
-Sample = Callable[[JsonObject], Awaitable[JsonObject]]
-"""A model's answer to the parameters of MCP's `sampling/createMessage`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,63 +28,104 @@ class LocalAnswers:
     """Those who answer in this process, if any."""
 
     on_question: OnQuestion | None
-    sampler: Callable[[], Sample | None]
-    """Returns who asks the model, if one is configured."""
+    model: Callable[[Principal], Sampling | None]
+    """Returns the model that answers in the calls of a principal who has none of their own."""
 
-    def peer(self, tool: Tool, config: SourceConfig, principal: Principal) -> LocalPeer | None:
-        """Returns the peer of a call that no other program made; None if nobody here answers its source."""
+    def peer(self, tool: Tool, config: SourceConfig, host: Host, client: Peer | None) -> Peer | None:
+        """Returns whoever answers the source of a call: the client that made it, with a model of ours if it
+        has none; where no other program made it, those here. None: nobody."""
         asked: tuple[str, ...] = getattr(config, "answers", ())
-        sample = self.sampler() if "sampling" in asked else None
+        wants_model = "sampling" in asked
+        if client is not None and (not wants_model or client.can_answer(SAMPLE)):
+            return client
+        own = own_model.get()
+        model = (own or self.model(host.principal)) if wants_model else None
+        sampling = CallSampling(model, tool, host) if model is not None else None
+        if client is not None:
+            return client if sampling is None else ClientWithModel(client, sampling)
         handler = self.on_question if "elicitation" in asked else None
-        if sample is None and handler is None:
+        if sampling is None and handler is None:
             return None
-        return LocalPeer(self, tool, principal, handler, sample)
+        # One user's question must not be shown to another, nor one agent's answered by another's model.
+        owner = id(self), host.principal.id, id(own)
+        return LocalPeer(owner, tool, host.principal, handler, sampling)
+
+
+class ClientWithModel:
+    """The client that made a call and has no model, with one of ours."""
+
+    has_model = True
+
+    def __init__(self, client: Peer, sampling: CallSampling) -> None:
+        self._client = client
+        self._sampling = sampling
+
+    @property
+    def owner(self) -> object:
+        return self._client.owner
+
+    @property
+    def capabilities(self) -> JsonObject:
+        return {**self._client.capabilities, "sampling": {}}
+
+    @property
+    def log_level(self) -> str | None:
+        return self._client.log_level
+
+    def log(self, level: str, data: Any, logger: str | None) -> None:
+        self._client.log(level, data, logger)
+
+    @property
+    def comes_back(self) -> bool:
+        return self._client.comes_back
+
+    def can_answer(self, method: str) -> bool:
+        return method == SAMPLE or self._client.can_answer(method)
+
+    async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
+        if method == SAMPLE:
+            return await self._sampling.answer(params or {})
+        return await self._client.ask(method, params)
 
 
 class LocalPeer:
     """Answers what the source of one call asks."""
 
     comes_back = False
+    has_model = False
     log_level = None
 
     def __init__(
         self,
-        home: LocalAnswers,
+        owner: object,
         tool: Tool,
         principal: Principal,
         handler: OnQuestion | None,
-        sample: Sample | None,
+        sampling: CallSampling | None,
     ) -> None:
-        self._home = home
+        self.owner = owner
         self._tool = tool
         self._principal = principal
         self._handler = handler
-        self._sample = sample
-        self._samples = 0
-
-    @property
-    def owner(self) -> object:
-        # One user's question must not be shown to another.
-        return id(self._home), self._principal.id
+        self._sampling = sampling
 
     @property
     def capabilities(self) -> JsonObject:
         # Where no handler answers, a pause does.
         found: JsonObject = {"elicitation": {"form": {}, "url": {}}}
-        return found if self._sample is None else {**found, "sampling": {}}
+        return found if self._sampling is None else {**found, "sampling": {}}
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
         """Drops it: nobody here asked for messages."""
 
     def can_answer(self, method: str) -> bool:
-        return (self._handler if method == ELICIT else self._sample if method == SAMPLE else None) is not None
+        if method == SAMPLE:
+            return self._sampling is not None
+        return method == ELICIT and self._handler is not None
 
     async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
-        if method == SAMPLE and self._sample is not None:
-            self._samples += 1
-            if self._samples > MAX_SAMPLES:
-                raise ClientError(f"{self._tool.name} asked the model more than {MAX_SAMPLES} times")
-            return await self._sample(params or {})
+        if method == SAMPLE and self._sampling is not None:
+            return await self._sampling.answer(params or {})
         assert self._handler is not None
         question = question_of(self._tool.source, self._tool.name, params or {}, self._principal)
         try:

@@ -8,6 +8,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from spindle.calls.queues import MAX_WAITING, FairQueue
+from spindle.errors import BusyError
+
 if TYPE_CHECKING:
     from spindle.domain.source import RateLimit
 
@@ -24,7 +27,10 @@ class RateLimiter:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         max_keys: int = MAX_KEYS,
+        of: str = "this limit",
+        max_waiting: int = MAX_WAITING,
     ) -> None:
+        """`of` names it in the error of a call that cannot wait."""
         self.limit = limit
         self._each = limit.seconds / limit.calls
         # A rate below one call is one call in a longer time.
@@ -33,8 +39,14 @@ class RateLimiter:
         self._sleep = sleep
         self._max = max_keys
         self._whole_at: dict[str, float] = {}
-        self._turn = asyncio.Lock()
-        self.waiting = 0
+        self._of = of
+        self._queue = FairQueue(self._busy, max_waiting)
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """The number of calls that wait for the rate."""
+        return len(self._queue)
 
     def take(self, key: str = "") -> float | None:
         """Takes one call. Returns None if there was one, else the seconds until there is."""
@@ -48,15 +60,57 @@ class RateLimiter:
         self._whole_at[key] = whole_at + self._each
         return None
 
-    async def acquire(self) -> None:
-        """Waits until the rate allows one more call. Callers are served in the order in which they came."""
-        self.waiting += 1
+    async def acquire(self, client: str = "", seconds: float | None = None) -> float:
+        """Waits until the rate allows one more call, in turns between clients. Returns the seconds that it
+        took; raises BusyError if it would take longer than `seconds`, or if too many wait already."""
+        if not self._queue:
+            wait = self.take()
+            if wait is None:
+                return 0.0
+            if seconds is not None and wait > seconds:
+                raise self._busy(f"the next in {wait:.3g} s, and this call has {seconds:.3g} s", wait)
+        waiting = self._queue.wait(client, seconds, self._give_back)
+        if self._serving is None:
+            self._serving = asyncio.create_task(self._serve(), name=f"the rate of {self._of}")
         try:
-            async with self._turn:
-                while (wait := self.take()) is not None:
-                    await self._sleep(wait)
+            return await waiting
         finally:
-            self.waiting -= 1
+            self._rest_if_idle()
+
+    async def _serve(self) -> None:
+        """Lets those who wait go on, as the rate allows."""
+        while self._queue:
+            wait = self.take()
+            if wait is not None:
+                await self._sleep(wait)
+            elif not self._queue.serve():
+                self._give_back()
+            else:
+                await asyncio.sleep(0)  # so that it goes before others come
+        self._serving = None
+
+    def _rest_if_idle(self) -> None:
+        if self._serving is not None and not self._queue:
+            self._serving.cancel()
+            self._serving = None
+
+    def _give_back(self) -> None:
+        """Undoes `take`, for a call that was given up."""
+        self._whole_at[""] = self._whole_at.get("", 0.0) - self._each
+
+    def _busy(self, reason: str, wait: float | None = None) -> BusyError:
+        limit = self.limit
+        if wait is None:
+            # As if all that wait came before.
+            wait = (
+                max(self._whole_at.get("", 0.0) - self._now() - self._room, 0.0)
+                + len(self._queue) * self._each
+            )
+        return BusyError(
+            f"{self._of} takes {limit.calls:g} calls in {limit.seconds:g} s: {reason}",
+            hint="try again later, or give the call more time (`timeout`)",
+            retry_after=round(wait, 3), sent=False,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self._whole_at)

@@ -8,8 +8,10 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from spindle.calls.unsaved import UnsavedRecords, is_full
+from spindle.domain.bounded import BoundedMap
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve, to_json
-from spindle.errors import Interruption, SpindleError, ToolError
+from spindle.errors import Interruption, SpindleError, StoreError
 
 if TYPE_CHECKING:
     from spindle.domain.call import CallRecord, Result
@@ -30,7 +32,8 @@ _SECRET_NAME = re.compile(
     r"|access[_-]?key|cookie",
     re.IGNORECASE,
 )
-_MAX_DEPTH = 8
+_MAX_SCHEMAS = 1000
+"""Schemas that may describe one value; what has more is hidden whole."""
 _MAX_NESTING = 200
 """Of arguments. What lies deeper is hidden whole: it is not accepted anyway, or no more than just so."""
 
@@ -41,7 +44,8 @@ class Recorder:
     def __init__(self, store: CallStore, note: Note) -> None:
         self._store = store
         self._note = note
-        self._marked: dict[str, bool] = {}
+        self.unsaved = UnsavedRecords(store, note)
+        self._marked: BoundedMap[str, bool] = BoundedMap(10_000)
 
     def masked(self, tool: Tool, arguments: JsonObject, secrets: frozenset[str]) -> JsonObject:
         """Returns the arguments of a call of this tool without what is secret in them."""
@@ -51,10 +55,14 @@ class Recorder:
         return masked(arguments, tool.input_schema, secrets, marked=marked)
 
     async def save(self, record: CallRecord) -> None:
-        """Writes a record to the store. A failure is noted: the tool has done its work."""
+        """Writes a record to the store. A failure is noted: the tool has done its work. What finds the disk
+        full is kept until there is space."""
         try:
             await self._store.save_call(record)
         except Exception as error:  # noqa: BLE001 - the result of the call must not be lost
+            if isinstance(error, StoreError) and is_full(error):
+                self.unsaved.add(record, error)
+                return
             self._note(f"the call of {record.tool} could not be recorded: {error}")
 
 
@@ -122,8 +130,10 @@ def _mask(
     if depth > _MAX_NESTING:
         return _hide(value, found)
     if schemas:
-        schemas = [part for schema in schemas for part in _parts(root, schema, 0)]
-        if any(part.get("format") == "password" or part.get("writeOnly") is True for part in schemas):
+        schemas = _parts(root, schemas)
+        if len(schemas) > _MAX_SCHEMAS or any(
+            part.get("format") == "password" or part.get("writeOnly") is True for part in schemas
+        ):
             return _hide(value, found)
     if isinstance(value, str):
         return cut(clean(value, secrets)) if secrets else cut(value)
@@ -163,15 +173,22 @@ def _texts(value: Any) -> Iterator[str]:
             yield str(value)
 
 
-def _parts(root: JsonObject, schema: Any, depth: int) -> Iterator[JsonObject]:
-    """A schema and all of its branches: an optional secret is one branch of two."""
-    resolved = resolve(root, schema)
-    yield resolved
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        branches = resolved.get(keyword)
-        if depth < _MAX_DEPTH and is_array(branches):
-            for branch in branches:
-                yield from _parts(root, branch, depth + 1)
+def _parts(root: JsonObject, schemas: list[Any]) -> list[JsonObject]:
+    """Schemas and all of their branches, each once: an optional secret is one branch of two."""
+    found: list[JsonObject] = []
+    seen: set[int] = set()
+    waiting = list(schemas)
+    while waiting and len(found) <= _MAX_SCHEMAS:
+        schema = waiting.pop()
+        if id(schema) in seen:
+            continue
+        seen.add(id(schema))
+        resolved = resolve(root, schema)
+        found.append(resolved)
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            branches = resolved.get(keyword)
+            waiting += branches if is_array(branches) else ()
+    return found
 
 
 def _of_property(schemas: list[Any], key: str) -> list[Any]:
@@ -238,25 +255,20 @@ def kept_result(result: Result, tool: Tool, given: JsonObject, secrets: frozense
     return {**written, **({"left_out": left_out} if left_out else {})}
 
 
-def without_secrets(result: Result, secrets: Collection[str]) -> Result:
-    """Returns a failed result with the secrets masked in what it tells of the place where it failed."""
-    if result.failure is None or not secrets:
+def without_secrets(result: Result, secrets: Collection[str], given: Collection[str]) -> Result:
+    """Returns a failed result with the secrets of its source masked in all that it tells. Those that the
+    caller has given are masked only in the place where it failed, which is for others."""
+    if secrets:
+        content = tuple(
+            replace(block, text=clean(block.text, secrets)) if block.text else block
+            for block in result.content
+        )
+        result = replace(result, content=content, structured=clean_json(result.structured, secrets))
+    if result.failure is None:
         return result
-    told = {key: clean(value, secrets) for key, value in result.failure.to_dict().items() if key != "line"}
+    known = {*secrets, *given}
+    told = {key: clean(value, known) for key, value in result.failure.to_dict().items() if key != "line"}
     return replace(result, failure=replace(result.failure, **told))
-
-
-def tool_problem(result: Result) -> JsonObject:
-    """Returns the error that a tool reported, as its call's record has it."""
-    problem: JsonObject = {"category": "tool", "message": result.text}
-    return problem | ({"failure": result.failure.to_dict()} if result.failure is not None else {})
-
-
-def tool_error(tool: Tool, result: Result) -> ToolError:
-    """Returns the exception for the error that a tool reported."""
-    error = ToolError(result.text, source=tool.source, tool=tool.name, details=result.to_dict())
-    error.failure = result.failure
-    return error
 
 
 def hide_secrets(error: SpindleError, secrets: Collection[str]) -> None:

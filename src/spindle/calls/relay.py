@@ -7,22 +7,31 @@ the second is reached as `spindle://SOURCE/` followed by that address, quoted.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, unquote
 
+from spindle.domain.bounded import BoundedMap
 from spindle.domain.json_schema import JsonObject, is_array, is_object
-from spindle.errors import ClientError, Interruption, NotFoundError, ServerError, SpindleError, did_you_mean
+from spindle.domain.resource import MAX_URI, fits_template, uri_problem
+from spindle.errors import (
+    ClientError,
+    Interruption,
+    InvalidArgumentsError,
+    NotFoundError,
+    SpindleError,
+    did_you_mean,
+)
+from spindle.ports.list_budget import ListBudget, size_of
 from spindle.ports.source import RelaySession
+from spindle.threads import in_turn
 
 if TYPE_CHECKING:
     from spindle.calls.requests import SourceRequests
     from spindle.domain.identity import Principal
-    from spindle.ports.source import Note, SourceNotice
+    from spindle.ports.source import Note
 
-MAX_PAGES = 100
+UPDATED = "notifications/resources/updated"
 MAX_REMEMBERED = 10_000
 OWN = "spindle://"
 
@@ -38,9 +47,9 @@ class SourceRelay:
         self._catalog = requests.catalog
         self._offers = offers
         self._note = note
-        self._homes: OrderedDict[str, str] = OrderedDict()
-        """By address, the source of a resource that was listed, or that a tool returned a link to."""
-        self._templates: dict[str, str] = {}
+        self._homes: BoundedMap[str, frozenset[str]] = BoundedMap(MAX_REMEMBERED)
+        """By address, the sources with a resource that was listed, or that a tool returned a link to."""
+        self._templates: BoundedMap[str, frozenset[str]] = BoundedMap(MAX_REMEMBERED)
 
     def sources(self, principal: Principal) -> list[str]:
         """The sources that may have resources and prompts for this principal."""
@@ -63,11 +72,6 @@ class SourceRelay:
         """The settings of the sources that offer more than tools; when they change, the offers may too."""
         sources = self._catalog.sources
         return {name: sources.table(name) for name in sources.names if sources.relays(name)}
-
-    @property
-    def notices(self) -> list[SourceNotice]:
-        """The listeners for news from the servers of all sources."""
-        return self._catalog.sources.notices
 
     # --- prompts
 
@@ -114,10 +118,9 @@ class SourceRelay:
         for source, items in await self.listed(principal, "resources"):
             for item in items:
                 uri = str(item["uri"])
+                self._remember(uri, source)
                 if uri in taken:
                     uri = own_address(source, uri)
-                else:
-                    self._remember(uri, source)
                 taken.add(uri)
                 found.append({**item, "uri": uri})
         return found
@@ -129,10 +132,10 @@ class SourceRelay:
         for source, items in await self.listed(principal, "templates"):
             for item in items:
                 template = str(item["uriTemplate"])
+                self._templates[template] = self._templates.get(template, frozenset()) | {source}
                 if template in taken:
                     continue  # an expression cannot be quoted; whoever needs this one renames a source's
                 taken.add(template)
-                self._templates[template] = source
                 found.append(item)
         return found
 
@@ -152,11 +155,12 @@ class SourceRelay:
         sources = self.sources(principal)
         if (own := self.of_own(principal, uri)) is not None:
             return own
-        found = self._known_home(uri)
+        checked_uri(uri)
+        found = self._known_home(uri, sources)
         if found is None:
             await asyncio.gather(self.resources(principal), self.templates(principal))
-            found = self._known_home(uri)
-        if found is None or found not in sources:
+            found = self._known_home(uri, sources)
+        if found is None:
             raise NotFoundError(f"there is no resource {uri!r}", details={"uri": uri})
         return found, uri
 
@@ -164,36 +168,51 @@ class SourceRelay:
         """The source and the address there, if the address is one of those that we made."""
         if not uri.startswith(OWN):
             return None
-        source, _, quoted = uri.removeprefix(OWN).partition("/")
-        return (source, unquote(quoted)) if source in self.sources(principal) else None
+        # Quoting makes an address three times longer at most.
+        source, _, quoted = uri[: 4 * MAX_URI].removeprefix(OWN).partition("/")
+        return (source, checked_uri(unquote(quoted))) if source in self.sources(principal) else None
 
-    def _known_home(self, uri: str) -> str | None:
-        found = self._homes.get(uri)
-        if found is None:
-            matching = (home for template, home in self._templates.items() if fits_template(uri, template))
-            found = next(matching, None)
-        return found
+    def _known_home(self, uri: str, sources: Sequence[str]) -> str | None:
+        """The first of these sources that is known to have a resource of this address: what others were shown
+        does not count."""
+        homes = self._homes.get(uri, frozenset())
+        if homes.isdisjoint(sources):
+            fitting = (of for template, of in self._templates.items() if fits_template(uri, template))
+            homes = next((of for of in fitting if not of.isdisjoint(sources)), homes)
+        return next((name for name in sources if name in homes), None)
 
     def _remember(self, uri: str, source: str) -> None:
-        self._homes[uri] = source
-        self._homes.move_to_end(uri)
-        if len(self._homes) > MAX_REMEMBERED:
-            self._homes.popitem(last=False)
+        self._homes[uri] = self._homes.get(uri, frozenset()) | {source}
 
     def linked(self, uri: str, source: str) -> None:
         """A tool of this source returned a link, which may be in no list."""
-        if uri not in self._homes:
+        if uri not in self._homes and uri_problem(uri) is None:
             self._remember(uri, source)
 
     async def watch(
-        self, source: str, principal: Principal, uri: str, on_ready: Callable[[], None] | None = None
+        self,
+        source: str,
+        principal: Principal,
+        uri: str,
+        changed: Callable[[], None],
+        on_ready: Callable[[], None] | None = None,
     ) -> None:
-        """Watches a resource until cancelled, and reports its changes to `notices` of the sources. Keeps the
-        source's session open."""
+        """Watches a resource until cancelled, as the source shows it to this principal: what the source tells
+        others is not heard. Keeps the source's session open."""
         async with self._catalog.session(source, principal) as (session, credential):
             if not isinstance(session, RelaySession) or "subscribe" not in session.offers:
                 raise ClientError(f"{source!r} does not tell when its resources change", source=source)
-            await session.watch(uri, credential, on_ready)
+
+            def notice(of: str, method: str, params: JsonObject, whose: str) -> None:
+                if (of, method, params.get("uri"), whose) == (source, UPDATED, uri, credential.key):
+                    changed()
+
+            notices = self._catalog.sources.notices
+            notices.append(notice)
+            try:
+                await session.watch(uri, credential, on_ready)
+            finally:
+                notices.remove(notice)
 
     # --- completions
 
@@ -204,10 +223,13 @@ class SourceRelay:
             source, name = await self.prompt_home(principal, str(ref.get("name")))
             ref = {**ref, "name": name}
         else:
-            uri = str(ref.get("uri"))
-            if uri not in self._templates:
+            uri = checked_uri(str(ref.get("uri")))
+            sources = self.sources(principal)
+            if self._templates.get(uri, frozenset()).isdisjoint(sources):
                 await self.templates(principal)
-            source = self._templates.get(uri) or (await self.home(principal, uri))[0]
+            homes = self._templates.get(uri, frozenset())
+            own = next((name for name in sources if name in homes), None)
+            source = own or (await self.home(principal, uri))[0]
         found = await self.request(
             source, principal, "completion/complete", {**params, "ref": ref}, "completions"
         )
@@ -234,18 +256,22 @@ class SourceRelay:
     async def list_of(self, source: str, principal: Principal, what: str) -> list[JsonObject]:
         """The `resources`, `templates` or `prompts` of one source, every page."""
         offer, method, key, name = _LISTS[what]
+        budget = ListBudget(source, self._catalog.sources.config(source), what)
         found: list[JsonObject] = []
         cursor: str | None = None
-        for _ in range(MAX_PAGES):
+        while True:
             params: JsonObject = {"cursor": cursor} if cursor else {}
             page = await self._requests.request(source, principal, method, params, offer) or {}
             items = page.get(key)
             whole = [item for item in items if is_object(item)] if is_array(items) else []
-            found += [item for item in whole if isinstance(item.get(name), str)]
+            budget.take(len(whole), await in_turn(size_of, page))
+            found += [
+                item for item in whole if isinstance(item.get(name), str) and len(item[name]) <= MAX_URI
+            ]
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str):
                 return found
-        raise ServerError(f"{source!r} has more than {MAX_PAGES} pages of {what}")
+            budget.turn(cursor)
 
     async def request(
         self, source: str, principal: Principal, method: str, params: JsonObject, offer: str | None = None
@@ -263,13 +289,13 @@ _LISTS = {
 """By what is listed: the capability, the request, the name of the list, and what tells its items apart."""
 
 
+def checked_uri(uri: str) -> str:
+    """Returns an address that somebody gave; raises if it is longer than any that he was shown."""
+    if (problem := uri_problem(uri)) is not None:
+        raise InvalidArgumentsError(problem, sent=False)
+    return uri
+
+
 def own_address(source: str, uri: str) -> str:
     """The address under which we offer a source's resource."""
     return f"{OWN}{source}/{quote(uri, safe='')}"
-
-
-def fits_template(uri: str, template: str) -> bool:
-    """True if an address may come from a template. Every expression may stand for anything, since only the
-    source knows exactly."""
-    parts = re.split(r"\{[^{}]*\}", template)
-    return re.fullmatch(".*".join(re.escape(part) for part in parts), uri, re.DOTALL) is not None

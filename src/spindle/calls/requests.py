@@ -64,18 +64,20 @@ class SourceRequests:
         guards = self._guards.of(source, config, self.catalog.sources)
         started_at, began = self._now(), time.perf_counter()
         secrets, outcome, problem = guards.secrets, "ok", None
+        if method in RECORDED:
+            await self._recorder.unsaved.wait_for_space()
         try:
             credential = await self._credentials.for_call(source, config, principal)
             secrets |= credential.secrets
             try:
-                return await self._send(source, config, guards, credential, method, params, offer)
+                return await self._send(source, config, guards, principal, credential, method, params, offer)
             except (AuthError, PermissionDeniedError) as error:
                 refused = (source, config, principal, credential, error)
                 fresh = await self._credentials.after_refusal(*refused)
                 if fresh is None:
                     raise
             secrets |= fresh.secrets
-            return await self._send(source, config, guards, fresh, method, params, offer)
+            return await self._send(source, config, guards, principal, fresh, method, params, offer)
         except BaseException as error:
             if isinstance(error, SpindleError):
                 hide_secrets(error.about(source=source), secrets)
@@ -103,40 +105,38 @@ class SourceRequests:
         source: str,
         config: SourceConfig,
         guards: Guards,
+        principal: Principal,
         credential: Credential,
         method: str,
         params: JsonObject,
         offer: str | None,
     ) -> JsonObject | None:
-        admission = guards.breaker.enter()
-        try:
-            async with hold([guards.limit]):
-                if guards.rate is not None:
-                    await guards.rate.acquire()
-                connections = self.catalog.connections
-                made = self.catalog.sources.get(source)
-                async with connections.session(source, made, config, credential) as opened:
+        made = self.catalog.sources.get(source)
+        place = (made.server_of(None), credential.key)
+        guards.breakers.check(*place)
+        async with hold([guards.limit], principal.id, config.timeout) as held:
+            left = config.timeout - held.waited
+            if guards.rate is not None:
+                left -= await guards.rate.acquire(principal.id, left)
+            use = self.catalog.connections.session(source, made, config, credential, seconds=left)
+            with guards.breakers.enter(*place):
+                async with use as opened:
                     session = cast(RelaySession, opened)
                     if offer is not None and offer not in session.offers:
-                        result = None
-                    else:
-                        result = await self._answer(source, config, session, credential, method, params)
-        except BaseException as error:
-            guards.breaker.failed(error, admission)
-            raise
-        guards.breaker.succeeded(admission)
-        return result
+                        return None
+                    left -= use.waited
+                    return await self._answer(source, session, credential, method, params, left)
 
     async def _answer(
         self,
         source: str,
-        config: SourceConfig,
         session: RelaySession,
         credential: Credential,
         method: str,
         params: JsonObject,
+        seconds: float,
     ) -> JsonObject:
-        timer = asyncio.timeout(config.timeout)
+        timer = asyncio.timeout(seconds)
         try:
             async with timer:
                 return await session.relay(method, params, credential)
@@ -148,7 +148,7 @@ class SourceRequests:
             if not timer.expired():
                 raise
             raise CallTimeoutError(
-                f"{source!r} did not answer {method} within {config.timeout:g} s",
+                f"{source!r} did not answer {method} within {seconds:.6g} s",
                 hint=f"raise sources.{source}.timeout if it needs longer",
             ) from None
 

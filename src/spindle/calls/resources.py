@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from spindle.calls.content import block_of
-from spindle.calls.relay import fits_template
+from spindle.calls.relay import checked_uri
 from spindle.calls.watch import ResourceWatch
 from spindle.domain.call import Result
 from spindle.domain.json_schema import is_array, is_object
-from spindle.domain.resource import FilledPrompt, PromptArgument, PromptMessage, Resource, SourcePrompt
+from spindle.domain.resource import (
+    FilledPrompt,
+    PromptArgument,
+    PromptMessage,
+    Resource,
+    SourcePrompt,
+    fits_template,
+    places_of,
+)
 from spindle.errors import ClientError, InvalidArgumentsError, NotFoundError, ServerError, did_you_mean
 
 if TYPE_CHECKING:
@@ -69,12 +76,13 @@ class Resources:
         own = self._relay.of_own(principal, uri)
         if own is not None:
             return own
+        checked_uri(uri)
         if source is not None:
             self._relay.require(principal, source)
             return source, uri
         known = await self.resources(None, principal)
         homes = [item.source for item in known if not item.is_template and item.uri == uri]
-        places = re.findall(r"\{[^{}]*\}", uri)
+        _, places = places_of(uri)
         if places and any(item.is_template and item.uri == uri for item in known):
             raise InvalidArgumentsError(
                 f"{uri!r} is a template", hint=f"put a value in the place of {', '.join(places)}", sent=False

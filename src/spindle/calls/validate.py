@@ -11,18 +11,23 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
-from spindle.domain.json_schema import JsonObject, is_object, parameters, type_of
+from spindle.domain.json_schema import JsonObject, is_array, is_object, parameters, type_of
 from spindle.errors import InvalidArgumentsError, ServerError, suggest
 from spindle.remedies import Remedy
+from spindle.schemas.compiled import MAX_PROBLEMS, CompiledSchema
+from spindle.threads import in_turn
 
 if TYPE_CHECKING:
-    from jsonschema_rs import ValidationError, Validator
-
+    from spindle.domain.call import Result
+    from spindle.domain.source import FormatCheck
     from spindle.domain.tool import Tool
 
-MAX_PROBLEMS = 50
 MAX_COMPILED = 2000
 MAX_DEPTH = 200
+MAX_AT_ONCE = 5000
+"""Parts of a schema that are compiled without leaving the event loop."""
+MAX_GUESSED = 10
+"""Unknown arguments for which a known one is looked for."""
 
 
 def read_arguments(arguments: object) -> JsonObject:
@@ -52,18 +57,36 @@ class Validation:
     """Compiles each schema once. Nothing is coerced, filled in or fetched."""
 
     def __init__(self) -> None:
-        self._compiled: OrderedDict[tuple[str, str], Validator] = OrderedDict()
+        self._compiled: OrderedDict[tuple[str, str], CompiledSchema] = OrderedDict()
 
-    def check_arguments(self, tool: Tool, arguments: JsonObject) -> None:
-        problems = not_json(arguments)
+    def is_ready(self, tool: Tool) -> bool:
+        """True if the schema of a tool's arguments is compiled."""
+        return (tool.fingerprint, "input") in self._compiled
+
+    async def prepare(self, tool: Tool) -> None:
+        """Compiles the schema of a tool's arguments beside the event loop, if that takes long."""
+        if _is_large(tool.input_schema):
+            await in_turn(self._prepared, tool)
+
+    def _prepared(self, tool: Tool) -> None:
+        _ = self._schema(tool, "input", tool.input_schema).with_formats
+
+    def check_arguments(
+        self, tool: Tool, arguments: JsonObject, formats: FormatCheck = False
+    ) -> InvalidArgumentsError | None:
+        """Raises InvalidArgumentsError for arguments that do not fit. `formats`: whether texts must have the
+        formats that the schema names; with "note", the error is returned."""
+        problems, is_odd = not_json(arguments), False
         if not problems:
-            validator = self._validator(tool, "input", tool.input_schema)
-            if validator.is_valid(arguments):
-                return
-            found = itertools.islice(validator.iter_errors(arguments), MAX_PROBLEMS)
-            problems = [_problem(error, "arguments") for error in found]
+            schema = self._schema(tool, "input", tool.input_schema)
+            problems = schema.problems(arguments, "arguments")
+            if not problems:
+                problems = schema.odd_formats(arguments, "arguments") if formats else []
+                is_odd = formats == "note"
+                if not problems:
+                    return None
         lines = "; ".join(f"{item['path']}: {item['problem']}" for item in problems)
-        raise InvalidArgumentsError(
+        error = InvalidArgumentsError(
             f"the arguments do not fit {tool.name}: {lines}",
             hint=(meant := _meant(tool, arguments)),
             remedy=None if meant else Remedy("parameters", tool.name),
@@ -72,26 +95,46 @@ class Validation:
             details=problems,
             sent=False,
         )
+        if is_odd:
+            return error
+        raise error
 
-    def check_structured(self, tool: Tool, structured: Any, given: bool) -> None:
-        """Checks a result against the tool's output schema, so that callers can rely on it."""
+    def check_structured(
+        self, tool: Tool, result: Result, formats: FormatCheck = False
+    ) -> ServerError | None:
+        """Checks a result against the tool's output schema, so that callers can rely on it. `formats` as for
+        arguments."""
         if tool.output_schema is None:
-            return
-        if not given:
+            return None
+        if not result.has_structured:
             raise ServerError(
                 f"{tool.name} promises structured output and gave none",
                 hint="tell the author of the source", tool=tool.name, source=tool.source,
             )  # fmt: skip
-        validator = self._validator(tool, "output", tool.output_schema)
-        if not validator.is_valid(structured):
-            problem = _problem(next(iter(validator.iter_errors(structured))), "the result")
-            raise ServerError(
-                f"what {tool.name} returned does not fit its output schema: "
-                f"{problem['path']}: {problem['problem']}",
-                hint="tell the author of the source", tool=tool.name, source=tool.source,
-            )  # fmt: skip
+        schema = self._schema(tool, "output", tool.output_schema)
+        problems, is_odd = schema.problems(result.structured, "the result"), False
+        if not problems and formats:
+            problems, is_odd = schema.odd_formats(result.structured, "the result"), formats == "note"
+        if not problems:
+            return None
+        error = ServerError(
+            f"what {tool.name} returned does not fit its output schema: "
+            f"{problems[0]['path']}: {problems[0]['problem']}",
+            hint="tell the author of the source", tool=tool.name, source=tool.source,
+        )  # fmt: skip
+        if is_odd:
+            return error
+        raise error
 
-    def _validator(self, tool: Tool, side: str, schema: JsonObject) -> Validator:
+    def check_told(self, tool: Tool, result: Result) -> None:
+        """Raises InvalidArgumentsError for what a person says that the tool has returned, if it cannot
+        have."""
+        try:
+            self.check_structured(tool, result)
+        except ServerError as error:
+            raise InvalidArgumentsError(f"the result does not fit: {error.message}", sent=False) from None
+
+    def _schema(self, tool: Tool, side: str, schema: JsonObject) -> CompiledSchema:
         key = (tool.fingerprint, side)
         found = self._compiled.get(key)
         if found is None:
@@ -101,51 +144,38 @@ class Validation:
         return found
 
 
+def _is_large(schema: JsonObject) -> bool:
+    left, waiting = MAX_AT_ONCE, list[Any]([schema])
+    while waiting and left > 0:
+        part = waiting.pop()
+        parts = list(part.values()) if is_object(part) else part if is_array(part) else []
+        left -= len(parts)
+        waiting += parts
+    return left <= 0
+
+
 def problems_with(schema: JsonObject, value: Any, whole: str) -> list[dict[str, str]]:
     """Everything in which a value does not fit a schema, each with its path."""
     if odd := list(_oddities(value, "", 0)):
         return odd
     try:
-        validator = _validator_for(schema)
+        return CompiledSchema(schema).problems(value, whole)
     except ValueError as error:
-        return [{"path": whole, "problem": f"its schema is not valid: {str(error).split(chr(10), 1)[0]}"}]
-    return [_problem(error, whole) for error in itertools.islice(validator.iter_errors(value), MAX_PROBLEMS)]
+        return [{"path": whole, "problem": f"its schema is not valid: {error}"}]
 
 
-def schema_problem(schema: JsonObject) -> str | None:
-    """Why a schema cannot be used, or None."""
+def _compile(tool: Tool, side: str, schema: JsonObject) -> CompiledSchema:
+    own = tool.spec.usable_input if side == "input" else tool.spec.usable_output
+    definitions = tool.spec.definitions
     try:
-        _validator_for(schema)
-    except ValueError as error:
-        return str(error).split("\n", 1)[0]
-    return None
-
-
-def _compile(tool: Tool, side: str, schema: JsonObject) -> Validator:
-    try:
-        return _validator_for(schema)
+        return CompiledSchema(schema, definitions.costs.of(own) if definitions is not None else None)
     except ValueError as error:
         raise ServerError(
-            f"the {side} schema of {tool.name} is not valid: {str(error).split(chr(10), 1)[0]}",
+            f"the {side} schema of {tool.name} is not valid: {error}",
             hint="tell the author of the source, or leave the tool out with `exclude`",
             tool=tool.name,
             source=tool.source,
         ) from None
-
-
-def _validator_for(schema: JsonObject) -> Validator:
-    import jsonschema_rs
-
-    # Offline: a schema must not make us fetch an address of its author's choice. And what a format means
-    # in detail is the source's to say: drafts differ, and a refusal here could not be argued with.
-    try:
-        return jsonschema_rs.validator_for(schema, offline=True, validate_formats=False)
-    except ValueError:
-        if "$schema" not in schema:
-            raise
-        # It may name a dialect that nobody can know; the keywords are then taken as in the newest draft.
-        plain = {key: value for key, value in schema.items() if key != "$schema"}
-        return jsonschema_rs.validator_for(plain, offline=True, validate_formats=False)
 
 
 def not_json(arguments: Mapping[Any, Any]) -> list[dict[str, str]]:
@@ -158,8 +188,9 @@ def not_json(arguments: Mapping[Any, Any]) -> list[dict[str, str]]:
         )
     except TypeError:
         written = b""
-    # A number that is not one is written as null; so a null needs a second look.
-    return list(_oddities(arguments, "", 0)) if not written or b"null" in written else []
+    # A number that is not one is written as null; so a null needs a second look, and so do many levels.
+    is_odd = not written or b"null" in written or written.count(b"[") + written.count(b"{") > MAX_DEPTH
+    return list(itertools.islice(_oddities(arguments, "", 0), MAX_PROBLEMS)) if is_odd else []
 
 
 def _oddities(value: Any, path: str, depth: int) -> Iterator[dict[str, str]]:
@@ -184,19 +215,14 @@ def _oddities(value: Any, path: str, depth: int) -> Iterator[dict[str, str]]:
         yield {"path": _shown(path), "problem": f"a Python {type(value).__name__} is not JSON"}
 
 
-def _problem(error: ValidationError, whole: str) -> dict[str, str]:
-    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
-    return {"path": _shown(path, whole), "problem": error.message}
-
-
 def _shown(path: str, whole: str = "arguments") -> str:
     return path.removeprefix(".") or whole
 
 
 def _meant(tool: Tool, arguments: JsonObject) -> str | None:
     known = [parameter.name for parameter in parameters(tool.input_schema)]
-    for name in arguments:
-        meant = suggest(str(name), known) if name not in known else None
-        if meant:
+    unknown = (name for name in arguments if name not in known)
+    for name in itertools.islice(unknown, MAX_GUESSED):
+        if meant := suggest(str(name), known):
             return f"did you mean {meant!r} instead of {name!r}?"
     return None

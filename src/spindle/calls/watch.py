@@ -13,7 +13,6 @@ from spindle.errors import ConnectionFailedError
 if TYPE_CHECKING:
     from spindle.calls.relay import SourceRelay
     from spindle.domain.identity import Principal
-    from spindle.domain.json_schema import JsonObject
     from spindle.ports.source import Note
 
 ATTEMPTS = 5
@@ -89,10 +88,6 @@ class ResourceWatch:
         self._heard.set()
 
     async def _follow(self, source: str, uri: str) -> None:
-        def notice(of: str, method: str, params: JsonObject) -> None:
-            if of == source and method == "notifications/resources/updated" and params.get("uri") == uri:
-                changed()
-
         def changed() -> None:
             self._last = ResourceChange(uri, source, time.time())
             self._heard.set()
@@ -106,16 +101,12 @@ class ResourceWatch:
             failures = 0
             self._ready.set()
 
-        self._relay.notices.append(notice)
-        try:
-            while True:
-                try:
-                    await self._relay.watch(source, self._principal, uri, ready)
-                except ConnectionFailedError as error:
-                    failures += 1
-                    if failures >= ATTEMPTS or not self._ready.is_set():
-                        raise
-                    self._note(f"{error.message}; watching again")
-                    await asyncio.sleep(min(FIRST_WAIT * 2 ** (failures - 1), LONGEST_WAIT))
-        finally:
-            self._relay.notices.remove(notice)
+        while True:
+            try:
+                await self._relay.watch(source, self._principal, uri, changed, ready)
+            except ConnectionFailedError as error:
+                failures += 1
+                if failures >= ATTEMPTS or not self._ready.is_set():
+                    raise
+                self._note(f"{error.message}; watching again")
+                await asyncio.sleep(min(FIRST_WAIT * 2 ** (failures - 1), LONGEST_WAIT))

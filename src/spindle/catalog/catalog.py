@@ -10,28 +10,31 @@ from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spindle.catalog.connections import Connections
-from spindle.catalog.diff import SyncReport, merge, synced_together
+from spindle.catalog.consents import Consents, missing
+from spindle.catalog.diff import SyncReport, synced_together
 from spindle.catalog.discovery import ToolDiscovery
-from spindle.catalog.naming import Sees, name_tools, not_found, sees_all
+from spindle.catalog.marks import OPENLY, SourceMarks
+from spindle.catalog.naming import Sees, not_found, sees_all
+from spindle.catalog.own_tools import OwnTools
+from spindle.catalog.pace import Refreshes
+from spindle.catalog.screening import take
+from spindle.catalog.storing import store_tools
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.errors import (
-    AuthError,
     AuthorizationRequired,
-    NameConflictError,
     NotFoundError,
     SpindleError,
     StoreError,
     suggest,
 )
 from spindle.ports.store import SourceState, ToolFilter, ToolStore
-from spindle.remedies import Remedy
+from spindle.threads import in_turn
 
 if TYPE_CHECKING:
     from spindle.auth.credentials import Credentials
     from spindle.catalog.sources import SourceSet
     from spindle.domain.identity import Credential
-    from spindle.domain.json_schema import JsonObject
     from spindle.ports.source import Note, Session
 
 Listener = Callable[[SyncReport], None]
@@ -43,41 +46,37 @@ class Catalog:
     def __init__(self, sources: SourceSet, store: ToolStore, credentials: Credentials, note: Note) -> None:
         self.sources = sources
         self._store = store
+        self._own = OwnTools(store, lambda name: name in self.sources)
         self._credentials = credentials
         self._note = note
-        self.connections = Connections(self._source_changed, sources.workspace)
+        self._refreshes = Refreshes(self._refresh)
+        self.connections = Connections(
+            self._refreshes.want,
+            sources.workspace,
+            lambda: self.sources.require_trust(),  # noqa: PLW0108 - sources are replaced
+        )
         self._discovery = ToolDiscovery(self.connections, credentials, note)
         self._known: dict[str, Tool] = {}
         self._version = -1
-        self._marks: dict[str, str] = {}
-        """By source, the signature that its stored tools stand for."""
-        self._failed: dict[str, str] = {}
-        """By source, the signature with which it last could not be read."""
-        self._reasons: dict[str, JsonObject] = {}
-        """By source, why it last could not be read, as data."""
-        self.conflicts: dict[str, NameConflictError] = {}
-        """By source, why its tools could not be taken: another has one of the same name."""
+        self._marks = SourceMarks()
+        self.conflicts = self._marks.conflicts
+        self.consents = Consents(lambda: self.sources, self._marks, credentials)
         self._listeners: list[Listener] = []
         self._closing: set[asyncio.Task[None]] = set()
-        self._dirty: set[str] = set()
-        self._refreshes: dict[str, asyncio.Task[None]] = {}
         self._syncing: dict[str, asyncio.Lock] = {}
-        self._pending: dict[tuple[str, str], asyncio.Task[SyncReport]] = {}
+        self._pending: dict[tuple[str, str, bool], asyncio.Task[SyncReport]] = {}
         self._synced_as: dict[str, Principal] = {}
         """By source, on whose behalf it was last asked; a refresh asks in the same name."""
 
     async def open(self) -> None:
-        """Forgets sources that are no longer configured, and reads what the stored tools stand for."""
-        for name, state in (await self._store.sources()).items():
-            # One that was synced since the settings were read was added meanwhile, by another process.
-            added_since = state.synced_at is not None and state.synced_at > self.sources.read_at
-            if name not in self.sources.names and not added_since:
-                await self._store.forget_source(name)
+        """Reads what the stored tools stand for."""
         await self._see_other_processes()
 
     async def close(self) -> None:
         """Ends all refreshes and closes all sessions."""
-        tasks: list[asyncio.Task[Any]] = [*self._refreshes.values(), *self._pending.values(), *self._closing]
+        tasks: list[asyncio.Task[Any]] = [
+            *self._refreshes.stop(), *self._pending.values(), *self._closing
+        ]  # fmt: skip
         for task in tasks:
             task.cancel()
         await self.connections.close()
@@ -93,12 +92,12 @@ class Catalog:
         if tool is not None:
             stale = await self._freshen([tool.source], principal, local_only=True)
         elif "." in name and not sees(name):
-            raise await not_found(self._store, name, sees)
+            raise await not_found(self._own, name, sees)
         else:
             named = name.partition(".")[0]
-            if named in self.sources.names:
+            if named in self.sources:
                 # Asked for by name, so it is tried again even if it could not be read before.
-                self._failed.pop(named, None)
+                self._marks.try_again(named)
                 stale = await self._freshen([named], principal, may_interrupt=True)
             else:
                 stale = await self._freshen(self.sources.names, principal)
@@ -106,7 +105,7 @@ class Catalog:
             # Also when nothing was stale: another call may have synced the source since the first look.
             tool = await self._lookup(name, sees)
         if tool is None:
-            raise await not_found(self._store, name, sees, self._reasons)
+            raise await not_found(self._own, name, sees, self._marks.reasons)
         return tool
 
     async def version(self) -> int:
@@ -121,7 +120,7 @@ class Catalog:
     async def tools(self, where: ToolFilter) -> list[ToolSummary]:
         """Returns the tools that fit the filter, after a look at definitions on this machine."""
         await self.look_again()
-        return await self._store.tools(where)
+        return await self._own.tools(where)
 
     async def whole_tools(self, where: ToolFilter) -> list[Tool]:
         """The same, each with all that is known of it; not those that nobody has accepted yet."""
@@ -135,12 +134,12 @@ class Catalog:
     async def search(self, query: str, limit: int = 10) -> list[ToolSummary]:
         """The tools that fit the words best, best first."""
         await self.look_again()
-        return await self._store.search(query, limit)
+        return await self._own.search(query, limit)
 
     async def states(self) -> dict[str, SourceState]:
         """Returns the state of every configured source, synced or not."""
         await self._freshen(self.sources.names, local_only=True)
-        stored = await self._store.sources()
+        stored = await self._own.sources()
         return {
             name: stored.get(name) or SourceState(name, self.sources.kind(name), "", None)
             for name in self.sources.names
@@ -148,16 +147,29 @@ class Catalog:
 
     def unsynced(self) -> list[str]:
         """Sources whose stored tools are missing, or belong to other settings than those in force."""
-        return [name for name in self.sources.names if self._marks.get(name) != self.sources.signature(name)]
+        return [name for name in self.sources.names if not self._is_listed(name)]
 
     def untried(self) -> list[str]:
         """The unsynced sources, without those that have just failed with the current settings."""
-        return [name for name in self.unsynced() if self._failed.get(name) != self.sources.signature(name)]
+        failed = self._marks.has_failed
+        return [name for name in self.unsynced() if not failed(name, self.sources.signature(name))]
 
     async def make_ready(self, names: Sequence[str], principal: Principal, *, may_interrupt: bool) -> None:
         """Ask those of these sources for their tools whose stored ones are missing or of other settings.
         `may_interrupt`: where that takes the principal's consent, raise the request for it."""
         await self._freshen(names, principal, may_interrupt=may_interrupt)
+
+    async def connect(self, name: str, principal: Principal) -> None:
+        """Make the tools of a source known to a principal, whose consent that may take: raises the request
+        for it, also where somebody else's has made them known before."""
+        self._marks.try_again(name)
+        await self._freshen([name], principal, may_interrupt=True)
+        await self.consents.require(name, principal)
+        if not self._is_listed(name):
+            raise self._marks.reason(name)
+
+    def _is_listed(self, name: str) -> bool:
+        return self._marks.is_listed(name, self.sources.signature(name))
 
     def on_change(self, listener: Listener) -> None:
         """Call `listener` after the tools of a source changed while this process runs, and after a
@@ -167,30 +179,38 @@ class Catalog:
     # --- other settings
 
     async def replace_sources(self, sources: SourceSet) -> None:
-        """Take over other settings while in use. Sources that are gone are forgotten and their sessions
+        """Take over other settings while in use. Sources that are gone are no longer seen and their sessions
         closed; those that are new or changed are asked for their tools, in the background."""
         before, self.sources = self.sources, sources
         same = sources.unchanged_from(before)
         for name in before.names:
-            if name not in sources.names:
-                await self._forget(name)
+            if name not in sources:
+                await self._leave(name)
         for name in sources.names:
             if name not in same:
                 self.connections.retire_source(name)
-                self._failed.pop(name, None)
-                self._source_changed(name)
+                self._marks.try_again(name)
+                self._refreshes.want_now(name)
 
-    async def _forget(self, name: str) -> None:
+    async def forget(self, name: str) -> bool:
+        """Deletes the tools and pins of a source that a person has removed. False where none are stored."""
+        known = name in await self._store.sources() or await self._store.pins(name) is not None
+        if known:
+            await self._store.forget_source(name)
+        return known
+
+    async def _leave(self, name: str) -> None:
+        """Closes a source that is no longer configured here. What is stored of it may be in use elsewhere."""
         report = SyncReport(name)
         try:
             report.removed += [item.name for item in await self._store.stored_tools(name)]
-            await self._store.forget_source(name)
         except StoreError as error:
-            # It is forgotten when a workspace is next opened.
-            self._note(f"{name}: its tools could not be forgotten: {error.message}")
-        self._marks.pop(name, None)
-        self._failed.pop(name, None)
-        self.conflicts.pop(name, None)
+            self._note(f"{name}: its tools could not be read: {error.message}")
+        self._known.clear()
+        self._refreshes.forget(name)
+        self._marks.forget(name)
+        self._synced_as.pop(name, None)
+        self._syncing.pop(name, None)
         closing = asyncio.create_task(self.connections.close_source(name), name=f"end of {name}")
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
@@ -202,16 +222,16 @@ class Catalog:
         await self._see_other_processes()
         tool = self._known.get(name)
         if tool is None:
-            tool = await self._store.tool(name)
+            tool = await self._own.tool(name)
             if tool is not None:
                 self._known[name] = tool
         if tool is None or not sees(tool.name):
-            full = [other for other in await self._store.names_ending_in(name) if sees(other)]
+            full = [other for other in await self._own.names_ending_in(name) if sees(other)]
             if len(full) > 1:
                 raise NotFoundError(
                     f"several tools are called {name!r}", hint=f"say which: {', '.join(full)}", tool=name
                 )
-            tool = await self._store.tool(full[0]) if full else None
+            tool = await self._own.tool(full[0]) if full else None
         return tool
 
     async def _see_other_processes(self) -> None:
@@ -219,11 +239,7 @@ class Catalog:
         version = await self._store.catalog_version()
         if version != self._version:
             self._known.clear()
-            self._marks = {
-                name: state.signature
-                for name, state in (await self._store.sources()).items()
-                if state.synced_at is not None
-            }
+            self._marks.read(await self._store.sources())
             self._version = version
 
     @contextlib.asynccontextmanager
@@ -257,7 +273,7 @@ class Catalog:
 
     async def _check_accepted(self, accept: Collection[str] | bool) -> None:
         named = () if isinstance(accept, bool) else accept
-        known = await self._store.names() if named else []
+        known = await self._own.names() if named else []
         for name in (name for name in named if name not in known):
             meant = suggest(name, known)
             self._note(f"no tool {name!r} was accepted" + (f"; did you mean {meant!r}?" if meant else ""))
@@ -275,25 +291,20 @@ class Catalog:
             signature = self.sources.signature(name)
             try:
                 report = await self._sync(name, principal, signature, accept)
-                self._marks[name] = signature
                 self._synced_as[name] = principal
-                self._failed.pop(name, None)
-                self.conflicts.pop(name, None)
-            except (SpindleError, AuthorizationRequired) as error:
-                kind: dict[str, str] = {}
-                if isinstance(error, AuthorizationRequired):
-                    if may_interrupt:
-                        raise
-                    kind = {"category": error.kind}
-                    error = AuthError(error.message, remedy=Remedy("login", name))
+            except AuthorizationRequired as asked:
+                error = missing(name, asked)
+                self._marks.refused(name, signature, error.to_dict())
+                if may_interrupt:
+                    raise
+                await self._store.note_failure(name, self.sources.kind(name), error.message)
+                report = SyncReport(name, error=error.to_dict() | {"category": asked.kind})
+            except SpindleError as error:
                 error.about(source=name)
-                if name in self.sources.names:
+                if name in self.sources:
                     await self._store.note_failure(name, self.sources.kind(name), error.message)
-                    self._failed[name] = signature
-                    self._reasons[name] = error.to_dict()
-                    if isinstance(error, NameConflictError):
-                        self.conflicts[name] = error
-                report = SyncReport(name, error=error.to_dict() | kind)
+                    self._marks.failed(name, signature, error, self.sources.trust_mark)
+                report = SyncReport(name, error=error.to_dict())
         report.seconds = time.perf_counter() - started
         return report
 
@@ -301,14 +312,20 @@ class Catalog:
         self, name: str, principal: Principal, signature: str, accept: Collection[str] | bool
     ) -> SyncReport:
         config = self.sources.config(name)
-        found = name_tools(name, config, await self._discovery.of(name, principal, self.sources))
+        # What a consent has shown is not given up for what is shown without one.
+        known = self._marks.is_listed(name, signature) and not self._marks.is_open(name, signature)
+        listed = await self._discovery.of(name, principal, self.sources, openly=not known)
+        # In a thread: a list may be as large as the settings allow, and others use the event loop.
+        taken = await in_turn(take, name, config, listed.specs)
         self.sources.table(name)  # it may have been removed meanwhile
-        known = await self._store.stored_tools(name)
-        state = (await self._store.sources()).get(name)
-        # Adding a pinned source is to trust what it offers then, and nothing that comes later.
-        trusted = not config.pinned or state is None or state.synced_at is None
-        merged, report = merge(name, known, found, trusted=trusted, accept=accept)
-        await self._store.replace_tools(SourceState(name, config.kind, signature, time.time()), merged)
+        mark = signature + OPENLY if listed.openly else signature
+        now = SourceState(
+            name, config.kind, mark, time.time(),
+            left_out=tuple(taken.left_out), loosened=tuple(taken.loosened),
+        )  # fmt: skip
+        report = await store_tools(self._store, now, config, taken.tools, accept, self.sources, self._note)
+        report.left_out, report.loosened = taken.left_out, taken.loosened
+        self._marks.listed(name, mark)
         if report.differs:
             self.tell(report)
         return report
@@ -325,20 +342,29 @@ class Catalog:
         that failed is not tried again until it changes."""
         stale: list[str] = []
         for name in names:
-            if name in self.sources.names and not (local_only and self.sources.local_signature(name) is None):
-                signature = self.sources.signature(name)
-                if signature not in (self._marks.get(name), self._failed.get(name)):
-                    stale.append(name)
+            if name not in self.sources:
+                continue
+            local = self.sources.local_signature(name)
+            if local_only and local is None:
+                continue
+            if self._marks.is_untrusted(name):
+                self._marks.trusted(name, self.sources.trust_mark)
+            signature = self.sources.signature_with(name, local)
+            if await self.consents.is_stale(name, signature, principal, may_interrupt=may_interrupt):
+                stale.append(name)
         if stale:
             sync = functools.partial(self._shared_sync, principal=principal, may_interrupt=may_interrupt)
             for report in await synced_together(stale, sync, self.conflicts):
-                if report.error:
-                    self._note(f"{report.source}: {report.error['message']}")
+                for line in report.complaints():
+                    self._note(f"{report.source}: {line}")
         return bool(stale)
 
     async def _shared_sync(self, name: str, principal: Principal, *, may_interrupt: bool) -> SyncReport:
         """One sync for all who find the source stale at the same moment; none of them can cancel it."""
-        key = (name, principal.id)
+        key = (name, principal.id, may_interrupt)
+        quiet = self._pending.get((name, principal.id, False)) if may_interrupt else None
+        if quiet is not None and (report := await asyncio.shield(quiet)).error is None:
+            return report
         task = self._pending.get(key)
         if task is None:
             sync = self._sync_one(name, principal, may_interrupt=may_interrupt)
@@ -346,22 +372,15 @@ class Catalog:
             task.add_done_callback(lambda _: self._pending.pop(key, None))
         return await asyncio.shield(task)
 
-    def _source_changed(self, name: str) -> None:
-        """A source said that its tools changed. Several notices in a row cause one refresh."""
-        self._dirty.add(name)
-        if name not in self._refreshes:
-            task = asyncio.create_task(self._refresh(name), name=f"refresh of {name}")
-            self._refreshes[name] = task
-            task.add_done_callback(lambda _: self._refreshes.pop(name, None))
-
     async def _refresh(self, name: str) -> None:
-        while name in self._dirty and name in self.sources.names:
-            self._dirty.discard(name)
-            report = await self._sync_one(name, self._synced_as.get(name, LOCAL))
-            if report.error:
-                self._note(f"{name}: could not refresh its tools: {report.error['message']}")
-            if not report.differs:
-                self.tell(report)
+        """Asks a source again that said that its tools changed."""
+        if name not in self.sources:
+            return
+        report = await self._sync_one(name, self._synced_as.get(name, LOCAL))
+        for line in report.complaints():
+            self._note(f"{name}: {'could not refresh its tools: ' if report.error else ''}{line}")
+        if not report.differs:
+            self.tell(report)
 
     def tell(self, report: SyncReport) -> None:
         """Tell those who listen for changes."""

@@ -1,207 +1,84 @@
-"""Sessions: one for each (source, credential), each owned by one task. Where a session shows every
-caller's own credential, one serves them all.
+"""Sessions: one for each (source, credential). Where a session shows every caller's own credential, one
+serves them all.
 
-The owner enters and leaves the session, because libraries that scope tasks to a session want both
-done by the same task; and when a session's own machinery fails, it is the owner that is cancelled,
-never a caller. Opening is single-flight, parallel calls share a session, a lost one is opened again
-by the next call, and an idle one closes.
+Opening is single-flight, parallel calls share a session, a lost one is opened again by the next call, and an
+idle one closes. A source has at most `max_sessions`: one that nobody uses makes room, and where all are in
+use calls wait in line.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
+from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from spindle.catalog.connection import Connection
 from spindle.domain import trail
-from spindle.domain.identity import Credential
-from spindle.errors import ConnectionFailedError, LoopError, SpindleError, innermost
+from spindle.domain.bounded import BoundedMap
+from spindle.errors import BusyError, ConnectionFailedError, LoopError, SpindleError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from spindle.domain.identity import Credential
     from spindle.domain.source import SourceConfig
     from spindle.ports.source import Session, Source
 
 CLOSE_TIMEOUT = 15.0
+MAX_SUPERSEDED = 10_000
 
 
-class Connection:
-    """One session and the task that owns it."""
+class _Wanted(NamedTuple):
+    """A session that somebody asks for."""
+
+    name: str
+    source: Source[Any]
+    config: SourceConfig
+    credential: Credential
+    own: bool
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.name, self.credential.key
+
+
+class SessionUse:
+    """One caller's use of a session. A class, because a generator costs every call more."""
 
     def __init__(
-        self,
-        name: str,
-        source: Source[Any],
-        config: SourceConfig,
-        credential: Credential,
-        on_change: Callable[[], None],
-        on_ready: Callable[[Connection, Session], None],
-        workspace: str,
+        self, connections: Connections, wanted: _Wanted, way: trail.Trail, seconds: float | None
     ) -> None:
-        self.name = name
-        self._source = source
-        self._config = config
-        self._credential = credential
-        self._on_change = on_change
-        self._on_ready = on_ready
-        self._ready: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
-        self._stop = asyncio.Event()
-        self._idle_timer: asyncio.TimerHandle | None = None
-        self._retired = False
-        self._uses: set[_Use] = set()
-        self._unused = asyncio.Event()
-        self.users = 0
-        self.last_used = time.monotonic()
-        self.lost_because: str | None = None
-        # It may serve others than whoever made it open, so it is opened for the workspace itself.
-        context = trail.own_context(workspace)
-        self.task = asyncio.create_task(self._own(), name=f"session of {name}", context=context)
-
-    @property
-    def usable(self) -> bool:
-        """True if it takes further calls."""
-        return not (self.task.done() or self._stop.is_set() or self.lost_because or self._retired)
-
-    @property
-    def opening(self) -> bool:
-        """True until its session is open, or could not be opened."""
-        return not self._ready.done()
-
-    async def session(self) -> Session:
-        """Returns the session once it is open, or raises the reason why it cannot be opened."""
-        if self._ready.done():
-            return self._ready.result()
-        # Shielded: a caller that gives up must not end the opening that others wait for.
-        return await asyncio.shield(self._ready)
-
-    def acquire(self) -> None:
-        """Counts one more user, so that it is not closed as idle."""
-        self.users += 1
-
-    def release(self) -> None:
-        """Counts one user less. The last one starts the idle timer, or ends a connection that was retired."""
-        self.users -= 1
-        self.last_used = time.monotonic()
-        if self.users > 0:
-            return
-        if self._retired:
-            self.stop()
-        elif self._idle_timer is None and self.usable:
-            self._wait_until_idle(self._config.idle_timeout)
-
-    def _wait_until_idle(self, seconds: float) -> None:
-        self._idle_timer = asyncio.get_running_loop().call_later(seconds, self._stop_if_idle)
-
-    def _stop_if_idle(self) -> None:
-        # One timer that looks again later, instead of a new one after every call.
-        self._idle_timer = None
-        left = self.last_used + self._config.idle_timeout - time.monotonic()
-        if self.users == 0 and left <= 0:
-            self.stop()
-        elif self.users == 0:
-            self._wait_until_idle(left)
-
-    def retire(self) -> None:
-        """Takes no more calls, and ends with the last of those that run."""
-        self._retired = True
-
-    def stop(self) -> None:
-        """Has the owner end the calls that run, and close the session."""
-        self._stop.set()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-
-    async def _own(self) -> None:
-        try:
-            async with contextlib.AsyncExitStack() as stack:
-                session = await self._open(stack)
-                self._on_ready(self, session)
-                self._ready.set_result(session)
-                await self._until_stopped_or_lost(session)
-        except asyncio.CancelledError:
-            # A session's own task group cancels its owner when the link breaks under it.
-            self._failed(ConnectionFailedError(f"the session with {self.name!r} broke off", sent=False))
-        except Exception as error:  # noqa: BLE001 - a task's top: callers get it, as a typed error
-            self._failed(error)
-
-    async def _open(self, stack: contextlib.AsyncExitStack) -> Session:
-        limit = self._config.connect_timeout
-        try:
-            async with asyncio.timeout(limit):
-                return await stack.enter_async_context(self._source.open(self._credential, self._on_change))
-        except TimeoutError:
-            raise ConnectionFailedError(
-                f"{self.name!r} was not ready within {limit:g} s",
-                hint=f"raise sources.{self.name}.connect_timeout if it is only slow to start",
-                sent=False,
-            ) from None
-
-    def begin(self, use: _Use) -> None:
-        """Notes a caller who has the session in hand."""
-        self._uses.add(use)
-
-    def end(self, use: _Use) -> None:
-        """Notes that a caller is done with the session."""
-        self._uses.discard(use)
-        if not self._uses:
-            self._unused.set()
-
-    async def _interrupt_uses(self) -> None:
-        """Ends the calls that still run, while the session can still tell its source."""
-        for use in self._uses:
-            use.interrupt()
-        while self._uses:
-            self._unused.clear()
-            await self._unused.wait()
-
-    async def _until_stopped_or_lost(self, session: Session) -> None:
-        lost = asyncio.create_task(session.wait_closed())
-        stopped = asyncio.create_task(self._stop.wait())
-        try:
-            await asyncio.wait({lost, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if lost.done():
-                self.lost_because = lost.result()
-            else:
-                await self._interrupt_uses()
-        finally:
-            lost.cancel()
-            stopped.cancel()
-
-    def _failed(self, error: BaseException) -> None:
-        self.lost_because = self.lost_because or str(error) or type(error).__name__
-        if not self._ready.done():
-            self._ready.set_exception(as_connection_error(error, self.name))
-            # Callers may all have given up; an exception nobody fetches would be logged as a mistake.
-            self._ready.exception()
-
-
-class _Use:
-    """One caller's use of a connection. A class, because a generator costs every call more."""
-
-    def __init__(self, connection: Connection, way: trail.Trail) -> None:
-        self._connection = connection
+        self._connections = connections
+        self._wanted = wanted
         self._way = way
+        self._seconds = seconds
+        self.waited = 0.0
+        """Seconds that went by until there was room for the session."""
         self._way_before: trail.Trail | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._interrupted = False
 
     async def __aenter__(self) -> Session:
-        self._connection.acquire()
+        connection = self._connections.at_once(self._wanted)
+        if connection is None:
+            began = time.monotonic()
+            connection = await self._connections.in_line(self._wanted, self._seconds)
+            self.waited = time.monotonic() - began
+        self._connection = connection
+        connection.acquire()
         try:
-            session = await self._connection.session()
+            session = await connection.session()
         except BaseException as error:
-            self._connection.release()
+            connection.release()
             if isinstance(error, SpindleError):
-                raise error.about(source=self._connection.name) from None
+                raise error.about(source=connection.name) from None
             raise
         self._task = asyncio.current_task()
         self._cancelling = self._task.cancelling() if self._task is not None else 0
-        self._connection.begin(self)
+        connection.begin(self.interrupt)
         self._way_before = trail.follow(self._way)
         return session
 
@@ -215,7 +92,7 @@ class _Use:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         trail.follow(self._way_before)
-        self._connection.end(self)
+        self._connection.end(self.interrupt)
         if isinstance(error, ConnectionFailedError) and self._tells_of_its_end(error):
             # It no longer takes requests; whoever tries again needs another one at once.
             self._connection.retire()
@@ -234,14 +111,22 @@ class _Use:
 class Connections:
     """All sessions of an app."""
 
-    def __init__(self, on_change: Callable[[str], None], workspace: str) -> None:
+    def __init__(
+        self, on_change: Callable[[str], None], workspace: str, before_open: Callable[[], None] = lambda: None
+    ) -> None:
         self._on_change = on_change
         self._workspace = workspace
+        self._before_open = before_open
+        """Raises an error where no session may be opened now."""
         self._open: dict[tuple[str, str], Connection] = {}
         self._shared: dict[str, Connection] = {}
         """By source, the session that shows every caller's own credential."""
         self._alive: set[Connection] = set()
         """Also those that no longer take calls but are not over yet."""
+        self._lines: dict[str, deque[asyncio.Event]] = {}
+        """By source, those who wait for room, the first first. Each is told when there is news."""
+        self._superseded: BoundedMap[tuple[str, str], None] = BoundedMap(MAX_SUPERSEDED)
+        """The credentials that others took the place of."""
         self._closed = False
 
     def session(
@@ -252,9 +137,12 @@ class Connections:
         credential: Credential,
         *,
         own: bool = False,
-    ) -> AbstractAsyncContextManager[Session]:
+        seconds: float | None = None,
+    ) -> SessionUse:
         """Returns the session of this source for this credential, opened if need be. `own`: for the workspace
-        itself, and never one that was opened with another credential, even where it could serve calls."""
+        itself, and never one that was opened with another credential, even where it could serve calls.
+        Entering raises BusyError if there is no room for it within `seconds`, by default the source's
+        `timeout`."""
         way = (*trail.inherited(), self._workspace) if own else trail.onward(self._workspace)
         if len(way) > trail.MAX_HOPS:
             raise LoopError(
@@ -262,33 +150,89 @@ class Connections:
                 path=(name,),
                 hint="do workspaces serve each other in a circle?",
             )
-        return _Use(self._connection(name, source, config, credential, own=own), way)
+        return SessionUse(self, _Wanted(name, source, config, credential, own), way, seconds)
 
-    def _connection(
-        self, name: str, source: Source[Any], config: SourceConfig, credential: Credential, *, own: bool
-    ) -> Connection:
+    def at_once(self, wanted: _Wanted) -> Connection | None:
+        """The connection, opened if there is room for it; None if not, or if others wait for room."""
+        found = self._usable(wanted)
+        if found is None and wanted.name not in self._lines and self._make_room(wanted):
+            found = self._make(wanted)
+        return found
+
+    async def in_line(self, wanted: _Wanted, seconds: float | None) -> Connection:
+        """The same, once there is room. Raises BusyError after `seconds`."""
+        seconds = wanted.config.timeout if seconds is None else seconds
+        line = self._lines.setdefault(wanted.name, deque())
+        news = asyncio.Event()
+        line.append(news)
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    await news.wait()
+                    news.clear()
+                    # It may be there by now, for another call of the same user, or for everybody.
+                    found = self._usable(wanted)
+                    if found is None and line[0] is news and self._make_room(wanted):
+                        found = self._make(wanted)
+                    if found is not None:
+                        return found
+        except TimeoutError:
+            raise BusyError(
+                f"all {wanted.config.max_sessions} sessions of {wanted.name!r} are in use: none was free"
+                f" within {seconds:.3g} s, and {len(line)} calls wait",
+                hint=f"try again later, or raise sources.{wanted.name}.max_sessions",
+                source=wanted.name,
+                retry_after=1.0,
+                sent=False,
+            ) from None
+        finally:
+            line.remove(news)
+            if not line:
+                del self._lines[wanted.name]
+            self._tell_line(wanted.name)
+
+    def _usable(self, wanted: _Wanted) -> Connection | None:
         if self._closed:
             raise ConnectionFailedError("this Spindle was closed", hint="open it again", sent=False)
-        key = (name, credential.key)
-        connection = self._open.get(key)
+        connection = self._open.get(wanted.key)
         if connection is not None and connection.usable:
             return connection
-        shared = self._shared.get(name)
-        if shared is not None and shared.usable and not own:
-            return shared
-        self._make_room(name, config)
+        shared = self._shared.get(wanted.name)
+        return shared if shared is not None and shared.usable and not wanted.own else None
+
+    def _make_room(self, wanted: _Wanted) -> bool:
+        """False if all sessions of the source are in use."""
+        name = wanted.name
+        mine = [item for (source, _), item in self._open.items() if source == name and item.usable]
+        if len(mine) < wanted.config.max_sessions:
+            return True
+        idle = [item for item in mine if item.users == 0]
+        if idle:
+            min(idle, key=lambda item: item.last_used).stop()
+        return bool(idle)
+
+    def _make(self, wanted: _Wanted) -> Connection:
+        name, key = wanted.name, wanted.key
         connection = Connection(
-            name, source, config, credential, lambda: self._on_change(name), self._became_ready,
-            self._workspace,
+            name, wanted.source, wanted.config, wanted.credential, lambda: self._on_change(name),
+            self._became_ready, lambda: self._tell_line(name), self._workspace, self._before_open,
         )  # fmt: skip
+        if key in self._superseded:
+            # A call that got its credential before the newer one came.
+            connection.serve_once()
         self._open[key] = connection
         self._alive.add(connection)
         connection.task.add_done_callback(lambda _task: self._ended(key, connection))
         return connection
 
+    def _tell_line(self, name: str) -> None:
+        for news in self._lines.get(name, ()):
+            news.set()
+
     def _became_ready(self, connection: Connection, session: Session) -> None:
         if session.per_call_credentials:
             self._shared[connection.name] = connection
+            self._tell_line(connection.name)
 
     def _ended(self, key: tuple[str, str], connection: Connection) -> None:
         self._alive.discard(connection)
@@ -297,28 +241,23 @@ class Connections:
             del self._open[key]
         if self._shared.get(connection.name) is connection:
             del self._shared[connection.name]
+        self._tell_line(connection.name)
 
-    def _make_room(self, name: str, config: SourceConfig) -> None:
-        mine = [item for (source, _), item in self._open.items() if source == name and item.usable]
-        if len(mine) < config.max_sessions:
+    def supersede(self, name: str, before: str | None, now: str) -> None:
+        """Another credential took the place of one, both given by their keys: the session of the one before
+        ends with its last call."""
+        self._superseded.pop((name, now), None)
+        if before is None:
             return
-        idle = [item for item in mine if item.users == 0]
-        if not idle:
-            raise ConnectionFailedError(
-                f"all {config.max_sessions} sessions of {name!r} are in use",
-                hint=f"raise sources.{name}.max_sessions",
-                sent=False,
-            )
-        min(idle, key=lambda item: item.last_used).stop()
+        self._superseded[name, before] = None
+        connection = self._open.get((name, before))
+        if connection is not None and connection is not self._shared.get(name):
+            connection.retire()
 
     def retire_source(self, name: str) -> None:
         """Gives new calls new sessions. Calls that are running keep theirs."""
         for connection in [item for item in self._alive if item.name == name]:
             connection.retire()
-            if connection.users == 0:
-                connection.stop()
-                if connection.opening:
-                    connection.task.cancel()
 
     async def close_source(self, name: str) -> None:
         """Closes all sessions of a source, and ends the calls that use them."""
@@ -327,6 +266,8 @@ class Connections:
     async def close(self) -> None:
         """Closes every session and ends the calls that use them. Nothing is left running."""
         self._closed = True
+        for name in list(self._lines):
+            self._tell_line(name)
         await self._stop(list(self._alive))
 
     async def _stop(self, connections: list[Connection]) -> None:
@@ -343,12 +284,3 @@ class Connections:
             task.cancel()
         if stuck:
             await asyncio.wait(stuck, timeout=CLOSE_TIMEOUT)
-
-
-def as_connection_error(error: BaseException, name: str) -> SpindleError:
-    """Returns the typed error for whatever a failed opening raised, without the wrappers of task groups."""
-    error = innermost(error)
-    if isinstance(error, SpindleError):
-        return error
-    reason = str(error) or type(error).__name__
-    return ConnectionFailedError(f"cannot open {name!r}: {reason}", sent=False)

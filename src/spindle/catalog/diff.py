@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.domain.records import fields_of
-from spindle.domain.tool import Tool
-from spindle.ports.store import StoredTool
+from spindle.domain.tool import LeftOut, Loosened, Tool
+from spindle.ports.store import Pins, StoredTool
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class SyncReport:
     removed: list[str] = field(default_factory=list[str])
     changed: list[ToolChange] = field(default_factory=list[ToolChange])
     held: list[ToolChange] = field(default_factory=list[ToolChange])
+    left_out: list[LeftOut] = field(default_factory=list[LeftOut])
+    loosened: list[Loosened] = field(default_factory=list[Loosened])
     error: JsonObject | None = None
     seconds: float = 0.0
 
@@ -43,11 +45,20 @@ class SyncReport:
         """True if anything changed."""
         return bool(self.added or self.removed or self.changed or self.held)
 
+    def complaints(self) -> list[str]:
+        """Returns a sentence on the failure of the source, or on each tool that is not taken as it is."""
+        if self.error:
+            return [str(self.error["message"])]
+        left_out = [f"the tool {item.name} is left out: {item.reason}" for item in self.left_out]
+        return left_out + [f"{item.name} is loosened: {item.reason}" for item in self.loosened]
+
     def to_dict(self) -> JsonObject:
         """Returns the report as JSON."""
         return fields_of(self) | {
             "changed": [change.to_dict() for change in self.changed],
             "held": [change.to_dict() for change in self.held],
+            "left_out": [item.to_dict() for item in self.left_out],
+            "loosened": [item.to_dict() for item in self.loosened],
             "seconds": round(self.seconds, 3),
         }
 
@@ -56,11 +67,10 @@ def merge(
     source: str,
     known: Sequence[StoredTool],
     found: Sequence[Tool],
-    *,
-    trusted: bool,
+    pins: Pins | None = None,
     accept: Collection[str] | bool = (),
 ) -> tuple[list[StoredTool], SyncReport]:
-    """Returns the tools to store, and a report. Of a source that is not trusted, a definition that is new or
+    """Returns the tools to store, and a report. Of a source with pins, a definition that is new or
     different is held back unless `accept` has its name (True: any). Where one is held already, only that one
     is accepted: the one that a person has seen, not the source's latest."""
     report = SyncReport(source)
@@ -69,11 +79,14 @@ def merge(
     for tool in found:
         stored = before.pop(tool.name, None)
         current = stored.current if stored else None
+        pin = None if pins is None else pins.get(tool.name)
+        if current is not None and pins is not None and current.fingerprint != pin:
+            current = None  # stored by somebody who did not know of the pins
         if current is not None and current.fingerprint == tool.fingerprint:
             merged.append(StoredTool(tool.name, current=tool))
             continue
         change = ToolChange(tool.name, changed_fields(current, tool))
-        if not (trusted or _accepted(tool, stored, accept)):
+        if not (pins is None or pin == tool.fingerprint or _accepted(tool, stored, accept)):
             report.held.append(change)
             merged.append(StoredTool(tool.name, current=current, held=tool))
             continue
@@ -85,6 +98,20 @@ def merge(
     report.removed = sorted(name for name, stored in before.items() if stored.current)
     report.tools = sum(1 for stored in merged if stored.current)
     return merged, report
+
+
+def same_tools(known: Sequence[StoredTool], merged: Sequence[StoredTool]) -> bool:
+    """True if nothing that is stored of any tool differs: not its place, nor its trail, nor its schemas as
+    this version of Spindle repairs them."""
+    return {item.name: _stored_parts(item) for item in known} == {
+        item.name: _stored_parts(item) for item in merged
+    }
+
+
+def _stored_parts(item: StoredTool) -> list[Any]:
+    tools = [tool for tool in (item.current, item.held) if tool is not None]
+    parts = [(tool.fingerprint, tool.spec.place, tool.spec.metadata, tool.spec.repaired) for tool in tools]
+    return [item.held is None, *parts]
 
 
 def _accepted(tool: Tool, stored: StoredTool | None, accept: Collection[str] | bool) -> bool:
@@ -118,9 +145,24 @@ async def synced_together(
     A name that one of them gave up may have been taken from another that came before it, by chance. So as
     long as names become free, those with a conflict (`conflicts` holds them at any moment) are asked again.
     """
-    reports = dict(zip(names, await asyncio.gather(*map(sync, names)), strict=True))
+    reports = dict(zip(names, await _side_by_side(map(sync, names)), strict=True))
     latest = [*reports.values()]
     while any(report.removed for report in latest):
         latest = [await sync(name) for name in names if name in conflicts]
         reports.update((report.source, report) for report in latest)
     return [*reports.values()]
+
+
+async def _side_by_side(syncs: Iterable[Awaitable[SyncReport]]) -> list[SyncReport]:
+    """Waits for all, each begun in a turn of the event loop of its own: to start one server takes
+    milliseconds, and hundreds in one turn would make everybody else wait for all of them."""
+    begun: list[asyncio.Future[SyncReport]] = []
+    try:
+        for sync in syncs:
+            begun.append(asyncio.ensure_future(sync))
+            await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        for task in begun:
+            task.cancel()
+        raise
+    return await asyncio.gather(*begun)

@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spindle.catalog.loops import without_own
-from spindle.errors import AuthError, CallTimeoutError, PermissionDeniedError, ServerError, SpindleError
+from spindle.domain.identity import NO_CREDENTIAL
+from spindle.errors import (
+    AuthError,
+    CallTimeoutError,
+    ClientError,
+    ConnectionFailedError,
+    PermissionDeniedError,
+    ServerError,
+    SpindleError,
+)
 
 if TYPE_CHECKING:
     from spindle.auth.credentials import Credentials
     from spindle.catalog.connections import Connections
     from spindle.catalog.sources import SourceSet
     from spindle.domain.identity import Credential, Principal
+    from spindle.domain.source import SourceConfig
     from spindle.domain.tool import ToolSpec
     from spindle.ports.source import Note
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """The tools that a source has."""
+
+    specs: list[ToolSpec]
+    openly: bool = False
+    """True if nobody's consent was needed to list them, though calls take it."""
 
 
 class ToolDiscovery:
@@ -25,22 +45,38 @@ class ToolDiscovery:
         self._credentials = credentials
         self._note = note
 
-    async def of(self, name: str, principal: Principal, sources: SourceSet) -> list[ToolSpec]:
-        """Returns the tools that a source has for the principal."""
+    async def of(
+        self, name: str, principal: Principal, sources: SourceSet, *, openly: bool = True
+    ) -> Discovered:
+        """Returns the tools that a source has for the principal. A consent that calls take, and that the
+        principal has not given, is done without if the source allows it, unless `openly` is False. Raises
+        AuthorizationRequired if it does not."""
         config = sources.config(name)
+        if openly and await self._credentials.lacks_consent(name, config, principal):
+            try:
+                specs = await self._list(name, sources, NO_CREDENTIAL)
+            except SpindleError as error:
+                if not _may_want_token(config, error):
+                    raise
+            else:
+                # No tools at all is how some refuse: a consent may show that there are others.
+                if specs:
+                    return Discovered(specs, openly=True)
         credential = await self._credentials.for_call(name, config, principal)
         try:
-            return await self._list(name, sources, credential)
+            return Discovered(await self._list(name, sources, credential))
         except (AuthError, PermissionDeniedError) as error:
             fresh = await self._credentials.after_refusal(name, config, principal, credential, error)
             if fresh is None:
                 raise
-        return await self._list(name, sources, fresh)
+        return Discovered(await self._list(name, sources, fresh))
 
     async def _list(self, name: str, sources: SourceSet, credential: Credential) -> list[ToolSpec]:
         source, config = sources.get(name), sources.config(name)
         async with self._connections.session(name, source, config, credential, own=True) as session:
             try:
+                if sources.local_signature(name) is not None:
+                    sources.require_trust()  # code of the workspace is read again in an open session
                 async with asyncio.timeout(config.timeout):
                     specs = await session.discover()
                 return without_own(name, specs, sources.workspace, self._note)
@@ -54,3 +90,14 @@ class ToolDiscovery:
             except Exception as error:
                 # A source is somebody else's code: its mistake is its own failure, not that of all.
                 raise ServerError(f"{name!r} could not list its tools: {error!r}") from error
+
+
+def _may_want_token(config: SourceConfig, error: SpindleError) -> bool:
+    """True if a token may be all that was missing. A program that is not given the token in its environment
+    has no status to say so with: it ends, or complains in its own way."""
+    if isinstance(error, (AuthError, PermissionDeniedError)):
+        return True
+    in_environment = getattr(config.auth, "env", None) is not None
+    return in_environment and isinstance(
+        error, (CallTimeoutError, ClientError, ConnectionFailedError, ServerError)
+    )

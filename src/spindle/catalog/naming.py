@@ -13,9 +13,9 @@ from spindle.errors import NameConflictError, NotFoundError, SpindleError, from_
 from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
+    from spindle.catalog.own_tools import OwnTools
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
-    from spindle.ports.store import ToolStore
 
 MAX_LENGTH = 128
 NO_REASONS: Mapping[str, JsonObject] = {}
@@ -64,7 +64,7 @@ def sees_all(_name: str) -> bool:
 
 
 async def not_found(
-    store: ToolStore, name: str, sees: Sees, reasons: Mapping[str, JsonObject] = NO_REASONS
+    store: OwnTools, name: str, sees: Sees, reasons: Mapping[str, JsonObject] = NO_REASONS
 ) -> SpindleError:
     """Returns the error for an unknown tool, without revealing tools that the caller may not see. `reasons`
     says of sources why they could not be read just now."""
@@ -84,9 +84,7 @@ async def not_found(
     )
 
 
-async def _known_reason(
-    store: ToolStore, name: str, reasons: Mapping[str, JsonObject]
-) -> SpindleError | None:
+async def _known_reason(store: OwnTools, name: str, reasons: Mapping[str, JsonObject]) -> SpindleError | None:
     source = name.partition(".")[0]
     failed = (await store.sources()).get(source)
     if failed is not None and failed.error:
@@ -98,7 +96,7 @@ async def _known_reason(
         if error.hint is None and error.remedy is None:
             error.remedy = Remedy("examine", failed.name)
         return error.about(tool=name)
-    if any(stored.name == name for stored in await store.stored_tools(source)):
+    if await store.has_held(source, name):
         return NotFoundError(
             f"the tool {name!r} is new, and waits to be accepted because its source is pinned",
             remedy=Remedy("accept", name, source),

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spindle.domain.json_schema import canonical
+from spindle.auth.credentials import is_per_user
+from spindle.domain.json_schema import canonical, is_object
 from spindle.domain.trail import workspace_id
 from spindle.errors import ConfigurationError, NotFoundError, did_you_mean
 from spindle.plugins import config_models, source_class
 from spindle.ports.source import RelaySource
 from spindle.remedies import Remedy
-from spindle.settings.expand import expand, missing_variables, secret_values
+from spindle.settings.expand import MissingVariable, expand, missing_variables, secret_values
 
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
@@ -60,6 +61,9 @@ class SourceSet:
         """Returns the names of the sources whose settings are the same in both."""
         return {name for name, table in self._tables.items() if before._tables.get(name) == table}
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._tables
+
     @property
     def names(self) -> list[str]:
         """The names of all sources, sorted."""
@@ -79,6 +83,15 @@ class SourceSet:
     def read_at(self) -> float:
         """The time at which the settings were read."""
         return self._settings.read_at
+
+    def require_trust(self) -> None:
+        """Raises UntrustedError if somebody else may have changed the workspace since it was opened."""
+        self._settings.require_trust_still()
+
+    @property
+    def trust_mark(self) -> str:
+        """A text that changes when a person says once more that the workspace may run."""
+        return self._settings.trust_mark()
 
     def table(self, name: str) -> Mapping[str, Any]:
         """Returns a source's settings as they are written."""
@@ -150,21 +163,33 @@ class SourceSet:
         kind = self._class(name)
         return kind is not None and issubclass(kind, RelaySource)
 
+    def asks_users(self, name: str) -> bool:
+        """True if each of its users gives a consent of their own."""
+        if name in self._handed_over:
+            return is_per_user(self._configs[name])
+        # As it is written: whoever lists what is stored should not pay for typed settings.
+        auth = self.table(name).get("auth")
+        return is_object(auth) and auth.get("type") == "oauth"
+
     def secrets(self, name: str) -> set[str]:
         """Returns the values taken from the environment for this source."""
         return secret_values(self._tables.get(name, {}), self._environ)
 
-    def missing_variables(self, name: str) -> list[tuple[str, str]]:
-        """Returns the settings that name variables which are not set, each with the variable."""
+    def missing_variables(self, name: str) -> list[MissingVariable]:
+        """Returns the variables that settings of a source name and that are not set, or empty."""
         return list(missing_variables(self._tables.get(name, {}), self._environ))
 
     def signature(self, name: str) -> str:
         """Returns a mark of a source's settings and, where the source can tell, of its definition."""
+        return self.signature_with(name, self.local_signature(name))
+
+    def signature_with(self, name: str, local: str | None) -> str:
+        """The same where the part that its definition gives is known."""
         table_mark = self._table_marks.get(name)
         if table_mark is None:
             digest = hashlib.sha256(canonical(self.table(name))).hexdigest()
             table_mark = self._table_marks[name] = digest[:32]
-        return f"{table_mark}:{self.local_signature(name) or ''}"
+        return f"{table_mark}:{local or ''}"
 
     def local_signature(self, name: str) -> str | None:
         """The part of the signature that a source with a definition on this machine gives."""

@@ -90,7 +90,11 @@ class _AddCommand(click.Command):
     "--as", "package", type=click.Choice(PACKAGES), help="Which package of a server of the MCP registry."
 )
 @REGISTRY
-@click.option("--pin", is_flag=True, help="Hold changed definitions back until you accept them.")
+@click.option(
+    "--pin/--no-pin",
+    default=None,
+    help="Hold changed definitions back until you accept them, or not. Asked on a terminal if left out.",
+)
 @click.option("--replace", is_flag=True, help="Replace the source that has this name.")
 @click.option("--user", is_flag=True, help="Add it for all your workspaces, in your own spindle.toml.")
 @click.option("--yes", is_flag=True, help="Ask nothing, and add it even if its program is not here.")
@@ -113,6 +117,7 @@ def add(
     inputs: tuple[str, ...],
     package: str | None,
     named: str | None,
+    pin: bool | None,
     replace: bool,
     user: bool,
     yes: bool,
@@ -146,6 +151,7 @@ def add(
     from spindle.cli.errors import UsageMistakeError
     from spindle.cli.files import check_source, file_to_edit
     from spindle.cli.first_sync import finish
+    from spindle.cli.pinning import argument_notes, is_pinned, pin_note
     from spindle.settings.edit import add_source
 
     if list_presets:
@@ -195,6 +201,10 @@ def add(
 
         advice = chosen.preset.advice() if chosen.preset else None
         table["command"] = runnable(cli, table["command"], table.get("env", {}), file.parent, advice)
+    if pin is None and yes:
+        pin = False  # asks nothing, and says nothing
+    if is_pinned(cli, pin, table):
+        table = {"pinned": True, **table}
     is_new = not file.exists()
 
     own_text = None
@@ -209,8 +219,9 @@ def add(
         note = clear_secret_note(key, value, file)
         if note:
             cli.output.note(note)
-    if chosen.note:
-        cli.output.note(chosen.note)
+    for note in (chosen.note, *argument_notes(chosen.name, table, file), pin_note(chosen.name, pin, table)):
+        if note:
+            cli.output.note(note)
     return finish(cli, chosen.name, file, sync=not no_sync, url=None if chosen.kind else chosen.url)
 
 
@@ -246,8 +257,6 @@ def _table(
         table["headers"] = {**table.get("headers", {}), **headers}
     if bearer_env:
         table["auth"] = {"type": "bearer", "token": f"${{{bearer_env}}}"}
-    if settings.pop("pin"):
-        table["pinned"] = True
     for key, value in settings.items():
         if value:
             table[key] = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value

@@ -88,7 +88,7 @@ async def _agent(
                 outcome = await made.continue_run(continued, task, on_event=view.hear, streams=view.streams)
             while isinstance(outcome, Paused) and outcome.pauses:
                 view.end_line()
-                said = await answered_here(cli, outcome.pauses[0], approve=approve)
+                said = await answered_here(cli, app, outcome.pauses[0], approve=approve)
                 if said is None:
                     break
                 outcome = await made.resume(

@@ -1,94 +1,27 @@
-"""Turns the words after `spindle call TOOL` into the tool's arguments.
-
---path=x                   flags, typed by the tool's schema (calls/flags.py)
-path=x                     the same without dashes
-path:='"x"'                a value as JSON
-{"path": "x"}              all arguments as JSON; the others win over it
--                          the same JSON from stdin
-
-A flag that the tool does not have and `call` does is an option of `call`.
-"""
+"""The words after `spindle call TOOL`, with the options of `call` among them."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from spindle.calls.flags import Flags, load_json
+from spindle.calls import words as call_words
+from spindle.calls.words import Given
 from spindle.cli.later_options import options_of, take_option
-from spindle.domain.json_schema import JsonObject, Parameter
-from spindle.errors import InvalidArgumentsError
 
 if TYPE_CHECKING:
     import click
 
-
-@dataclass(slots=True)
-class Given:
-    """The arguments in the words. `document` is JSON text with arguments, or `-` for stdin."""
-
-    arguments: JsonObject = field(default_factory=dict[str, Any])
-    document: str | None = None
-    options: list[str] = field(default_factory=list[str])
-    """Words for `call` itself."""
-    wants_help: bool = False
+    from spindle.domain.json_schema import JsonObject
 
 
 def parse(tool: str, schema: JsonObject, words: Sequence[str], command: click.Command) -> Given:
     """Reads the words with the types of the tool's schema."""
-    given = Given()
-    flags = Flags(tool, schema)
     options = options_of(command)
-    others: list[str] = []
-    waiting = deque(words)
-    while waiting:
-        word = waiting.popleft()
+
+    def take(word: str, waiting: deque[str]) -> list[str] | None:
         option = options.get(word.partition("=")[0])
-        if word == "--":
-            others += [word for word in waiting if not _take_pair(flags, word)]
-            break
-        if word.startswith("--") and flags.has(word[2:]):
-            flags.take(word[2:], waiting)
-        elif word == "--help":
-            given.wants_help = True
-        elif option is not None:
-            given.options += take_option(option, word, waiting, "the tool")
-        elif word.startswith("--"):
-            flags.take(word[2:], waiting)
-        elif not _take_pair(flags, word):
-            others.append(word)
-    if others:
-        given.document = _document(tool, flags.known, others)
-    given.arguments = flags.arguments()
-    return given
+        return None if option is None else take_option(option, word, waiting, "the tool")
 
-
-def _take_pair(flags: Flags, word: str) -> bool:
-    """Takes `name=value` or `name:=json`. False: the word is neither."""
-    if word.lstrip().startswith(("{", "[")):
-        return False
-    name, is_json, text = word.partition(":=")
-    if is_json and name and (flags.find(name) is not None or "=" not in name):
-        flags.give(name, load_json(text, name))
-        return True
-    name, equals, _ = word.partition("=")
-    if not equals or not name:
-        return False
-    flags.take(word, deque())
-    return True
-
-
-def _document(tool: str, known: Mapping[str, Parameter], others: list[str]) -> str:
-    first = others[0]
-    if first == "-" or first.lstrip().startswith(("{", "[")):
-        if len(others) == 1:
-            return first
-        raise InvalidArgumentsError(
-            f"{others[1]!r} is one argument too many", hint="give one JSON object, and flags"
-        )
-    wanted = next((name for name, item in known.items() if item.required), None)
-    wanted = wanted or next(iter(known), None)
-    hint = f"perhaps --{wanted}={first}" if wanted else f"{tool} takes no arguments"
-    raise InvalidArgumentsError(f"{first!r} is neither a flag nor a JSON object", hint=hint)
+    return call_words.parse(tool, schema, words, take)

@@ -86,9 +86,11 @@ class _Asking:
                     return 0
 
     async def _draft(self, words: str, *, is_new: bool) -> Draft:
+        from spindle.cli.auth.here import or_log_in
+
         drafting = self._app.drafting(model=self._options["model"])
         self._cli.output.status("looking for a flow, or asking the model for one …")
-        draft = await drafting.draft(words, reuse=not is_new)
+        draft = await or_log_in(self._cli, self._app, lambda: drafting.draft(words, reuse=not is_new))
         return await drafting.fill(draft, _given(self._options["inputs"], draft))
 
     # --- shown
@@ -121,8 +123,9 @@ class _Asking:
         for problem in draft.problems:
             output.aside(f"{problem.severity}: {problem.message}")
         for tool in dict.fromkeys(_tools(draft.definition)):
-            if (await self._app.show(tool)).hints.destructive:
-                output.note(f"{tool} is destructive")
+            shown = await self._app.show(tool)
+            if self._app.catalog.sources.config(shown.source).may_destroy(shown.hints):
+                output.note(f"{tool} may destroy something")
 
     async def _only_show(self, draft: Draft) -> int:
         """Shows the flow without running it, since nobody is there to accept it; saves it if asked to."""

@@ -16,11 +16,12 @@ from spindle.cli.tool_completion import ToolCommand, complete_words
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
-    from spindle.cli.arguments import Given
+    from spindle.calls.words import Given
     from spindle.cli.call_trace import CallTrace
     from spindle.domain.call import Result
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool
+    from spindle.errors import AuthorizationRequired
 
 
 @command("call", cls=ToolCommand, context_settings={"allow_interspersed_args": False})
@@ -70,13 +71,18 @@ async def _call(
     ctx: click.Context, cli: CliContext, name: str, words: tuple[str, ...], options: dict[str, Any]
 ) -> int:
     from spindle.cli.arguments import parse
+    from spindle.cli.auth.here import or_log_in
     from spindle.cli.call_trace import CallTrace
+    from spindle.errors import AuthorizationRequired
 
     trace = CallTrace()
     trace("open" if cli.once is None else "source")
     async with cli.open() as app:
         trace("read")
-        tool = await app.show(name)
+        try:
+            tool = await or_log_in(cli, app, lambda: app.show(name))
+        except AuthorizationRequired as asked:
+            return await _call_later(ctx, cli, app, name, words, options, asked)
         given = parse(tool.name, tool.input_schema, words, ctx.command)
         options = with_later(ctx, given.options, options, tool.name)
         if given.wants_help:
@@ -89,6 +95,34 @@ async def _call(
         finally:
             if options["trace"] and not trace.was_told:
                 trace.print(cli.output, tool.name)
+
+
+async def _call_later(
+    ctx: click.Context,
+    cli: CliContext,
+    app: Spindle,
+    name: str,
+    words: tuple[str, ...],
+    options: dict[str, Any],
+    asked: AuthorizationRequired,
+) -> int:
+    """Keeps a call of a tool that is not known before its user has given a consent: the words are read when
+    the run goes on."""
+    from spindle.calls.options import CallOptions
+    from spindle.cli.later_options import options_of
+    from spindle.cli.outcome import conclude
+    from spindle.cli.stdin import PATIENCE_WHEN_OPTIONAL, read_stdin
+
+    if cli.once is not None or "--help" in words:
+        raise asked
+    if "-" in words or not words:
+        piped = await read_stdin(None if words else PATIENCE_WHEN_OPTIONAL) or ""
+        words = tuple(piped if word == "-" else word for word in words) or ((piped,) if piped.strip() else ())
+    known = {name: not option.is_flag for name, option in options_of(ctx.command).items()}
+    kept = {"tool": name, "arguments": {}, "words": list(words), "options": known}
+    made = CallOptions(timeout=options["timeout"], use_cache=not options["no_cache"], keep_result=True)
+    outcome = await app.runner.start("call", name, kept, made)
+    return await conclude(cli, app, outcome, approve=options["yes"])
 
 
 async def _made(

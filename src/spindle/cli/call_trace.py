@@ -24,6 +24,7 @@ WORDS = {
     "permission": "check permission",
     "validate": "check the arguments",
     "approval": "ask for approval",
+    "doubt": "decide if it is made again",
     "credential": "get the credential",
     "cache": "look into the cache",
     "limits": "wait for a free place",

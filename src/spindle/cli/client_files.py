@@ -13,6 +13,7 @@ from spindle.cli.client_entries import ClientProgram, says_the_same
 from spindle.cli.client_text import BOM, FORMS, TextForm, edited, read_object
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import ConfigurationError
+from spindle.owner_only import make_folder
 
 MAX_SIZE = 32 * 1024 * 1024
 
@@ -59,13 +60,13 @@ def write(made: Plan) -> Path | None:
     if content_of(made.file) != made.before:
         raise ConfigurationError(f"{made.file} was changed meanwhile", hint="nothing was written; try again")
     try:
-        made.file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(made.file.parent)
         backup = None if made.before is None else _keep(made.file, made.before)
     except OSError as error:
         raise ConfigurationError(
             f"cannot write {error.filename or made.file}: {error.strerror}; nothing was changed"
         ) from None
-    replace_file(made.file, made.after)
+    replace_file(made.file, made.after, private=True)
     return backup
 
 

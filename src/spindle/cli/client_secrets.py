@@ -20,12 +20,12 @@ _OPTION = re.compile(
 # `--option=value`, `NAME=value` after `docker run -e`, and `Header: value` after `--header`.
 _PAIR = re.compile(r"(?P<name>-{0,2}[A-Za-z][\w-]*)(?P<sign>=|:\s*)(?P<value>.+)", re.DOTALL)
 _QUERY = re.compile(
-    r"(?P<start>[?&](?P<name>[\w-]*(?:token|key|secret|passw)[\w-]*)=)(?P<value>[^&#]+)", re.I
+    r"(?P<start>[?&](?P<name>[\w-]{0,64}?(?:token|key|secret|passw)[\w-]{0,64})=)(?P<value>[^&#]+)", re.I
 )
 _PASSWORD = re.compile(r"(?P<start>://[^/@:]*:)(?P<value>[^/@]+)(?=@)")
 # The beginnings by which some services mark their own.
 _KNOWN = re.compile(r"(?:gh[opsu]_|github_pat_|glpat-|sk-|sk_live_|xox[abprs]-|hf_|npm_|AKIA|AIza)[\w-]{8,}")
-_REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*(?::-[^}]*)?\}")
+_REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*(?::-[^}]{0,1000})?\}")
 
 
 @dataclass(slots=True)
@@ -48,7 +48,10 @@ class SecretVariables:
 
         def hidden(place: str, name: str, secret: str) -> str:
             variable = self.name_for(server, name, secret)
-            notes.append(f"{place} is a secret and was not copied: set the environment variable {variable}")
+            shown = "; while it runs, others on this machine may see its arguments" if "[" in place else ""
+            notes.append(
+                f"{place} is a secret and was not copied: set the environment variable {variable}{shown}"
+            )
             return f"${{{variable}}}"
 
         for key in ("env", "headers"):

@@ -26,7 +26,7 @@ _TRANSPORTS = {
     "streamablehttp": "http",
     "sse": "sse",
 }
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_VARIABLE = re.compile(r"\$\{([^}]{0,1000})\}")
 # Gemini CLI and Goose also take variables without braces.
 _BARE = re.compile(r"\$([A-Za-z_]\w*)")
 _FLAGS = re.compile(r"\(\?[aimsux]+\)")

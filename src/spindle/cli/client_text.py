@@ -14,6 +14,7 @@ from spindle.cli.client_json import set_in_json, without_comments
 from spindle.documents.json_text import loads
 from spindle.documents.places import TextError
 from spindle.domain.json_schema import JsonObject, is_object
+from spindle.domain.toml_text import read_toml
 from spindle.settings.edit import without_table
 
 BOM = "\ufeff"
@@ -78,13 +79,13 @@ def _write_json(document: JsonObject) -> str:
 
 
 def _read_toml(text: str) -> Any:
-    return tomllib.loads(text)
+    return read_toml(text)
 
 
 def _edit_toml(text: str, key: str, name: str, entry: JsonObject) -> str:
     import tomlkit
 
-    tables: Any = tomllib.loads(text).get(key, {})
+    tables: Any = read_toml(text).get(key, {})
     newline = "\r\n" if "\r\n" in text else "\n"
     added = _write_toml({key: {name: entry}}).replace("\n", newline)
     if name in tables:
@@ -94,7 +95,7 @@ def _edit_toml(text: str, key: str, name: str, entry: JsonObject) -> str:
         made = f"{text}{gap}{added}"
     # Whole lines change nothing above and below them, but not every table has lines of its own.
     with contextlib.suppress(tomllib.TOMLDecodeError):
-        if tomllib.loads(made)[key][name] == entry:
+        if read_toml(made)[key][name] == entry:
             return made
     document = tomlkit.parse(text)
     cast("dict[str, Any]", document.setdefault(key, tomlkit.table()))[name] = entry

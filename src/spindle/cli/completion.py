@@ -148,11 +148,11 @@ def _settings(ctx: click.Context) -> Settings | None:
     if ONCE in ctx.meta:
         return None  # asking that source would start it
     try:
-        found = settings.load(ctx.meta.get(WORKSPACE))
+        found = settings.load(ctx.meta.get(WORKSPACE), trusted=False)
         _ = found.sources  # reports a mistake in them
     except SpindleError:
         return None
-    return found
+    return found if found.verdict.trusted else None
 
 
 def _beginning(incomplete: str, names: Any) -> list[str]:

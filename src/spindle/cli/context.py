@@ -42,14 +42,49 @@ class CliContext:
         """The run that a cancelled command can go on with."""
         self.answers_later = False
         """True once the person at the terminal has put off a question."""
+        self.trusted = False
+        """True if the workspace is trusted for this one command (`--trust`)."""
+        self._refused = False
+
+    def load(self) -> Settings:
+        """The settings in force, with or without a workspace. About one that nobody trusts the person at
+        the terminal is asked, once."""
+        from spindle import settings
+
+        found = settings.load(self.workspace, trusted=self.trusted)
+        if found.verdict.trusted or self._refused or not self.can_ask:
+            return found
+        from spindle.cli.trust_view import ask_to_trust
+
+        self._refused = not ask_to_trust(self.output, found)
+        return found if self._refused else settings.load(self.workspace, trusted=False)
+
+    def untrusted(self) -> Settings | None:
+        """The settings of a workspace that nobody trusts, whose stored names may still be listed; None for
+        one that may be opened. Says on stderr what is left out."""
+        if self.once is not None:
+            return None
+        found = self.load()
+        if found.verdict.trusted:
+            return None
+        from shlex import quote
+
+        from spindle.trust import shown
+
+        root = shown(str(found.root))
+        self.output.note(
+            f"{root} is not trusted ({shown(found.verdict.reason)}): nothing of it was run, and only stored "
+            f"names are listed; `spindle trust {quote(root)}` shows what it would run"
+        )
+        return found
 
     def settings(self) -> Settings:
         """The settings in force. Raises ConfigurationError if there is neither a workspace nor any user
-        settings."""
+        settings, and UntrustedError for a workspace that nobody trusts."""
         from spindle import settings
         from spindle.errors import ConfigurationError
 
-        found = settings.load(self.workspace)
+        found = self.load()
         file = found.root / settings.FILE_NAME
         if not found.sources and not file.is_file():
             where = f"in {found.root}" if self.workspace else f"at or above {found.root}"
@@ -57,6 +92,7 @@ class CliContext:
                 f"there is no workspace: no {settings.FILE_NAME} {where}",
                 hint="create one with `spindle new`, or name one with `-w PATH`",
             )
+        found.require_trust()
         return found
 
     def open(
@@ -128,7 +164,10 @@ class CliContext:
         import asyncio
 
         self.output.take_stdout()
-        with asyncio.Runner(loop_factory=_fast_loop() if fast_loop else None) as runner:
+        _make_logs_visible()
+        from spindle.cli.responsive import responsive_loop
+
+        with asyncio.Runner(loop_factory=responsive_loop() if fast_loop else None) as runner:
             return runner.run(self._until_signalled(work))
 
     async def _until_signalled(self, work: Coroutine[Any, Any, T]) -> T:
@@ -151,14 +190,6 @@ class CliContext:
         return await work
 
 
-def _fast_loop() -> Callable[[], Any] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
-
-
 Work = Callable[..., "int | Coroutine[Any, Any, int | None] | None"]
 
 
@@ -175,7 +206,22 @@ def command(
             return cli.run(done) if isinstance(done, Coroutine) else done
 
         made = click.command(name, cls=cls, **settings)(click.pass_obj(work))
-        made.params.extend(shared_options())
+        own = {name for option in made.params for name in option.opts}
+        made.params.extend(option for option in shared_options() if not own & set(option.opts))
         return made
 
     return make
+
+
+def _make_logs_visible() -> None:
+    """Has what is logged, which may quote a server, reach stderr without signs that a terminal obeys."""
+    import logging
+
+    from spindle.domain.visible import quoted, visible
+
+    class Visible(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return visible(quoted(super().format(record)))
+
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(Visible())

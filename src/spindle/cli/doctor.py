@@ -9,6 +9,7 @@ import click
 
 from spindle.cli.completion import complete_source
 from spindle.cli.context import CliContext, command
+from spindle.domain.visible import quoted
 
 if TYPE_CHECKING:
     from spindle.cli.findings import DoctorFinding
@@ -32,7 +33,7 @@ def doctor(cli: CliContext, names: tuple[str, ...]) -> int:
         if not cli.output.as_json:
             _print(cli, finding)
 
-    cli.run(examine(cli.workspace, names, found, cli.output.status))
+    cli.run(examine(cli.load, names, found, cli.output.status))
     if cli.output.as_json:
         cli.output.json({"ok": not problems, "findings": [finding.to_dict() for finding in findings]})
     elif problems:
@@ -45,6 +46,6 @@ def _print(cli: CliContext, finding: DoctorFinding) -> None:
     if "utf" not in (sys.stderr.encoding or "").lower():
         mark = {"✓": "ok", "✗": "PROBLEM"}.get(mark, mark)
     subject = f"{finding.subject}: " if finding.subject else ""
-    cli.output.painted_line(mark, colour, f"{subject}{finding.message}")
+    cli.output.painted_line(mark, colour, f"{subject}{quoted(finding.message)}")
     if finding.fix:
-        cli.output.line(f"    fix: {finding.fix}")
+        cli.output.line(f"    fix: {quoted(finding.fix)}")

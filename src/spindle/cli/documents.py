@@ -13,7 +13,7 @@ _MANUAL_PLACES = ("/utcp", "/utcp.json")
 _MANUAL = re.compile(
     rb"[\"']?(?:utcp_version|tool_call_template|call_template_type|manual_call_templates)[\"']?\s*:"
 )
-_OPENAPI = re.compile(rb"(?:^|[{,\n])\s*[\"']?(?:openapi|swagger)[\"']?\s*:")
+_OPENAPI = re.compile(rb"(?:^|[{,\n])[ \t]*+[\"']?(?:openapi|swagger)[\"']?\s*:")
 _HEAD = 64 * 1024
 
 DocumentKind = Literal["openapi", "utcp"]

@@ -5,8 +5,8 @@ With `--json` the same is also printed as `{"error": {...}}` on stdout, so that 
 stdout learns why. A traceback is shown only with `--debug`, or when SPINDLE_DEBUG is set.
 
 Exit codes: 0 success; 1 the tool reported an error, or `doctor` found a problem; 2 to 14 as in the table;
-70 a bug in Spindle; 75 a person must act first, such as log in or approve; 130 cancelled; 141 the reader of
-stdout went away.
+70 a bug in Spindle; 75 a person must act first, such as log in, approve or trust the workspace; 130
+cancelled; 141 the reader of stdout went away.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spindle.domain.visible import quoted
 from spindle.errors import Interruption, SpindleError, innermost
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ EXIT_CODES: Mapping[str, int] = {
     "auth": 5,
     "timeout": 6,
     "connection": 7,
+    "in_doubt": 7,
     "rate_limited": 8,
     "server": 9,
     "error": 9,
@@ -43,6 +45,7 @@ EXIT_CODES: Mapping[str, int] = {
     "model": 13,
     "store": 11,
     "table": 14,
+    "trust": PAUSED,
     "consent": PAUSED,
     "approval": PAUSED,
     "input": PAUSED,
@@ -76,28 +79,34 @@ def report(error: BaseException, cli: CliContext, argv: Sequence[str]) -> int:
     if _is_cancellation(error):
         return _report_cancelled(cli)
     described = _describe(error)
-    message = described["message"]
-    cli.output.aside(f"spindle: {message}")
-    if "hint" in described:
-        cli.output.aside(f"  hint: {described['hint']}")
+    tell(cli, described)
     failure: ToolFailure | None = getattr(error, "failure", None)
     if failure is not None:
-        show_failure(cli, failure)
+        show_failure(cli, failure, in_history=described["category"] != "flow")
         described["failure"] = failure.to_dict()
     if cli.output.as_json or _asks_for_json(argv):
         cli.output.json({"error": described})
     return exit_code(described["category"])
 
 
-def show_failure(cli: CliContext, failure: ToolFailure) -> None:
-    """Shows where a Python tool of the workspace failed."""
+def tell(cli: CliContext, described: Mapping[str, Any]) -> None:
+    """Prints an error's message and its hint. About a source, either may hold text of a server."""
+    shown = quoted if "source" in described or "tool" in described else str
+    cli.output.aside(f"spindle: {shown(described['message'])}")
+    if "hint" in described:
+        cli.output.aside(f"  hint: {shown(described['hint'])}")
+
+
+def show_failure(cli: CliContext, failure: ToolFailure, *, in_history: bool = True) -> None:
+    """Shows where a Python tool or node of the workspace failed."""
     if cli.debug:
         cli.output.aside(failure.traceback)
         return
     cli.output.aside(f'  File "{failure.file}", line {failure.line}, in {failure.function}')
     if failure.code:
         cli.output.aside(f"    {failure.code}")
-    cli.output.aside("  hint: --debug shows the whole traceback, and so does `spindle history`")
+    also = ", and so does `spindle history`" if in_history else ""
+    cli.output.aside(f"  hint: --debug shows the whole traceback{also}")
 
 
 def _is_cancellation(error: BaseException) -> bool:

@@ -12,10 +12,25 @@ if TYPE_CHECKING:
 
 
 def file_to_edit(cli: CliContext, *, user: bool) -> Path:
-    """The user's own file, the workspace's, or a new one in the current folder."""
+    """The user's own file, the workspace's, or a new one in the current folder. What would be made a
+    workspace, or is one, must be trusted first."""
     if user:
         return settings.user_folder() / settings.FILE_NAME
-    return (settings.workspace_root(cli.workspace) or Path.cwd()) / settings.FILE_NAME
+    folder = settings.workspace_root(cli.workspace) or Path.cwd()
+    require_trust_in(cli, folder)
+    return folder / settings.FILE_NAME
+
+
+def require_trust_in(cli: CliContext, folder: Path) -> None:
+    """Raises UntrustedError if the folder holds something that could run, and nobody trusts it. In a folder
+    without any such thing a workspace can be made: then all that is in it comes from this user."""
+    named, cli.workspace = cli.workspace, str(folder)
+    try:
+        found = settings.load(folder, trusted=cli.trusted)
+        if not found.verdict.trusted and found.cover().files:
+            cli.load().require_trust()
+    finally:
+        cli.workspace = named
 
 
 def check_source(name: str, table: dict[str, Any], file: Path) -> None:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from spindle import opening
 from spindle import settings as settings_module
 from spindle.auth.credentials import with_token
-from spindle.calls.validate import schema_problem
 from spindle.cli.output import plural
 from spindle.domain.identity import LOCAL
-from spindle.errors import CallTimeoutError, ConfigurationError, SpindleError, StoreError
+from spindle.errors import CallTimeoutError, ConfigurationError, SpindleError, StoreError, UntrustedError
+from spindle.owner_only import open_to_others
 from spindle.remedies import reworded
-from spindle.settings.expand import unset, uses_secrets
+from spindle.schemas.compiled import schema_problem
+from spindle.settings.expand import uses_secrets
 from spindle.stores.open import shown
 from spindle.stores.sqlite import SqliteStore
 
@@ -53,10 +54,10 @@ class DoctorFinding:
 
 
 async def examine(
-    workspace: str | None, names: Sequence[str], tell: Tell, status: Callable[[str], None]
+    load: Callable[[], Settings], names: Sequence[str], tell: Tell, status: Callable[[str], None]
 ) -> None:
     """Reports every finding as soon as it is known."""
-    settings = _examine_settings(workspace, tell)
+    settings = _examine_settings(load, tell)
     if settings is None:
         return
     failed = await _examine_state(settings, names, tell)
@@ -80,6 +81,7 @@ async def examine(
             app.catalog.sources.table(name)
         valid = _examine_configuration(app, tell)
         serve = _examine_serve(settings, tell)
+        _examine_servers(settings, tell)
         ready = [name for name in wanted if _examine_needs(app, name, tell)]
         if valid:
             ready = [name for name in ready if await _examine_login(app, logins, name, tell)]
@@ -93,9 +95,13 @@ async def examine(
                 await _examine_lists(app, serve, tell)
 
 
-def _examine_settings(workspace: str | None, tell: Tell) -> Settings | None:
+def _examine_settings(load: Callable[[], Settings], tell: Tell) -> Settings | None:
     try:
-        settings = settings_module.load(workspace)
+        settings = load()
+        settings.require_trust()
+    except UntrustedError as error:
+        tell(DoctorFinding("problem", "workspace", error.message, error.hint_for("shell")))
+        return None
     except ConfigurationError as error:
         tell(DoctorFinding("problem", "settings", error.message, error.hint_for("shell")))
         return None
@@ -118,6 +124,7 @@ def _examine_settings(workspace: str | None, tell: Tell) -> Settings | None:
 
 async def _examine_state(settings: Settings, names: Sequence[str], tell: Tell) -> dict[str, str]:
     """Returns, by source, why its last sync failed."""
+    loose = open_to_others(settings.state_folder)
     try:
         async with opening.open(settings=settings, note=lambda _sentence: None) as app:
             states = await app.catalog.states()
@@ -131,6 +138,13 @@ async def _examine_state(settings: Settings, names: Sequence[str], tell: Tell) -
         tell(DoctorFinding("problem", "settings", error.message, error.hint_for("shell")))
         return {}
     tell(DoctorFinding("ok", "state", shown(settings.store_address(os.environ))))
+    still = open_to_others(settings.state_folder)
+    for path in loose:
+        if path in still:
+            fix = f"run `chmod go= {path}` as the user whose it is"
+            tell(DoctorFinding("problem", "state", f"others can use {path}", fix))
+        else:
+            tell(DoctorFinding("note", "state", f"others could use {path}: it is yours alone now"))
     for name, state in states.items():
         if state.held_count and (not names or name in names):
             tell(
@@ -153,6 +167,12 @@ def _examine_configuration(app: Spindle, tell: Tell) -> bool:
             tell(DoctorFinding("problem", "settings", mistake, error.hint_for("shell")))
         return False
     tell(DoctorFinding("ok", "settings", "all sources are configured correctly"))
+    try:
+        app.settings.retention()
+    except ConfigurationError as error:
+        mistakes = error.details or [error.message]
+        for mistake in mistakes:
+            tell(DoctorFinding("problem", "retention", mistake, error.hint_for("shell")))
     return True
 
 
@@ -175,6 +195,15 @@ def _examine_serve(settings: Settings, tell: Tell) -> ServeConfig | None:
     return config
 
 
+def _examine_servers(settings: Settings, tell: Tell) -> None:
+    """Reports servers that run with older settings than those in the files."""
+    from spindle.serving.held_back import held_back
+
+    for process, why in held_back(settings.state_folder):
+        said = f"the server with process id {process} keeps its older settings: {why}"
+        tell(DoctorFinding("note", "serve", said, "restart it, or correct the settings"))
+
+
 async def _examine_lists(app: Spindle, config: ServeConfig, tell: Tell) -> None:
     from spindle.serving.exposure import doubts
 
@@ -186,10 +215,10 @@ async def _examine_lists(app: Spindle, config: ServeConfig, tell: Tell) -> None:
 def _examine_needs(app: Spindle, name: str, tell: Tell) -> bool:
     """True if this machine has everything that the source needs."""
     missing = app.catalog.sources.missing_variables(name)
-    for variable, key in missing:
-        message, hint = unset(variable, key)
-        fix = hint if variable.startswith("secret:") else f"export {variable}=…"
-        tell(DoctorFinding("problem", name, message, fix))
+    for item in missing:
+        is_plain = not item.variable.startswith("secret:") and not item.is_empty
+        fix = f"export {item.variable}=…" if is_plain else item.hint
+        tell(DoctorFinding("problem", name, item.message, fix))
     program = _program(app.catalog.sources.table(name).get("command"))
     if program and "/" not in program and "$" not in program and which(program) is None:
         fixes = {
@@ -293,6 +322,12 @@ async def _examine_source(app: Spindle, name: str, limit: asyncio.Semaphore, tel
         tell(DoctorFinding("problem", name, problem.message, problem.hint_for("shell")))
     else:
         tell(DoctorFinding("ok", name, f"{plural(report.tools, 'tool')} in {report.seconds:.1f} s"))
+    fix = f"tell the author of {name}, or leave the tool out with `exclude`"
+    for item in report.left_out:
+        tell(DoctorFinding("problem", name, f"the tool {item.name} is left out: {item.reason}", fix))
+    for item in report.loosened:
+        said = f"{item.name} is loosened, and can be called: {item.reason}"
+        tell(DoctorFinding("note", name, said, f"tell the author of {name}"))
     for stored in await app.store.stored_tools(name):
         assert stored.current is not None
         schemas = {"input": stored.current.input_schema, "output": stored.current.output_schema}

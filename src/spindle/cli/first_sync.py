@@ -29,7 +29,7 @@ def finish(cli: CliContext, name: str, file: Path, *, sync: bool, url: str | Non
 
 async def _first_sync(cli: CliContext, name: str, file: Path, url: str | None) -> int:
     from spindle.cli.errors import exit_code
-    from spindle.cli.sync import print_report
+    from spindle.cli.sync_report import print_report
 
     cli.output.status(f"asking {name} for its tools …")
     try:

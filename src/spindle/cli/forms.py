@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.cli.output import plural
+from spindle.domain.visible import quoted
 
 if TYPE_CHECKING:
     import asyncio
@@ -117,11 +118,6 @@ async def _fill(cli: Person, question: SourceQuestion) -> JsonObject:
 
 def _introduce(cli: Person, question: SourceQuestion) -> None:
     cli.output.aside(f"{question.source} asks: {quoted(question.message)}")
-
-
-def quoted(text: str) -> str:
-    """A text of a server whose further lines cannot be taken for Spindle's own."""
-    return "\n  | ".join(text.splitlines())
 
 
 async def _values(cli: Person, fields: list[FormField], known: JsonObject) -> JsonObject:

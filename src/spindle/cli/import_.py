@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -55,6 +56,8 @@ def import_(
     target, existing = _target(cli, user)
     variables = SecretVariables()
     found, failures = _read(files, target.parent, variables)
+    if not files and not dry_run:
+        _require_own(cli, found, target.parent)
     if not found and not failures:
         cli.output.note("no settings of other programs with MCP servers were found; name a FILE")
     taken = dict(existing)
@@ -79,9 +82,33 @@ def _target(cli: CliContext, user: bool) -> tuple[Path, dict[str, Any]]:
     from spindle.cli.files import file_to_edit
 
     file = file_to_edit(cli, user=user)
-    known = settings.load(file.parent)
+    if not file.exists():
+        return file, {}  # its folder need not be there either
+    known = settings.load(file.parent, trusted=False)
     here = {name for name, origin in known.origins.items() if Path(origin) == file}
     return file, {name: known.raw["sources"][name] for name in here}
+
+
+def _require_own(cli: CliContext, found: Sequence[ClientSettings], folder: Path) -> None:
+    """Raises UntrustedError for files of this project that nobody named: they came with the folder, and what
+    is imported may run."""
+    from shlex import quote
+
+    from spindle import settings
+    from spindle.errors import UntrustedError
+    from spindle.trust import NEVER, granted, shown
+
+    theirs = sorted({server.file for item in found for server in item.servers if server.table is not None})
+    theirs = [file for file in theirs if file.resolve().is_relative_to(folder.resolve())]
+    is_marked = (folder / settings.FILE_NAME).is_file() and settings.load(
+        folder, trusted=False
+    ).verdict.trusted
+    if theirs and not (cli.trusted or is_marked or granted(folder, os.environ)):
+        first = shown(str(theirs[0]))
+        raise UntrustedError(
+            f"{first} came with this folder, and names programs to run: {NEVER}",
+            hint=f"look at it, then name it: `spindle import {quote(first)}`, or give --trust",
+        )
 
 
 def _read(
@@ -235,7 +262,7 @@ def _sentences(outcomes: Sequence[_Outcome]) -> list[str]:
 
 async def _sync(cli: CliContext, names: list[str]) -> int:
     from spindle.cli.errors import exit_code
-    from spindle.cli.sync import print_report
+    from spindle.cli.sync_report import print_report
 
     async with cli.open() as app:
         cli.output.status(f"asking {', '.join(names)} …")

@@ -84,8 +84,20 @@ def install(
     is_unknown = root not in file.parents and not file.parent.is_dir()
     backup = None if made.status == "there already" else write(made)
     _print(cli, client, name, entry, file, made.status, backup, token)
+    if place is None and not http:
+        _note_trust(cli)
     if is_unknown:
         cli.output.note(f"there was no {file.parent} before; is {to.title} installed?")
+
+
+def _note_trust(cli: CliContext) -> None:
+    """Notes that the client will not find the workspace trusted, if only this command or shell does."""
+    from spindle.settings.places import trust_marks
+    from spindle.trust import judge
+
+    found = cli.load()
+    if found.is_workspace and not judge(found.root, found.cover, trust_marks()).trusted:
+        cli.output.note("the program starts it without --trust and SPINDLE_TRUST: run `spindle trust` too")
 
 
 def _once(client: ClientProgram, place: str, name: str | None, *, http: bool) -> tuple[Path, str, JsonObject]:

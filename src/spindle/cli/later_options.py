@@ -24,7 +24,7 @@ def options_of(command: click.Command) -> dict[str, click.Option]:
 
 def comes_first(option: click.Option) -> bool:
     """True if it says where the tools are, which must be known before the rest is read."""
-    return "-w" in option.opts or (option.name or "").startswith(ONCE)
+    return bool({"-w", "--trust"} & set(option.opts)) or (option.name or "").startswith(ONCE)
 
 
 def take_option(option: click.Option, word: str, waiting: deque[str], before: str) -> list[str]:

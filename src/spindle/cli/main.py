@@ -26,6 +26,7 @@ SECTIONS: Sections = {
         "remove": ("remove", "remove", "Remove a source."),
         "sources": ("sources", "sources", "List the sources and their state."),
         "sync": ("sync", "sync", "Ask sources for their tools."),
+        "trust": ("trust", "trust", "Say that a workspace may run."),
     },
     "Use": {
         "tools": ("tools", "tools", "List the tools."),
@@ -59,6 +60,9 @@ SECTIONS: Sections = {
     "Maintain": {
         "auth": ("auth.group", "auth", "Log in to sources; list and revoke access."),
         "history": ("history", "history", "List past calls."),
+        "prune": ("prune", "prune", "Remove old records, runs, cached results and files."),
+        "backup": ("backup", "backup", "Copy the state into a file, also while it is used."),
+        "restore": ("backup", "restore", "Put a backup in the place of the state."),
         "doctor": ("doctor", "doctor", "Find problems and how to fix them."),
         "completion": ("completion", "completion", "Print the completion script of a shell."),
     },

@@ -30,6 +30,11 @@ def _debug(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
         ctx.obj.debug = True
 
 
+def _trust(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and ctx.obj is not None:
+        ctx.obj.trusted = True
+
+
 def shared_options() -> list[click.Option]:
     """The options that every command accepts too, so that their place does not matter."""
     return [
@@ -50,5 +55,12 @@ def shared_options() -> list[click.Option]:
             expose_value=False,
             callback=_debug,
             help="Show the whole traceback of a failure.",
+        ),
+        click.Option(
+            ["--trust"],
+            is_flag=True,
+            expose_value=False,
+            callback=_trust,
+            help="Trust the workspace, this time only.",
         ),
     ]

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from spindle.cli.errors import PAUSED
+from spindle.cli.errors import PAUSED, exit_code
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -36,7 +36,7 @@ async def conclude(
 
     while isinstance(outcome, Paused):
         pause = outcome.pauses[0] if outcome.pauses else None
-        answered = pause and await answered_here(cli, pause, approve=approve)
+        answered = pause and await answered_here(cli, app, pause, approve=approve)
         if not pause or not answered:
             show_paused(cli, outcome)
             return PAUSED
@@ -49,7 +49,8 @@ async def conclude(
             await show(outcome.run_id, outcome.result)
         else:
             await show_result(cli, app, outcome.result)
-        return 1 if outcome.result.is_error else 0
+        category = outcome.result.category
+        return exit_code(category) if category is not None else 0
     cli.output.note(f"another process is executing run {outcome.run_id} and will continue it")
     if cli.output.as_json:
         cli.output.json({"continuing": {"run_id": outcome.run_id}})
@@ -66,9 +67,13 @@ async def watching(progress: NodeProgress | None) -> AsyncGenerator[None]:
         yield
 
 
-async def answered_here(cli: CliContext, pause: OpenPause, *, approve: bool) -> dict[str, Any] | None:
+async def answered_here(
+    cli: CliContext, app: Spindle, pause: OpenPause, *, approve: bool
+) -> dict[str, Any] | None:
     """The answer of the person at the terminal as arguments of `resume`; None if nobody gives one."""
-    if approve and pause.kind == "approval":
+    in_doubt = "in_doubt" in pause.details
+    # Who said yes to all did not know that something would happen a second time.
+    if approve and pause.kind == "approval" and not in_doubt:
         return {"answer": True}
     if not cli.can_ask or cli.answers_later:
         return None
@@ -77,6 +82,9 @@ async def answered_here(cli: CliContext, pause: OpenPause, *, approve: bool) -> 
     for line in _described(pause):
         cli.output.aside(line)
     match pause.kind:
+        case "approval" if in_doubt:
+            said = await cli.ask("call it again? [y]es, it was [d]one, [n]o; Enter decides later: ")
+            return _DECISIONS.get((said or "").lower()[:1])
         case "approval":
             said = await cli.ask("approve? [y/N] ")
             if said is None:
@@ -85,9 +93,20 @@ async def answered_here(cli: CliContext, pause: OpenPause, *, approve: bool) -> 
                 {"answer": True} if said.lower() in ("y", "yes") else {"refused": "refused at the terminal"}
             )
         case "consent":
+            from spindle.cli.auth.here import log_in_here
+
+            if pause.source is not None and await log_in_here(cli, app, pause.source, pause.principal):
+                return {"answer": None}
             return None if await cli.ask("press Enter when you have agreed ") is None else {"answer": None}
         case _:
             return await _typed_answer(cli, pause)
+
+
+_DECISIONS: dict[str, dict[str, Any]] = {
+    "y": {"answer": True},
+    "d": {"answer": {"done": True}},
+    "n": {"refused": "refused at the terminal"},
+}
 
 
 def _questions(pause: OpenPause) -> list[dict[str, Any]]:
@@ -161,7 +180,8 @@ def show_paused(cli: CliContext, paused: Any, *, quiet: bool = False) -> None:
 def _described(pause: OpenPause) -> list[str]:
     import json
 
-    from spindle.cli.forms import quoted
+    from spindle.cli.output import when
+    from spindle.domain.visible import quoted
 
     lines = [f"spindle: paused: {quoted(pause.message)}"]
     details = pause.details
@@ -177,14 +197,17 @@ def _described(pause: OpenPause) -> list[str]:
     if pause.kind == "approval":
         if "tool" in details:
             lines.append(f"  tool: {details['tool']}")
-        shown = details.get("arguments", {key: value for key, value in details.items() if key != "tool"})
+        own = {key: value for key, value in details.items() if key not in ("tool", "repeats")}
+        shown = details.get("arguments", own)
         if shown:
             lines.append(f"  arguments: {json.dumps(shown, ensure_ascii=False)}")
+        if in_doubt := details.get("in_doubt"):
+            lines.append(f"  begun: {when(in_doubt['begun_at'])} on {in_doubt['process']}")
     if pause.kind == "input" and details.get("schema"):
         lines.append(f"  answer: {_wanted(details['schema'])}")
     if details.get("repeats"):
         lines.append("  then the tool is called again from its start")
-    return lines
+    return [lines[0], *(" ".join(line.splitlines()) for line in lines[1:])]
 
 
 def _wanted(schema: dict[str, Any]) -> str:
@@ -213,6 +236,8 @@ def _command(pause: OpenPause) -> str:
     from spindle.domain.json_schema import types_of
 
     start = f"spindle resume {pause.token}"
+    if "in_doubt" in pause.details:
+        return f"{start} --approve to call it again, --done if it was done, or --refuse REASON"
     if pause.kind == "approval":
         return f"{start} --approve, or --refuse REASON"
     schema = pause.details.get("schema")

@@ -2,6 +2,10 @@
 
 On a terminal a listing is a table; in a pipe it is lines of tab-separated values without a heading,
 for `cut` and `awk`; with `--json` it is one JSON value.
+
+Texts of servers must not move the cursor, repaint the terminal or turn the order of words around. Whatever a
+person reads (a terminal, cells, JSON, all of stderr) has such signs as escapes; only what is printed into a
+pipe or a file is exact.
 """
 
 from __future__ import annotations
@@ -12,11 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-# Text from servers must not move the cursor, repaint the terminal or turn the order of words around: control
-# characters are shown as their Unicode pictures.
-_VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | dict.fromkeys(
-    (*range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 65533
-)
+from spindle.domain.visible import quoted, visible, visible_json
 
 
 class Output:
@@ -39,12 +39,12 @@ class Output:
     def line(self, text: str = "") -> None:
         """Prints a line."""
         self._clear_status()
-        self._stdout.write((text.translate(_VISIBLE) if self.is_terminal else text) + "\n")
+        self._stdout.write((visible(text) if self.is_terminal else text) + "\n")
 
     def piece(self, text: str) -> None:
         """Prints a part of a line at once."""
         self._clear_status()
-        self._stdout.write(text.translate(_VISIBLE) if self.is_terminal else text)
+        self._stdout.write(visible(text) if self.is_terminal else text)
         self._stdout.flush()
 
     def raw(self, data: bytes) -> None:
@@ -61,7 +61,7 @@ class Output:
     def json(self, value: Any) -> None:
         """Prints a value as JSON."""
         self._clear_status()
-        self._stdout.write(_to_json(value) + "\n")
+        self._stdout.write(visible_json(_to_json(value)) + "\n")
 
     def table(
         self,
@@ -74,7 +74,7 @@ class Output:
         """Prints rows of one-line cells. A narrow terminal gets fewer columns, those named in `drop` first;
         only the last column is shortened, or wrapped."""
         self._clear_status()
-        cleaned = [[" ".join(cell.split()).translate(_VISIBLE) for cell in row] for row in rows]
+        cleaned = [[visible(" ".join(cell.split())) for cell in row] for row in rows]
         if not self.is_terminal:
             self._stdout.writelines("\t".join(row) + "\n" for row in cleaned)
             return
@@ -120,31 +120,31 @@ class Output:
     def painted_line(self, mark: str, colour: str, text: str) -> None:
         """Prints a line after a coloured mark."""
         self._clear_status()
-        self._stdout.write(f"{self.paint(mark, colour)} {text.translate(_VISIBLE)}\n")
+        self._stdout.write(f"{self.paint(mark, colour)} {visible(text)}\n")
 
     # --- everything else
 
     def note(self, text: str) -> None:
         """Prints a note on stderr."""
-        self.aside(f"note: {text}")
+        self.aside(f"note: {quoted(text)}")
 
     def aside(self, text: str, mark: str = "") -> None:
         """Prints a line on stderr, after a `mark` that may be coloured."""
         self._clear_status()
-        self._stderr.write(mark + (text.translate(_VISIBLE) if self.shows_progress else text) + "\n")
+        self._stderr.write(f"{mark}{visible(text)}\n")
         self._stderr.flush()
 
     def prompt(self, text: str) -> None:
         """Prints a question that a person at the terminal answers on the same line."""
         self._clear_status()
-        self._stderr.write(text.translate(_VISIBLE))
+        self._stderr.write(visible(text))
         self._stderr.flush()
 
     def status(self, text: str) -> None:
         """Shows progress as one line that is overwritten, only on a terminal."""
         if self.shows_progress and not self.has_prompt:
             width = os.get_terminal_size(self._stderr.fileno()).columns if self._stderr.isatty() else 80
-            shown = " ".join(text.split()).translate(_VISIBLE)[: max(width - 1, 10)]
+            shown = visible(" ".join(text.split()))[: max(width - 1, 10)]
             self._stderr.write(f"\r\x1b[K{shown}")
             self._stderr.flush()
             self._has_status = True

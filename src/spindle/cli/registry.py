@@ -162,10 +162,9 @@ def _print_entry(
 
 def configured(cli: CliContext, named: str | None) -> dict[str, RegistryConfig]:
     """The registries to ask. No workspace is needed for that."""
-    from spindle import settings
     from spindle.registry.client import chosen
 
-    return chosen(settings.load(cli.workspace).registries(), named)
+    return chosen(cli.load().registries(), named)
 
 
 def split_version(text: str) -> tuple[str, str | None]:

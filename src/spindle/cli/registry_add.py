@@ -106,12 +106,12 @@ def _check_status(cli: CliContext, entry: ServerEntry) -> None:
 
 
 def _check_free(source: str, file: Path, wish: Wish) -> None:
-    import tomllib
+    from spindle.domain.toml_text import read_toml
 
     if wish.replaces or not file.is_file():
         return
     try:
-        known = tomllib.loads(file.read_text("utf-8")).get("sources", {})
+        known = read_toml(file.read_text("utf-8")).get("sources", {})
     except (OSError, ValueError):
         return  # said when it is written
     if source in known:

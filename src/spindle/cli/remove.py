@@ -25,6 +25,12 @@ def remove(cli: CliContext, name: str) -> None:
     from spindle.settings.edit import remove_source
 
     before = cli.settings()
+    if name not in before.origins and name not in before.sources and cli.run(_forget_stored(cli, name)):
+        if cli.output.as_json:
+            cli.output.json({"removed": name, "file": None})
+        else:
+            cli.output.line(f"removed the tools of {name}, which the settings no longer had")
+        return
     file, own = _file_of(before, name), before.own_files.get(name)
     remove_source(file, name)
     again = cli.run(_forget(cli, name))
@@ -56,13 +62,19 @@ def _file_of(settings: Settings, name: str) -> Path:
 
 
 async def _forget(cli: CliContext, name: str) -> str | None:
-    """Opens the workspace, which forgets sources that are no longer configured. Returns the file that
-    still has the name, if any."""
-    from spindle import opening, settings
+    """Forgets what is stored of a source. Returns the file that still has the name, if any."""
+    from spindle import opening
 
-    after = settings.load(cli.workspace)
+    after = cli.load()
     async with opening.open(settings=after, note=cli.output.note) as app:
         again = after.origins.get(name)
         if again is None:
+            await app.catalog.forget(name)
             await app.auth.sealed.forget(name)
         return again
+
+
+async def _forget_stored(cli: CliContext, name: str) -> bool:
+    """Forgets a source that the settings no longer have. False where nothing is stored of it."""
+    async with cli.open() as app:
+        return await app.catalog.forget(name)

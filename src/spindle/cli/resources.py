@@ -58,7 +58,7 @@ async def resources(cli: CliContext, source: str | None) -> None:
 async def read(cli: CliContext, uri: str, source: str | None, file: str | None) -> None:
     """Read a resource of an MCP server.
 
-    Text is printed as it is; on a terminal, control characters are shown as signs. Anything else goes into
+    Text is printed as it is; on a terminal, control characters are shown as escapes. Anything else goes into
     a file with --output, or into a pipe. A resource that is in no list is found with --source.
     """
     async with cli.open() as app:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,14 +27,24 @@ LOOK_AGAIN = 0.5
 @click.option("--answer", metavar="JSON", help="The answer as JSON.")
 @click.option("--approve", is_flag=True, help="Approve the call.")
 @click.option("--refuse", metavar="REASON", help="Refuse, with a reason.")
+@click.option("--done", is_flag=True, help="Say that a call in doubt was done.")
 async def resume(
-    cli: CliContext, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
+    cli: CliContext,
+    token: str,
+    value: str | None,
+    answer: str | None,
+    approve: bool,
+    refuse: str | None,
+    done: bool,
 ) -> int:
     """Answer a pause and resume its run.
 
     Once consent was given at the provider, it needs no answer. Answer a request for approval with --approve
     or --refuse, or change the call's arguments with --answer '{"approved": true, "arguments": {…}}'. Answer
     a question with ANSWER, typed by its schema, or with --answer.
+
+    A call that was begun before a fault may have been done: --approve makes it again, --done says that it was
+    done (--answer '{"done": true, "result": …}' also what it returned), --refuse lets the step fail.
 
     With the id of a RUN (or its beginning, or `last`), resumes a run that was stopped or whose process died,
     or shows how it ended. Steps that were done are not done again.
@@ -42,25 +53,35 @@ async def resume(
     from spindle.cli.agent_view import View
     from spindle.cli.errors import UsageMistakeError
 
-    given = [name for name, said in _said(value, answer, approve, refuse).items() if said]
+    answers = _Given(value, answer, approve, refuse, done)
+    given = [name for name, said in answers.said().items() if said]
     if len(given) > 1:
         raise UsageMistakeError(f"{given[0]} and {given[1]} cannot both be the answer", "give one of them")
     with listening(View(cli.output, says_text=False).hear):  # to an agent, if it is one's run
-        return await _answered(cli, token, value, answer, approve, refuse)
+        return await _answered(cli, token, answers)
 
 
-def _said(value: str | None, answer: str | None, approve: bool, refuse: str | None) -> dict[str, bool]:
-    return {
-        "ANSWER": value is not None,
-        "--answer": answer is not None,
-        "--approve": approve,
-        "--refuse": refuse is not None,
-    }
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The answer as it was given on the command line: one of these."""
+
+    value: str | None
+    answer: str | None
+    approve: bool
+    refuse: str | None
+    done: bool
+
+    def said(self) -> dict[str, bool]:
+        return {
+            "ANSWER": self.value is not None,
+            "--answer": self.answer is not None,
+            "--approve": self.approve,
+            "--refuse": self.refuse is not None,
+            "--done": self.done,
+        }
 
 
-async def _answered(
-    cli: CliContext, token: str, value: str | None, answer: str | None, approve: bool, refuse: str | None
-) -> int:
+async def _answered(cli: CliContext, token: str, given: _Given) -> int:
     from spindle.calls.flags import load_json
     from spindle.cli.outcome import conclude, watching
     from spindle.runs.outcomes import Paused
@@ -71,24 +92,24 @@ async def _answered(
         run = await app.store.run(pause.run_id if pause else token)
         flow = run if run is not None and run.kind == "flow" else None
         progress, show = _for_flow(cli, flow)
-        if pause is not None and not any(_said(value, answer, approve, refuse).values()):
+        if pause is not None and not any(given.said().values()):
             if cli.can_ask:
                 paused = Paused(pause.run_id, (pause,))
                 return await conclude(cli, app, paused, show=show, progress=progress)
             _require_answer(pause)
         said: Any = None
-        if value is not None:
-            said = _typed(pause, value)
-        elif answer is not None:
-            said = load_json(answer, "--answer")
-        elif approve:
-            _require_approval(pause)
-            said = True
+        if given.value is not None:
+            said = _typed(pause, given.value)
+        elif given.answer is not None:
+            said = load_json(given.answer, "--answer")
+        elif given.approve or given.done:
+            _require_approval(pause, done=given.done)
+            said = {"done": True} if given.done else True
         if flow is not None and pause is None:
             await _until_it_is_free(cli, app, flow)
         heard = cli.progress_of(pause.tool or token if pause else token)
         async with watching(progress):
-            outcome = await app.resume(token, said, refused=refuse, on_progress=heard)
+            outcome = await app.resume(token, said, refused=given.refuse, on_progress=heard)
         return await conclude(cli, app, outcome, show=show, progress=progress)
 
 
@@ -116,18 +137,17 @@ async def _until_it_is_free(cli: CliContext, app: Spindle, run: Run) -> None:
     """Waits until a run whose process was perhaps killed can be taken over: when that has given no sign of
     life until its lease ended."""
     import asyncio
-    import time
 
-    lease = run.lease_until
-    while run.status == "running" and lease is not None and (left := lease - time.time()) > 0:
+    left = run.lease
+    while run.status == "running" and left is not None and left > 0:
         cli.output.status(
             f"the process that executes this run may have died; waiting {left:.0f} s to be sure …"
         )
         await asyncio.sleep(min(left, LOOK_AGAIN))
         again = await app.store.run(run.id)
-        if again is None or again.lease_until != lease:
+        if again is None or again.lease is None or again.lease > left:
             return  # it is alive, or the run has ended: `resume` will say which
-        run = again
+        run, left = again, again.lease
 
 
 async def _find(app: Spindle, token: str) -> OpenPause | None:
@@ -158,7 +178,8 @@ def _require_answer(pause: OpenPause) -> None:
     from spindle.cli.errors import UsageMistakeError
 
     if pause.kind == "approval":
-        raise UsageMistakeError("somebody must decide", "use --approve or --refuse REASON")
+        or_done = ", --done" if "in_doubt" in pause.details else ""
+        raise UsageMistakeError("somebody must decide", f"use --approve{or_done} or --refuse REASON")
     if pause.kind == "input" and pause.details.get("schema"):
         raise UsageMistakeError(
             f"an answer is needed: {pause.message}",
@@ -166,9 +187,14 @@ def _require_answer(pause: OpenPause) -> None:
         )
 
 
-def _require_approval(pause: OpenPause | None) -> None:
+def _require_approval(pause: OpenPause | None, *, done: bool) -> None:
     from spindle.cli.errors import UsageMistakeError
 
+    if done and pause is not None and "in_doubt" not in pause.details:
+        raise UsageMistakeError(
+            "nothing is in doubt here: --done is for a call that was begun before a fault",
+            "`spindle pauses` shows what is wanted",
+        )
     if pause is not None and pause.kind != "approval":
         raise UsageMistakeError(
             f"this waits for {'consent' if pause.kind == 'consent' else 'an answer'}, not for approval",

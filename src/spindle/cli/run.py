@@ -55,8 +55,18 @@ async def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, 
 
     The nodes are shown on stderr as they run. Ctrl-C stops the run, and `spindle resume` continues it.
     """
+    from spindle.cli.auth.here import or_log_in
+    from spindle.errors import AuthorizationRequired
+
     async with cli.open() as app:
-        found, names, said = await _meant(app, flow, words, ctx.command)
+        try:
+            meant = await or_log_in(cli, app, lambda: _meant(app, flow, words, ctx.command))
+        except AuthorizationRequired:
+            later = _readable_later(app, flow, words, ctx.command, options)
+            if later is None:
+                raise
+            return await _run_later(cli, app, later, options)
+        found, names, said = meant
         options = with_later(ctx, said.options, options, "FLOW")
         if said.wants_help:
             _help(cli, flow, found, names)
@@ -73,7 +83,7 @@ async def _meant(
 
     from spindle.cli.run_words import read_words
     from spindle.domain.identity import LOCAL
-    from spindle.errors import NotFoundError
+    from spindle.errors import AuthorizationRequired, InvalidArgumentsError, NotFoundError
     from spindle.flows.inputs import InputNames, names_of
     from spindle.flows.library import is_pipe
     from spindle.flows.text.files import Loaded
@@ -94,10 +104,51 @@ async def _meant(
     if found is None:
         found = await app.flows.find(text, LOCAL)
     assert isinstance(found, Loaded)  # a program gives other flows, and this is none
-    names = await names_of(found.definition, app.show)
+    waiting: list[AuthorizationRequired] = []
+
+    async def show(name: str) -> Tool:
+        try:
+            return await app.show(name)
+        except AuthorizationRequired as asked:
+            waiting.append(asked)
+            raise
+
+    names = await names_of(found.definition, show)
     if said is None:
-        said = read_words(words, found.definition.name or "this pipe", names, command)
+        try:
+            said = read_words(words, found.definition.name or "this pipe", names, command)
+        except InvalidArgumentsError:
+            for asked in waiting:  # it may be a parameter of a tool that is not known before this consent
+                raise asked from None
+            raise
     return found.definition, names, said
+
+
+def _readable_later(
+    app: Spindle, text: str, words: tuple[str, ...], command: click.Command, options: dict[str, Any]
+) -> str | None:
+    """Returns the line of tools that was typed, if nothing else of the command needs to know its tools; None
+    if a user has to give a consent before the command can be understood."""
+    from spindle.cli.later_options import options_of
+    from spindle.flows.library import is_pipe
+    from spindle.flows.text.pipe_words import quote
+
+    needed = any(options[name] for name in ("params", "dry_run", "only", "start", "reuse", "key"))
+    names = {word.partition("=")[0] for word in words}
+    if needed or names & {"--help", *options_of(command)} or (words and is_pipe(text)):
+        return None
+    if app.flows.saved(text) is not None:
+        return None
+    return " ".join([text, *map(quote, words)])
+
+
+async def _run_later(cli: CliContext, app: Spindle, text: str, options: dict[str, Any]) -> int:
+    """Runs a line of tools that are not known before a consent. The run reads it when it goes on."""
+    from spindle.calls.options import CallOptions
+    from spindle.cli.outcome import conclude
+
+    outcome = await app.flows.run(text, {}, CallOptions(use_cache=not options["no_cache"]))
+    return await conclude(cli, app, outcome, approve=options["yes"])
 
 
 def _help(cli: CliContext, text: str, flow: FlowDefinition, names: InputNames) -> None:

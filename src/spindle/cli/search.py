@@ -24,6 +24,12 @@ async def search(cli: CliContext, words: tuple[str, ...], limit: int) -> None:
     from spindle.cli.tools import note_unsynced, print_tools
 
     query = " ".join(words)
+    if (untrusted := cli.untrusted()) is not None:
+        from spindle.cli.untrusted import stored
+
+        async with stored(untrusted) as store:
+            print_tools(cli, await store.search(query, limit))
+        return
     async with cli.open() as app:
         found = await app.search(query, limit=limit)
         print_tools(cli, found)

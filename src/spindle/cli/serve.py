@@ -70,6 +70,9 @@ def serve(
     config = _config(cli).model_copy(update=given)
     if stdio:
         return cli.run(_serve_stdio(cli, config))
+    from spindle.listening.limits import raise_descriptors
+
+    raise_descriptors(config.max_connections)
     serving = _serve_rest(cli, config, given) if rest else _serve_http(cli, config, given)
     return cli.run(serving, fast_loop=True)
 
@@ -87,16 +90,16 @@ async def _serve_stdio(cli: CliContext, config: ServeConfig) -> int:
     from spindle.mcp_server.serve import run_stdio
     from spindle.serving.access import ServingAccess
 
-    access = ServingAccess.of(config)
+    access = ServingAccess.of(config, over_pipe=True)
     async with _opened(cli, access) as app, _live(cli, app, access, {}):
         await _until_stopped(run_stdio(app, cli.output.hand_over_stdout(), access))
     return 0
 
 
 async def _serve_http(cli: CliContext, config: ServeConfig, given: Mapping[str, Any]) -> int:
+    from spindle.listening.server import address_of, listen
     from spindle.mcp_server.serve import run_http
     from spindle.serving.access import ServingAccess
-    from spindle.serving.server import address_of, listen
 
     access = ServingAccess.of(config)
     async with _opened(cli, access) as app:
@@ -113,9 +116,9 @@ async def _serve_http(cli: CliContext, config: ServeConfig, given: Mapping[str, 
 async def _serve_rest(cli: CliContext, config: ServeConfig, given: Mapping[str, Any]) -> int:
     from spindle.cli.output import plural
     from spindle.cli.tools import note_unsynced
+    from spindle.listening.server import address_of, listen
     from spindle.rest.app import make_app
     from spindle.serving.access import ServingAccess
-    from spindle.serving.server import address_of, listen
     from spindle.serving.server import serve as serve_http
 
     access = ServingAccess.of(config)
@@ -133,9 +136,7 @@ async def _serve_rest(cli: CliContext, config: ServeConfig, given: Mapping[str, 
                 cli.output.status("waiting for running calls to end …")
 
             async with _live(cli, app, access, given):
-                serving = serve_http(
-                    make_app(app, access), listening, lambda: access.config.shutdown_timeout, stopping
-                )
+                serving = serve_http(make_app(app, access), listening, lambda: access.config, stopping)
                 await _until_stopped(serving)
     return 0
 
@@ -149,10 +150,12 @@ def _tell_registry(cli: CliContext, config: ServeConfig, url: str) -> None:
 @contextlib.asynccontextmanager
 async def _opened(cli: CliContext, access: ServingAccess) -> AsyncGenerator[Spindle]:
     from spindle.serving.conflicts import refuse_conflicts
+    from spindle.serving.pruning import pruned_meanwhile
 
     async with cli.open(visible=access.shows, for_others=True) as app:
         await refuse_conflicts(app, cli.output.note)
-        yield app
+        async with pruned_meanwhile(app, cli.output.note):
+            yield app
 
 
 @contextlib.asynccontextmanager
@@ -166,13 +169,13 @@ async def _live(
     if cli.once is not None:  # no file to look at
         yield
         return
-    looking = asyncio.create_task(
-        Live(app, access, given, cli.output.note).run(), name="looking for other settings"
-    )
+    live = Live(app, access, given, cli.output.note)
+    looking = asyncio.create_task(live.run(), name="looking for other settings")
     try:
         yield
     finally:
         looking.cancel()
+        live.close()
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:

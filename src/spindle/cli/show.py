@@ -23,8 +23,13 @@ async def show(cli: CliContext, tool: str, as_node: bool) -> None:
 
     The last part of a name is enough if only one tool has it.
     """
-    async with cli.open() as app:
-        found = await app.show(tool)
+    if (untrusted := cli.untrusted()) is not None:
+        from spindle.cli.untrusted import stored_tool
+
+        found = await stored_tool(untrusted, tool)
+    else:
+        async with cli.open() as app:
+            found = await app.show(tool)
     if as_node:
         _print_node(cli, found)
     elif cli.output.as_json:
@@ -58,6 +63,8 @@ def _print(cli: CliContext, tool: Tool) -> None:
     for name, fact in facts.items():
         if fact:
             output.line(f"{name + ':':<13}{fact}")
+    for fault in tool.faults:
+        output.line(f"{'loosened:':<13}{fault}")
 
 
 def _print_node(cli: CliContext, tool: Tool) -> None:

@@ -10,14 +10,13 @@ import click
 from spindle.cli.completion import complete_source
 from spindle.cli.context import CliContext, command
 from spindle.cli.output import plural
+from spindle.cli.sync_report import as_json, print_report
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.catalog.diff import SyncReport
-    from spindle.domain.json_schema import JsonObject
     from spindle.ports.source import Note
 
-SHOWN = 20
 SHOWN_NOTES = 10
 
 
@@ -72,8 +71,12 @@ async def _sync(
     async with cli.open(notes) as app:
         if not app.catalog.sources.names:
             cli.output.note("there are no sources yet; add one with `spindle add`")
-        reports = await sync_and_print(cli, app, names, True if accept_all else await _full(app, accept))
-        known = set(await app.store.names())
+        accepted = True if accept_all else await _full(app, accept)
+        reports = await sync_and_print(cli, app, names, accepted)
+        for index, report in enumerate(reports):
+            if report.error and report.error["category"] == "consent":
+                (reports[index],) = await _after_login(cli, app, report, accepted)
+        known = {tool.name for tool in await app.tools()}
     from spindle.cli.errors import exit_code
     from spindle.errors import NotFoundError, did_you_mean
 
@@ -85,6 +88,17 @@ async def _sync(
             hint = did_you_mean(name, known, "`spindle sync` shows what is held")
             raise NotFoundError(f"there is no tool {name!r} to accept", hint=hint, tool=name)
     return 0
+
+
+async def _after_login(
+    cli: CliContext, app: Spindle, report: SyncReport, accept: Sequence[str] | bool
+) -> list[SyncReport]:
+    """Syncs a source again that the person at the terminal logs in to."""
+    from spindle.cli.auth.here import log_in_here
+
+    if not await log_in_here(cli, app, report.source):
+        return [report]
+    return await sync_and_print(cli, app, [report.source], accept)
 
 
 async def sync_and_print(
@@ -119,53 +133,6 @@ async def sync_and_print(
     if cli.output.as_json:
         cli.output.json([as_json(report) for report in ordered])
     return ordered
-
-
-def as_json(report: SyncReport) -> JsonObject:
-    """Returns a report as JSON, with the hint of its error for a person at a shell."""
-    from spindle.remedies import reworded
-
-    told = report.to_dict()
-    return {**told, "error": reworded(report.error, "shell")} if report.error else told
-
-
-def print_report(cli: CliContext, report: SyncReport) -> None:
-    """Prints what a sync changed."""
-    from spindle.remedies import reworded
-
-    output = cli.output
-    if report.error:
-        told = reworded(report.error, "shell")
-        message = told["message"]
-        named = message if report.source in message else f"{report.source}: {message}"
-        output.aside(f"spindle: {named}")
-        if "hint" in told:
-            output.aside(f"  hint: {told['hint']}")
-        return
-    counts = {
-        "added": report.added,
-        "removed": report.removed,
-        "changed": report.changed,
-        "held": report.held,
-    }
-    said = [f"{len(items)} {word}" for word, items in counts.items() if items] or ["no change"]
-    output.line(
-        f"{report.source}: {plural(report.tools, 'tool')}, {', '.join(said)} ({report.seconds:.1f} s)"
-    )
-    lines = [("+", "green", name, "") for name in report.added]
-    lines += [("-", "red", name, "") for name in report.removed]
-    lines += [("~", "yellow", change.name, ", ".join(change.fields)) for change in report.changed]
-    lines += [("!", "red", change.name, f"held: {', '.join(change.fields)}") for change in report.held]
-    shown = lines if len(lines) <= SHOWN + 1 else lines[:SHOWN]
-    for mark, colour, name, detail in shown:
-        output.painted_line(f"  {mark}", colour, f"{name}  ({detail})" if detail else name)
-    if len(shown) < len(lines):
-        output.line(f"  … and {len(lines) - len(shown)} more; `spindle tools --source {report.source}`")
-    if report.held:
-        output.note(
-            f"{report.source} is pinned: accept with `spindle sync {report.source} --accept TOOL`"
-            " or --accept-all"
-        )
 
 
 async def _full(app: Spindle, accept: tuple[str, ...]) -> list[str]:

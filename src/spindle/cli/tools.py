@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,19 +15,22 @@ from spindle.cli.once import once_option
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.domain.tool import ToolSummary
+    from spindle.ports.store import SourceState
 
 
 class _ToolsCommand(click.Command):
-    """Lists the tools, unless `connect` follows, which is another name for `spindle add`."""
+    """Lists the tools, also as `tools list`; with `connect` it is another name for `spindle add`."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        if args[:1] == ["list"]:
+            return super().make_context(f"{info_name} list", args[1:], parent, **extra)
         if args[:1] != ["connect"]:
             return super().make_context(info_name, args, parent, **extra)
         from spindle.cli.add import add
 
-        return add.make_context("connect", args[1:], parent, **extra)
+        return add.make_context(f"{info_name} connect", args[1:], parent, **extra)
 
 
 @command("tools", cls=_ToolsCommand)
@@ -48,6 +51,8 @@ def tools(
     spindle tools
     spindle tools github --filter issue
     spindle tools --from "npx -y @modelcontextprotocol/server-everything"
+
+    `spindle tools list` is the same, and `spindle tools connect PRESET` is `spindle add PRESET`.
     """
     cli.run(_tools(cli, _one_source(cli, source, only), kind, tag, pattern))
 
@@ -74,30 +79,52 @@ def listing(
 async def _tools(
     cli: CliContext, source: str | None, kind: str | None, tag: str | None, pattern: str | None
 ) -> None:
+    if (untrusted := cli.untrusted()) is not None:
+        from spindle.cli.untrusted import stored
+        from spindle.ports.store import ToolFilter
+
+        async with stored(untrusted) as store:
+            print_tools(cli, await store.tools(ToolFilter(source, kind, tag, as_glob(pattern))))
+        return
     async with cli.open() as app:
         require_source(app, source)
         found = await app.tools(source=source, kind=kind, tag=tag, pattern=as_glob(pattern))
         if not found:
             require_kind(kind)
-        print_tools(cli, found)
+        states = await app.catalog.states()
+        print_tools(cli, found, states)
         if not found and not cli.output.as_json:
             cli.output.note(_why_none(app, filtered=any((source, kind, tag, pattern))))
+        if not cli.output.as_json:
+            _note_findings(cli, states, source)
         await note_unsynced(cli, app)
 
 
-def print_tools(cli: CliContext, found: Sequence[ToolSummary]) -> None:
-    """Prints tools as a table or JSON."""
+def print_tools(
+    cli: CliContext, found: Sequence[ToolSummary], states: Mapping[str, SourceState] | None = None
+) -> None:
+    """Prints tools as a table or JSON. `states` are those of their sources, which know what is loosened."""
+    loosened = {item.name: item.reason for state in (states or {}).values() for item in state.loosened}
     if cli.output.as_json:
-        cli.output.json([tool.to_dict() for tool in found])
+        cli.output.json([tool.to_dict() | {"loosened": loosened.get(tool.name)} for tool in found])
     elif found:
-        rows = [(tool.name, tool.kind, _headline(tool)) for tool in found]
+        rows = [(tool.name, tool.kind, _headline(tool, tool.name in loosened)) for tool in found]
         cli.output.table(("TOOL", "KIND", "WHAT IT DOES"), rows, drop=("KIND",))
+
+
+def _note_findings(cli: CliContext, states: Mapping[str, SourceState], only: str | None) -> None:
+    """Notes which tools are not there, or not as their sources gave them."""
+    for name, state in states.items():
+        found = [f"{count} {word}" for count, word in
+                 ((len(state.left_out), "left out"), (len(state.loosened), "loosened")) if count]  # fmt: skip
+        if found and only in (None, name):
+            cli.output.note(f"{name}: {' and '.join(found)}; `spindle sync {name}` says why")
 
 
 async def note_unsynced(cli: CliContext, app: Spindle) -> None:
     """Notes which sources must be synced, and which could not be."""
     unsynced, untried = app.catalog.unsynced(), app.catalog.untried()
-    failed = {name: state.error for name, state in (await app.store.sources()).items() if state.error}
+    failed = {name: state.error for name, state in (await app.catalog.states()).items() if state.error}
     for name, why in failed.items():
         if name not in unsynced or name in untried:  # otherwise it failed just now, and that was noted
             cli.output.note(f"{name} failed at its last sync: {why}; `spindle doctor {name}` says more")
@@ -107,8 +134,10 @@ async def note_unsynced(cli: CliContext, app: Spindle) -> None:
         cli.output.note(f"{', '.join(names)} {verb} not synced since added or changed; run `spindle sync`")
 
 
-def _headline(tool: ToolSummary) -> str:
-    return f"(a changed definition is held) {tool.headline}" if tool.held else tool.headline
+def _headline(tool: ToolSummary, is_loosened: bool) -> str:
+    if tool.held:
+        return f"(a changed definition is held) {tool.headline}"
+    return f"(loosened) {tool.headline}" if is_loosened else tool.headline
 
 
 def _why_none(app: Spindle, *, filtered: bool) -> str:

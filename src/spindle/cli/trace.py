@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 BAR = 24
 SHOWN = 160
 """Characters of a value that are shown without --full."""
+_OF_STEPS = frozenset({"note", "step", "begun", "stopped"})
+"""Events that `nodes` and the steps tell of."""
 
 
 @command("trace")
@@ -43,10 +45,14 @@ async def trace(cli: CliContext, run: str, full: bool) -> None:
         found, given, nodes = await app.flows.trace(found.id)
         history = await app.store.history(found.id)
         waiting = await app.pauses(run=found.id)
+        decisions = await app.runner.decisions(found.id)
     if cli.output.as_json:
-        cli.output.json(_as_dict(found, given, nodes, history, waiting))
+        cli.output.json({**_as_dict(found, given, nodes, history, waiting), "approvals": decisions})
     else:
         _Printing(cli, found, full=full).all(given, nodes, history, waiting)
+        for one in decisions:
+            verb = "confirmed as done" if "done" in one else "approved" if one["approved"] else "refused"
+            cli.output.line(f"- {one['tool'] or 'a question'} {verb} by {one['by']}")
 
 
 def _as_dict(
@@ -64,9 +70,7 @@ def _as_dict(
         "inputs": given.get("inputs", given.get("arguments")),
         "params": given.get("params"),
         "nodes": [node.to_dict() for node in nodes],
-        "events": [
-            {"kind": event.kind, "at": event.at} for event in history if event.kind not in ("note", "step")
-        ],
+        "events": [{"kind": event.kind, "at": event.at} for event in history if event.kind not in _OF_STEPS],
         "pauses": [pause.to_dict() for pause in waiting],
     }
 

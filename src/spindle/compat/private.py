@@ -37,7 +37,8 @@ def opened(
     in memory, and the key that seals its secrets is made for it. `origin` says where the sources come from
     in messages about mistakes."""
     environ = {VARIABLE: new_key(), **os.environ}
-    raw = {"sources": dict(sources), "store": ":memory:"}
+    # Their own interface takes what a user came back with, and is not told who that is.
+    raw = {"sources": dict(sources), "store": ":memory:", "auth": {"consent": "anyone"}}
     origins = dict.fromkeys(sources, origin)
     settings = Settings(root, raw, origins, is_workspace=False, environ=environ)
     noted: dict[str, Any] = {} if note is None else {"note": note}

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from spindle.documents.places import TextError
+from spindle.documents.bounds import MAX_SIZE, Bounds
+from spindle.documents.places import LargeTextError, TextError
 from spindle.documents.refs import Document, Documents, references, shown
-from spindle.documents.text import MAX_SIZE, Bounds, read_any
+from spindle.documents.text import read_any
 from spindle.domain.json_schema import is_object
 from spindle.errors import ConfigurationError, ConnectionFailedError, ServerError, SpindleError, from_status
 from spindle.http.addresses import same_origin
@@ -19,11 +20,13 @@ from spindle.http.client import HttpClient
 from spindle.http.exchange import RedirectPolicy, exchange
 from spindle.http.failures import HttpFailure, InsideError, RedirectError, TooLargeError, UnpackError
 from spindle.http.request import Prepared
+from spindle.threads import in_turn
 
 MAX_DOCUMENTS: Final = 100
 """Other documents that one may refer to, directly or not: each of them is fetched."""
 
 OPENAPI: Final = "an OpenAPI document"
+RAISE_LIMIT: Final = "raise `max_document_size` if that is meant"
 ACCEPT: Final = "application/json, application/yaml, */*;q=0.5"
 _OUTSIDE = re.compile(rb"\$ref[\"']?\s*:\s*[\"']?[^#\"'\s]")
 
@@ -60,7 +63,7 @@ class Fetcher:
             if self.remote:
                 raise ConfigurationError(f"{address}: a document from elsewhere may not name a file here")
             self.remote = False
-            data = self._read(address)
+            data = await asyncio.to_thread(self._read, address)
         else:
             data = await self._download(address)
         self._left -= len(data)
@@ -109,7 +112,7 @@ class Fetcher:
     def _too_large(self, address: str) -> SpindleError:
         return ConfigurationError(
             f"{shown(address)} is too large: over {self.limit} bytes with all it refers to",
-            hint="raise `max_document_size` if that is meant",
+            hint=RAISE_LIMIT,
         )
 
     def _refused(self, address: str, status: int) -> SpindleError:
@@ -126,7 +129,7 @@ async def load(address: str, fetcher: Fetcher, what: str = OPENAPI) -> Documents
     data = await fetcher.fetch(address)
     where = fetcher.landed(address)
     try:
-        main = await asyncio.to_thread(parse, where, data, what, fetcher.limit)
+        main = await in_turn(parse, where, data, what, fetcher.limit)
     except ConfigurationError as error:
         if where == address:
             raise
@@ -138,7 +141,7 @@ async def complete(main: Document, data: bytes, fetcher: Fetcher, what: str = OP
     """Returns a document with everything it refers to. `data` is its text."""
     others: dict[str, Document] = {}
     missing: dict[str, str] = {}
-    waiting = _outside_addresses(main, data)
+    waiting = await in_turn(_outside_addresses, main, data)
     while waiting:
         where = waiting.pop(0)
         if where == main.address or where in others or where in missing:
@@ -150,12 +153,13 @@ async def complete(main: Document, data: bytes, fetcher: Fetcher, what: str = OP
             )
         try:
             data = await fetcher.fetch(where)
-            found = await asyncio.to_thread(parse, where, data, what, fetcher.limit)
+            found = await in_turn(parse, where, data, what, fetcher.limit)
         except SpindleError as error:
-            missing[where] = f"cannot be read: {error.message}"
+            way_out = f" ({error.hint})" if error.hint else ""
+            missing[where] = f"cannot be read: {error.message}{way_out}"
             continue
         others[where] = found
-        waiting += _outside_addresses(found, data)
+        waiting += await in_turn(_outside_addresses, found, data)
     return Documents(main, others, missing)
 
 
@@ -168,10 +172,11 @@ def parse(address: str, data: bytes, what: str = OPENAPI, limit: int = MAX_SIZE)
             hint="give the address of the JSON or YAML; it may be behind a login: then download it",
         )
     try:
-        root: Any = read_any(data, Bounds(size=limit))
+        root: Any = read_any(data, Bounds.of_size(limit))
     except TextError as error:
         at = f", line {error.line}" if error.line is not None else ""
-        raise ConfigurationError(f"{place}{at}: {error.problem}", hint=error.hint) from None
+        hint = RAISE_LIMIT if isinstance(error, LargeTextError) else error.hint
+        raise ConfigurationError(f"{place}{at}: {error.problem}", hint=hint) from None
     if not is_object(root):
         raise ConfigurationError(f"{place} is not {what}: it holds no object")
     return Document(address, root)

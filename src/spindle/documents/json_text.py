@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from spindle.documents.places import DocumentPath, Lines, NotInFormatError, TextError, TextMark
+from spindle.documents.places import DeepTextError, DocumentPath, Lines, NotInFormatError, TextError, TextMark
 from spindle.domain.json_schema import has_long_number
 
 
@@ -37,25 +37,32 @@ def parse(text: str, *, unique: bool) -> Any:
         at = next(found.start() for found in _TOKEN.finditer(text) if found[0] == error.token)
         raise NotInFormatError("JSON", str(error), Lines(text).mark(at).line) from None
     except _DepthError as error:
-        raise TextError(str(error)) from None
+        raise DeepTextError(str(error)) from None
     except ValueError as error:
         raise NotInFormatError("JSON", str(error)) from None
 
 
 def parse_fast(data: bytes) -> Any:
-    """Returns the value of JSON in which names may stand twice; raises TextError, without a line."""
+    """Returns the value of JSON in which names may stand twice; raises TextError."""
     import orjson
 
     if has_long_number(data):
         try:
             text = data.decode()
-        except UnicodeDecodeError as error:
-            raise NotInFormatError("JSON", str(error)) from None
+        except UnicodeDecodeError:
+            raise TextError("this is not UTF-8 text") from None
         return parse(text, unique=False)
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise NotInFormatError("JSON", str(error)) from None
+        said = str(error)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise TextError("this is not UTF-8 text") from None
+    # The standard library's parser knows the line, and what writers mean.
+    parse(text, unique=False)
+    raise NotInFormatError("JSON", said)
 
 
 def marks(text: str) -> dict[DocumentPath, TextMark]:
@@ -121,13 +128,15 @@ def _hint(text: str, error: json.JSONDecodeError) -> str | None:
         return "JSON has no comments; YAML has"
     if here[:1] == "'":
         return "JSON needs double quotes"
+    if here[:1].isalpha() and before[-1:] in "{[,":
+        return "JSON needs names in double quotes; put `---` in the first line if this is YAML"
     return None
 
 
 # --- the parts of a text that is known to be JSON
 
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 def _twice(text: str) -> Iterator[tuple[str, int, int]]:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
+from typing import Final
 
 DocumentPath = tuple[str | int, ...]
 """The way from a document's root to a part of it: `("nodes", 0, "params", "query")`."""
+
+
+MAX_PROBLEM: Final = 300
+"""Characters of a problem, which may quote the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +39,19 @@ class TextError(ValueError):
     """A text that cannot be read, with the line and a hint where they are known."""
 
     def __init__(self, problem: str, line: int | None = None, hint: str | None = None) -> None:
+        problem = problem if len(problem) <= MAX_PROBLEM else f"{problem[:MAX_PROBLEM]}…"
         super().__init__(problem)
         self.problem = problem
         self.line = line
         self.hint = hint
+
+
+class LargeTextError(TextError):
+    """A text with more in it than may be read."""
+
+
+class DeepTextError(TextError):
+    """A text with more levels than Python can follow."""
 
 
 class NotInFormatError(TextError):

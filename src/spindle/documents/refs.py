@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin
 
-from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve_pointer
+from spindle.domain.json_schema import JsonObject, is_array, is_object, pointer_steps, resolve_step
 from spindle.errors import ConfigurationError, SpindleError
 
 MAX_HOPS: Final = 32
@@ -22,12 +22,25 @@ class Document:
     root: JsonObject = field(repr=False)
 
 
+AsRead = Callable[[JsonObject], JsonObject]
+"""Takes an object of a document, and returns it with the entries that it had when it was read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Located:
     """A part of a document, and the document that its own references start from."""
 
     node: Any
     document: Document
+
+
+@dataclass(slots=True)
+class _Hops:
+    """The references that were followed to find one thing. They are counted together: each may lead through
+    others, and those through others again."""
+
+    as_read: AsRead
+    count: int = 0
 
 
 class Documents:
@@ -41,30 +54,47 @@ class Documents:
 
     def follow(self, node: Any, document: Document) -> Located:
         """Returns what a `$ref` leads to, also through others; the node itself where it is none."""
+        return self._follow(Located(node, document), _Hops(_as_it_is))
+
+    def target(self, reference: str, document: Document, as_read: AsRead | None = None) -> Located:
+        """Returns what one `$ref` points at. The way there may lead through other references: a channel that
+        stands in another file has its messages there. `as_read` knows objects that were changed since."""
+        return self._target(reference, document, _Hops(as_read or _as_it_is))
+
+    def _follow(self, here: Located, hops: _Hops) -> Located:
         seen: list[tuple[str, str]] = []
-        while is_object(node) and isinstance(node.get("$ref"), str):
-            reference = node["$ref"]
-            address = self.address(reference, document)
+        while is_object(here.node) and isinstance(reference := hops.as_read(here.node).get("$ref"), str):
+            address = self.address(reference, here.document)
             if address in seen:
                 way = " → ".join(f"#{pointer}" for _, pointer in [*seen[seen.index(address) :], address])
-                raise broken(document, reference, f"goes in a circle: {way}")
-            if len(seen) == MAX_HOPS:
-                raise broken(document, reference, f"comes after {MAX_HOPS} others in a row")
+                raise broken(here.document, reference, f"goes in a circle: {way}")
             seen.append(address)
-            target = self.target(reference, document)
-            node, document = target.node, target.document
-        return Located(node, document)
+            here = self._target(reference, here.document, hops)
+        return here
 
-    def target(self, reference: str, document: Document) -> Located:
-        """Returns what one `$ref` points at."""
+    def _target(self, reference: str, document: Document, hops: _Hops) -> Located:
+        hops.count += 1
+        if hops.count > MAX_HOPS:
+            raise broken(document, reference, f"comes after {MAX_HOPS} others in a row")
         where, pointer = self.address(reference, document)
         other = self._others.get(where)
         if other is None:
             raise broken(document, reference, self._missing.get(where, "was not read"))
-        node = resolve_pointer(other.root, f"#{pointer}")
-        if node is None:
+        found: Located | None = Located(other.root, other) if not pointer or pointer[0] == "/" else None
+        for step in pointer_steps(pointer):
+            found = self._inside(found, step, hops) if found is not None else None
+        if found is None or found.node is None:
             raise broken(document, reference, "points at nothing")
-        return Located(node, other)
+        return found
+
+    def _inside(self, here: Located, step: str, hops: _Hops) -> Located | None:
+        """The part of this name; where there is none, that of what a reference in its place leads to."""
+        node = hops.as_read(here.node) if is_object(here.node) else here.node
+        if is_object(node) and step not in node and "$ref" in node:
+            here = self._follow(here, hops)
+            node = hops.as_read(here.node) if is_object(here.node) else here.node
+        found = resolve_step(node, step)
+        return None if found is None else Located(found, here.document)
 
     def address(self, reference: str, document: Document) -> tuple[str, str]:
         """Returns the address of the document that a reference leads to, and the pointer in it."""
@@ -72,6 +102,10 @@ class Documents:
             return document.address, reference[1:]
         where, pointer = urldefrag(urljoin(document.address, reference))
         return where, pointer
+
+
+def _as_it_is(node: JsonObject) -> JsonObject:
+    return node
 
 
 def references(root: Any) -> Iterator[str]:

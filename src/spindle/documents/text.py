@@ -6,38 +6,26 @@ A hostile text costs what an honest one of its size costs: what may grow is coun
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from spindle.documents import json_text
-from spindle.documents.places import DocumentPath, NotInFormatError, TextError, TextMark
-from spindle.domain.json_schema import from_json, to_json
+from spindle.documents.bounds import DEFAULT_BOUNDS, Bounds
+from spindle.documents.places import (
+    DeepTextError,
+    DocumentPath,
+    LargeTextError,
+    NotInFormatError,
+    TextError,
+    TextMark,
+)
+from spindle.domain.json_schema import from_json, is_deeper, to_json
 
 Format = Literal["json", "yaml"]
 
-MAX_SIZE: Final = 32 * 1024 * 1024
-"""Bytes. The largest public descriptions of APIs are a third of that."""
-
-MAX_DEPTH: Final = 150
-"""Levels of lists and objects. Real documents have up to 24; what walks them calls itself for each level, and
-Python allows a thousand such calls."""
-
-MAX_UNFOLDED: Final = 1_000_000
-"""Parts that aliases and merges of YAML add. Some programs write an alias for each use of a schema, and each
-is written out in the schema of a tool."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The limits within which a text is read."""
-
-    size: int = MAX_SIZE
-    depth: int = MAX_DEPTH
-    unfolded: int = MAX_UNFOLDED
-
-
-DEFAULT_BOUNDS: Final = Bounds()
+_JSON_START = re.compile(rb"\s*+[\[{]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,45 +42,39 @@ def read(text: str, format: Format, bounds: Bounds = DEFAULT_BOUNDS) -> ReadText
     A name that stands twice in an object is a mistake, and an alias gives a copy.
     """
     if len(text) > bounds.size:
-        raise TextError(f"longer than {bounds.size} characters")
+        raise LargeTextError(f"longer than {bounds.size} characters")
     if format == "json":
-        value = json_text.parse(text, unique=True)
-        if _is_deeper(value, bounds.depth):
-            raise _too_deep(bounds, json_text.line_below(text, bounds.depth))
+        _check_parts(text.count(",") + text.count("[") + text.count("{"), bounds)
+        value = _as_json(lambda: json_text.parse(text, unique=True), lambda: text, bounds)
         return ReadText(value, lambda: json_text.marks(text))
     from spindle.documents import yaml_text
 
-    value = yaml_text.parse(text, depth=bounds.depth, unfolded=bounds.unfolded, unique=True)
+    value = yaml_text.parse(text, bounds, unique=True)
     if "*" in text:
         value = from_json(to_json(value))
-    return ReadText(value, lambda: yaml_text.marks(text, depth=bounds.depth, unfolded=bounds.unfolded))
+    return ReadText(value, lambda: yaml_text.marks(text, bounds))
 
 
 def read_any(data: bytes, bounds: Bounds = DEFAULT_BOUNDS) -> Any:
     """Returns the value of JSON or YAML that is somebody else's; raises TextError.
 
-    The last of several equal names counts, as for most readers: who uses the document did not write it.
+    The last of several equal names counts, as for most readers: who uses the document did not write it. JSON
+    that cannot be read is a mistake in JSON, and not given to a reader of YAML.
     """
     if len(data) > bounds.size:
-        raise TextError(f"larger than {bounds.size} bytes")
-    mistake: str | None = None
+        raise LargeTextError(f"larger than {bounds.size} bytes")
     data = data.removeprefix(codecs.BOM_UTF8)
-    if data[:1024].lstrip().startswith((b"{", b"[")):
-        try:
-            value = json_text.parse_fast(data)
-            if _is_deeper(value, bounds.depth):
-                raise _too_deep(bounds)
-            return value
-        except NotInFormatError as error:
-            # YAML has lists and objects in brackets too.
-            mistake = error.said
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        data = decode(data).encode()
+    if _JSON_START.match(data):
+        _check_parts(data.count(b",") + data.count(b"[") + data.count(b"{"), bounds)
+        return _as_json(lambda: json_text.parse_fast(data), lambda: decode(data), bounds)
     from spindle.documents import yaml_text
 
     try:
-        return yaml_text.parse(decode(data), depth=bounds.depth, unfolded=bounds.unfolded, unique=False)
+        return yaml_text.parse(decode(data), bounds, unique=False)
     except NotInFormatError as error:
-        said = mistake or error.said
-        raise TextError(f"this is neither JSON nor YAML: {said}", error.line, error.hint) from None
+        raise TextError(f"this is neither JSON nor YAML: {error.said}", error.line, error.hint) from None
 
 
 def decode(data: bytes) -> str:
@@ -105,19 +87,19 @@ def decode(data: bytes) -> str:
         raise TextError("this is not UTF-8 text", line) from None
 
 
-def _is_deeper(value: Any, depth: int) -> bool:
-    level = [value]
-    for _ in range(depth):
-        level = [
-            item
-            for node in level
-            for item in (node.values() if node.__class__ is dict else node if node.__class__ is list else ())
-            if item.__class__ is dict or item.__class__ is list
-        ]
-        if not level:
-            return False
-    return True
+def _check_parts(parts: int, bounds: Bounds) -> None:
+    """Refuses JSON with too many signs between its parts, before anything is made of them."""
+    if parts > bounds.parts:
+        raise LargeTextError(f"more than {bounds.parts} lists, objects and values")
 
 
-def _too_deep(bounds: Bounds, line: int | None = None) -> TextError:
-    return TextError(f"nested more than {bounds.depth} levels deep", line)
+def _as_json(parse: Callable[[], Any], text: Callable[[], str], bounds: Bounds) -> Any:
+    try:
+        value = parse()
+    except DeepTextError:
+        pass
+    else:
+        if not is_deeper(value, bounds.depth):
+            return value
+    line = json_text.line_below(text(), bounds.depth)
+    raise TextError(f"nested more than {bounds.depth} levels deep", line)

@@ -11,7 +11,14 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
-from spindle.documents.places import DocumentPath, NotInFormatError, TextError, TextMark
+from spindle.documents.bounds import Bounds
+from spindle.documents.places import (
+    DocumentPath,
+    LargeTextError,
+    NotInFormatError,
+    TextError,
+    TextMark,
+)
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 
 TAG: Final = "tag:yaml.org,2002:"
@@ -25,19 +32,21 @@ FLOAT = r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _IS_INT = re.compile(INT)
 _IS_FLOAT = re.compile(FLOAT)
 _NUMBER_STARTS: Final = frozenset("-+.0123456789")
+_PART_LENGTH: Final = 64
+MAX_TAG_DIRECTIVES: Final = 100
 MAX_DIGITS: Final = 4000
 """The longest whole number. Python refuses to write one of more than 4300 digits."""
 
 
-def parse(text: str, *, depth: int, unfolded: int, unique: bool) -> Any:
+def parse(text: str, bounds: Bounds, *, unique: bool) -> Any:
     """Returns the value of a YAML text; raises TextError. `unique` refuses a name twice in one object."""
-    return _Reading(depth, unfolded, unique=unique).read(text)
+    return _Reading(bounds, unique=unique).read(text)
 
 
-def marks(text: str, *, depth: int, unfolded: int) -> dict[DocumentPath, TextMark]:
+def marks(text: str, bounds: Bounds) -> dict[DocumentPath, TextMark]:
     """Returns the places of all parts of a text that `parse` has read."""
     found: dict[DocumentPath, TextMark] = {}
-    _Reading(depth, unfolded, marks=found).read(text)
+    _Reading(bounds, marks=found).read(text)
     return found
 
 
@@ -60,8 +69,8 @@ class _Part:
         self.path = path
         self.text = text
         """A scalar as it is written, which is what it is called as a name."""
-        self.size = 1
-        """The number of its parts, aliases written out, and itself."""
+        self.size = 1 if text is None else _size(text)
+        """The number of its parts, aliases written out, and itself. A long text is worth several."""
         self.height = 0
         """The levels of lists and objects in it."""
 
@@ -88,14 +97,12 @@ class _Reading:
 
     def __init__(
         self,
-        depth: int,
-        unfolded: int,
+        bounds: Bounds,
         *,
         unique: bool = False,
         marks: dict[DocumentPath, TextMark] | None = None,
     ) -> None:
-        self._max_depth = depth
-        self._max_unfolded = unfolded
+        self._bounds = bounds
         self._unique = unique
         self._marks = marks
         self._unfolded = 0
@@ -109,7 +116,10 @@ class _Reading:
         import yaml
 
         documents = 0
-        for event in _events(text):
+        for parts, event in enumerate(_events(text)):
+            if parts > self._bounds.parts:
+                problem = f"more than {self._bounds.parts} lists, objects and values"
+                raise LargeTextError(problem, _line(event))
             if isinstance(event, yaml.ScalarEvent):
                 self._scalar(event)
             elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
@@ -149,7 +159,7 @@ class _Reading:
             raise TextError("a name must be text", _line(event))
         if event.tag not in (None, "!", f"{TAG}{'map' if is_mapping else 'seq'}"):
             raise _unknown_tag(event)
-        if len(self._frames) >= self._max_depth:
+        if len(self._frames) >= self._bounds.depth:
             raise self._too_deep(event)
         if event.anchor is not None:
             self._anchors[event.anchor] = None
@@ -176,7 +186,7 @@ class _Reading:
                 raise TextError("a name must be text", _line(event))
             self._name(part.text, event)
             return
-        if len(self._frames) + part.height > self._max_depth:
+        if len(self._frames) + part.height > self._bounds.depth:
             raise self._too_deep(event)
         self._unfold(part.size, _line(event))
         path = self._mark(event)
@@ -218,6 +228,7 @@ class _Reading:
             owner.value.append(part.value)
         elif frame.merge_line is None:
             owner.value[frame.name] = part.value
+            owner.size += _size(frame.name or "")
         else:
             frame.merges.append((part.value, frame.merge_line))
             height -= 2 if is_array(part.value) else 1
@@ -228,14 +239,15 @@ class _Reading:
         for more in merged if is_array(merged) else [merged]:
             if not is_object(more):
                 raise TextError("`<<` takes an object, or a list of them", line)
-            self._unfold(len(more), line)
+            self._unfold(sum(map(_size, more)), line)
             for name, item in more.items():
                 into.setdefault(name, item)
 
     def _unfold(self, parts: int, line: int) -> None:
         self._unfolded += parts
-        if self._unfolded > self._max_unfolded:
-            raise TextError(f"its YAML aliases unfold to more than {self._max_unfolded} parts", line)
+        if self._unfolded > self._bounds.unfolded:
+            problem = f"its YAML aliases unfold to more than {self._bounds.unfolded} parts"
+            raise LargeTextError(problem, line)
 
     def _mark(self, event: Any) -> DocumentPath:
         """Notes where the next value stands; returns its path, where paths are wanted."""
@@ -250,12 +262,20 @@ class _Reading:
         return path
 
     def _too_deep(self, event: Any) -> TextError:
-        return TextError(f"nested more than {self._max_depth} levels deep", _line(event))
+        return TextError(f"nested more than {self._bounds.depth} levels deep", _line(event))
+
+
+def _size(text: str) -> int:
+    """The parts that a text is worth, where an alias repeats it."""
+    return 1 + len(text) // _PART_LENGTH
 
 
 def _events(text: str) -> Iterator[Any]:
     import yaml
 
+    if text.count("%TAG") > MAX_TAG_DIRECTIVES:
+        # The parser compares each of them with all before it.
+        raise TextError(f"more than {MAX_TAG_DIRECTIVES} `%TAG` directives", hint="write plain YAML")
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         yield from cast(Any, yaml).parse(text, loader)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from spindle.domain.identity import LOCAL, NO_CREDENTIAL, Credential, Principal
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.domain.records import fields_of, set_fields
+from spindle.meanings import Meaning
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool
@@ -71,6 +72,11 @@ class Peer(Protocol):
         """True if it makes the call again by itself, with its answers to `Result.asked`."""
         ...
 
+    @property
+    def has_model(self) -> bool:
+        """True if it comes back, and a model of ours answers in its place when a source asks for one."""
+        ...
+
     def can_answer(self, method: str) -> bool:
         """True if it can be asked this while the call runs."""
         ...
@@ -97,6 +103,11 @@ class Host(Protocol):
         """The principal of the call."""
         ...
 
+    @property
+    def step_id(self) -> str | None:
+        """An id of this step of its run, the same each time that the step is made; None outside of a run."""
+        ...
+
     async def call(
         self,
         tool: str,
@@ -120,9 +131,17 @@ class Host(Protocol):
         """Returns a person's answer to this Interruption; raises it when nobody has answered yet."""
         ...
 
-    async def remember(self, name: str, key: Any, make: Callable[[Host], Awaitable[Any]]) -> Any:
+    async def remember(
+        self,
+        name: str,
+        key: Any,
+        make: Callable[[Host], Awaitable[Any]],
+        *,
+        in_doubt: Literal["ask", "repeat", "fail"] = "repeat",
+    ) -> Any:
         """Returns what `make` returns, or returned when the run was at this place before. Only values that
-        JSON can hold are remembered; others are made again. `make` is handed the host for its own calls."""
+        JSON can hold are remembered; others are made again. `make` is handed the host for its own calls.
+        `in_doubt`: what becomes of it if a fault hit while it was made."""
         ...
 
     def note(self, name: str, data: JsonObject) -> bool:
@@ -134,6 +153,18 @@ class Host(Protocol):
 def new_id() -> str:
     """Returns a random id."""
     return os.urandom(16).hex()
+
+
+KeyPlace = Literal["header", "meta", "parameter"]
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """A key by which a source knows that it is sent the same call once more, and where it looks for it."""
+
+    place: KeyPlace
+    name: str
+    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +186,18 @@ class Call:
     peer: Peer | None = field(default=None, repr=False, compare=False)
     answers: JsonObject | None = field(default=None, repr=False)
     """The answers of the peer to `Result.asked`, when it makes this call again."""
+    idempotency_key: IdempotencyKey | None = None
+    """The key to send, where the settings say that the source honours one."""
+
+    @property
+    def is_keyed(self) -> bool:
+        """True if its source knows it again when it is sent once more."""
+        return self.idempotency_key is not None
+
+    def key_in(self, place: KeyPlace) -> dict[str, str]:
+        """Returns the idempotency key by its name, if it belongs in this place, else nothing."""
+        key = self.idempotency_key
+        return {key.name: key.value} if key is not None and key.place == place else {}
 
 
 BlockType = Literal["text", "image", "audio", "resource", "link"]
@@ -230,6 +273,7 @@ class Result:
     content: tuple[Block, ...] = ()
     structured: Any = None
     is_error: bool = False
+    """True when the tool reports an error; `category` says which kind."""
     has_structured: bool = False
     """True when the tool gave structured data, which may itself be null."""
     cached: bool = False
@@ -242,17 +286,27 @@ class Result:
     which is asked, or told to make the call again with the answers."""
     failure: ToolFailure | None = field(default=None, repr=False, compare=False)
     """The place where a Python tool failed. Not part of `to_dict`, which clients are sent."""
+    meaning: Meaning | None = None
+    """The meaning of the error that the result reports, where the source or a rule says more than that."""
 
     @classmethod
-    def of_text(cls, text: str, *, is_error: bool = False) -> Result:
+    def of_text(cls, text: str, *, is_error: bool = False, meaning: Meaning | None = None) -> Result:
         """Returns a result that is nothing but text."""
-        return cls((Block("text", text=text),), is_error=is_error)
+        return cls((Block("text", text=text),), is_error=is_error, meaning=meaning)
 
     @classmethod
     def of_value(cls, value: Any, text: str | None = None, *, is_error: bool = False) -> Result:
         """Returns a result of structured data, with its JSON as text unless there is another."""
         shown = to_json(value).decode() if text is None else text
         return cls((Block("text", text=shown),), value, is_error, has_structured=True)
+
+    @property
+    def category(self) -> str | None:
+        """The category of the error that the result reports: `tool`, unless more is known; None if it reports
+        none."""
+        if not self.is_error:
+            return None
+        return self.meaning.category if self.meaning is not None else "tool"
 
     @property
     def text(self) -> str:
@@ -284,12 +338,19 @@ class Result:
         return html.error_html(view) if self.is_error else view
 
     def to_dict(self) -> JsonObject:
-        """Returns the result as JSON."""
+        """Returns the result as JSON. The category of an error is part of it."""
         return {
             "content": [block.to_dict() for block in self.content],
             "structured": self.structured,
             "is_error": self.is_error,
+            **self.reported(),
         }
+
+    def reported(self) -> JsonObject:
+        """Returns the error that the result reports as JSON: its category, and what more is known of it."""
+        if self.meaning is not None and self.is_error:
+            return self.meaning.to_dict()
+        return {"category": "tool"} if self.is_error else {}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, cached: bool = False) -> Result:
@@ -302,7 +363,13 @@ class Result:
             action=data.get("action"),
             changed=data.get("changed"),
             cached=cached,
+            meaning=_meaning_in(data),
         )
+
+
+def _meaning_in(data: Mapping[str, Any]) -> Meaning | None:
+    meaning = Meaning.from_dict(data) if data["is_error"] else None
+    return None if meaning == Meaning("tool") else meaning
 
 
 Outcome = Literal["ok", "cached"] | str

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from spindle.domain.json_schema import JsonObject, canonical
+from spindle.domain.schema_cost import SchemaCosts
 
 # In JSON text. The names are the source's to choose, from these characters only.
 _REFERENCE = re.compile(rb'"\$ref":"#/\$defs/([A-Za-z0-9_.-]+)"')
@@ -50,6 +51,11 @@ class Definitions:
                 reached[name] = self.schemas[name]
                 waiting += self._references_of(name)
         return dict(sorted(reached.items()))
+
+    @cached_property
+    def costs(self) -> SchemaCosts:
+        """The work that schemas make which refer to these."""
+        return SchemaCosts(self.schemas)
 
     def digest_of(self, names: Iterable[str]) -> bytes:
         """Returns a mark that changes when anything does that these definitions reach."""

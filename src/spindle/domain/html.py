@@ -1,4 +1,4 @@
-"""The parts of views in HTML, for notebooks: escaped, and bounded whatever they hold."""
+"""The parts of views in HTML, for notebooks: escaped, nothing unseen, and bounded whatever they hold."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spindle.domain.json_schema import is_array, is_object
+from spindle.domain.visible import visible
 
 MAX_TEXT: Final = 20_000
 MAX_CELL: Final = 300
@@ -47,7 +48,7 @@ def media_html(
     if mime_type not in _MEDIA or (content := _content(data, path, left)) is None:
         return None
     source = f"data:{mime_type};base64,{base64.b64encode(content).decode()}"
-    shown = escape(name[:MAX_CELL], quote=True)
+    shown = escape(visible(name[:MAX_CELL]), quote=True)
     if mime_type.startswith("audio/"):
         return f'<audio controls src="{source}" title="{shown}"></audio>', len(content)
     return f'<img src="{source}" alt="{shown}" style="max-width: 100%">', len(content)
@@ -55,7 +56,7 @@ def media_html(
 
 def described_html(parts: Iterable[str | None], uri: str | None) -> str:
     """Returns what is not shown in one line: its kind, name and size, and a link if it has an address."""
-    shown = escape(", ".join(part[:MAX_CELL] for part in parts if part))
+    shown = escape(visible(", ".join(part[:MAX_CELL] for part in parts if part)))
     return f"<div>[{shown}{_link(uri)}]</div>"
 
 
@@ -86,7 +87,7 @@ def _content(data: str | None, path: str | None, left: int) -> bytes | None:
 def _link(uri: str | None) -> str:
     if uri is None:
         return ""
-    shown = escape(uri[:MAX_CELL], quote=True)
+    shown = escape(visible(uri[:MAX_CELL]), quote=True)
     if not uri.startswith(("https://", "http://")):
         return f", {shown}"
     return f', <a href="{escape(uri, quote=True)}" target="_blank" rel="noopener noreferrer">{shown}</a>'
@@ -112,13 +113,13 @@ def table_html(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def cell_html(value: Any) -> str:
     """Returns one value in a cell: text as it is, other data as JSON."""
     text = value if isinstance(value, str) else _json(value)
-    return escape(text if len(text) <= MAX_CELL else f"{text[:MAX_CELL]}…")
+    return escape(visible(text if len(text) <= MAX_CELL else f"{text[:MAX_CELL]}…"))
 
 
 def text_html(text: str) -> str:
     """Returns text as it is, with its line breaks."""
     cut = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}\n… ({len(text):,} characters)"
-    return f'<pre style="white-space: pre-wrap">{escape(cut)}</pre>'
+    return f'<pre style="white-space: pre-wrap">{escape(visible(cut))}</pre>'
 
 
 def _json(value: Any, indent: int | None = None) -> str:

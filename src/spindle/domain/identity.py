@@ -17,12 +17,15 @@ class Principal:
 
 LOCAL = Principal()
 
+KEY_HEADER = "X-API-Key"
+"""The header of an API key, where nothing says where the key goes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Credential:
     """The proof that is shown to a source: parts of a request, or variables of a process.
 
-    A header without a name is a value whose place the source knows.
+    A header without a name is a value whose place the source may know; otherwise it is `KEY_HEADER`.
     Its values are secrets: they are left out of `repr`, and `key` tells two credentials
     apart without revealing either.
     """
@@ -33,14 +36,16 @@ class Credential:
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     token: str = field(default="", repr=False, compare=False)
     """The access token that is among them, where there is one: it can be replaced when it is refused."""
+    _key: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def key(self) -> str:
         """A mark of all values, the same only for equal credentials."""
         parts = [self.headers, self.query, self.cookies, self.env]
-        if not any(parts):
-            return ""
-        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+        if not self._key and any(parts):
+            # A call needs it several times.
+            object.__setattr__(self, "_key", hashlib.sha256(repr(parts).encode()).hexdigest()[:16])
+        return self._key
 
     @property
     def secrets(self) -> frozenset[str]:

@@ -1,12 +1,15 @@
-"""JSON and JSON Schema as data: canonical form, and what a schema says about its parameters."""
+"""JSON and JSON Schema as data: canonical form, and what a schema says about its parameters.
+
+Whether a schema may be used at all says `check_schema` of `schema_cost`."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard, cast
+from typing import Any, Final, TypeGuard, cast
 
 JsonObject = dict[str, Any]
 
@@ -59,6 +62,10 @@ def has_long_number(data: bytes) -> bool:
     return _LONG_NUMBER in data.translate(_DIGITS)
 
 
+MAX_DEPTH: Final = 200
+"""Levels of lists and objects in JSON from outside. orjson writes 254, and who walks a value calls itself."""
+
+
 def from_json(data: bytes) -> Any:
     """Returns the value that `to_json` was given, also where orjson alone would round a number or refuse a
     text. Raises json.JSONDecodeError, whatever is wrong."""
@@ -66,20 +73,61 @@ def from_json(data: bytes) -> Any:
 
     if not has_long_number(data):
         try:
-            return orjson.loads(data)
+            value: Any = orjson.loads(data)
         except orjson.JSONDecodeError:
             pass
+        else:
+            return shallow(value, data)
     import json
 
     try:
-        return json.loads(data)
+        return shallow(json.loads(data, parse_float=_finite, parse_constant=_refuse), data)
     except json.JSONDecodeError:
         raise
     except RecursionError:
-        problem = "nested too deeply"
+        problem = TOO_DEEP
     except ValueError as error:
         problem = str(error).partition(";")[0]
     raise json.JSONDecodeError(problem, "", 0)
+
+
+TOO_DEEP: Final = f"nested more than {MAX_DEPTH} levels deep"
+
+
+def shallow(value: Any, data: bytes) -> Any:
+    """Returns the value of a JSON text; raises json.JSONDecodeError if it is nested too deeply."""
+    # What has few brackets need not be walked through.
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and is_deeper(value, MAX_DEPTH):
+        import json
+
+        raise json.JSONDecodeError(TOO_DEEP, "", 0)
+    return value
+
+
+def is_deeper(value: Any, depth: int) -> bool:
+    """True if lists and objects are nested in more levels."""
+    level = [value]
+    for _ in range(depth):
+        level = [
+            item
+            for node in level
+            for item in (node.values() if node.__class__ is dict else node if node.__class__ is list else ())
+            if item.__class__ is dict or item.__class__ is list
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise ValueError(f"the number {number[:20]} is too large")
+    return value
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not a number that JSON knows")
 
 
 def survives_json(value: Any) -> bool:
@@ -104,13 +152,17 @@ def resolve_pointer(root: JsonObject, reference: str) -> Any:
         return root if reference in ("#", "") else None
     node: Any = root
     for step in pointer_steps(reference):
-        if is_object(node) and step in node:
-            node = node[step]
-        elif is_array(node) and _INDEX.fullmatch(step) and int(step) < len(node):
-            node = node[int(step)]
-        else:
-            return None
+        node = resolve_step(node, step)
     return node
+
+
+def resolve_step(node: Any, step: str) -> Any:
+    """Returns the part of an object or a list that one step of a pointer names, or None."""
+    if is_object(node):
+        return node.get(step)
+    if is_array(node) and _INDEX.fullmatch(step) and int(step) < len(node):
+        return node[int(step)]
+    return None
 
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -226,12 +278,13 @@ def _item_types(root: JsonObject, schema: Any) -> frozenset[str]:
     return found
 
 
-def _choices(root: JsonObject, schema: Any) -> tuple[Any, ...]:
-    """The only values that a schema admits besides null, or that its items may have."""
+def _choices(root: JsonObject, schema: Any, *, are_items: bool = False) -> tuple[Any, ...]:
+    """The only values that a schema admits besides null, or that its items may have. Lists of lists have
+    none: they may hold themselves."""
     found: list[Any] = []
     for part in _alternatives(root, schema):
         if "items" in part:
-            values: Any = _choices(root, part["items"])
+            values: Any = () if are_items else _choices(root, part["items"], are_items=True)
         elif "const" in part:
             values = [part["const"]]
         else:
@@ -329,52 +382,3 @@ def property_texts(
                         yield cast(str, value["description"])
         inner = node.values() if is_object(node) else node
         waiting.extend(value for value in inner if is_object(value) or is_array(value))
-
-
-_NOT_AT_THE_TOP = ("$ref", "allOf", "anyOf", "oneOf", "not", "enum", "const", "if", "then", "else")
-_MAX_DEPTH = 8
-
-
-def for_models(schema: JsonObject) -> JsonObject:
-    """The schema of a tool's input in the shape that model APIs take: an object with its properties at the
-    top. Most are left as they are. Where the top is a combination of schemas, the model is told of the
-    properties of all of them, and that those are required which every branch requires; what it then sends
-    is checked against the whole schema like any call."""
-    if schema.get("type") == "object" and not any(key in schema for key in _NOT_AT_THE_TOP):
-        return schema if is_object(schema.get("properties")) else {**schema, "properties": {}}
-    properties, required = _flattened(schema, schema, _MAX_DEPTH)
-    plain = {key: value for key, value in resolve(schema, schema).items() if key not in _NOT_AT_THE_TOP}
-    kept = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
-    plain |= {**kept, "type": "object", "properties": properties}
-    plain.pop("required", None)
-    # Written beside one branch it would forbid the properties of the others.
-    plain.pop("additionalProperties", None)
-    return plain | ({"required": sorted(required)} if required else {})
-
-
-def _flattened(root: JsonObject, schema: Any, depth: int) -> tuple[JsonObject, set[str]]:
-    """The properties that a schema and its branches speak of, and those of them that it always requires."""
-    resolved = resolve(root, schema)
-    own, names = resolved.get("properties"), resolved.get("required")
-    properties: JsonObject = dict(own) if is_object(own) else {}
-    required = {str(name) for name in names} if is_array(names) else set[str]()
-    if depth == 0:
-        return properties, required
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        branches = resolved.get(keyword)
-        found = [_flattened(root, branch, depth - 1) for branch in branches] if is_array(branches) else []
-        for more, _ in found:
-            for name, value in more.items():
-                properties[name] = _either(properties[name], value) if name in properties else value
-        if keyword == "allOf":
-            required.update(*(wanted for _, wanted in found))
-        elif found:
-            required |= set[str].intersection(*(wanted for _, wanted in found))
-    return properties, required
-
-
-def _either(one: Any, other: Any) -> Any:
-    if one == other:
-        return one
-    known = one["anyOf"] if is_object(one) and one.keys() == {"anyOf"} else [one]
-    return {"anyOf": known if other in known else [*known, other]}

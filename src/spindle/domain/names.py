@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 LONGEST = 64
@@ -19,6 +19,7 @@ MARK_LENGTH = 8
 NameStyle = Literal["safe", "full"]
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_WILD = re.compile(r"[*?\[]")
 
 
 def served_names(full_names: Iterable[str], style: NameStyle = "safe") -> Mapping[str, str]:
@@ -41,6 +42,19 @@ def served_names(full_names: Iterable[str], style: NameStyle = "safe") -> Mappin
     return given
 
 
+def free_name(wanted: str, taken: Collection[str]) -> str:
+    """A safe name that none of those taken is: the wanted one, or one with a mark of it."""
+    is_free = SAFE.fullmatch(wanted) is not None and wanted not in taken
+    return wanted if is_free else _marked(wanted, taken)
+
+
+def may_name(pattern: str, source: str) -> bool:
+    """True if a glob over full names may match a tool of this source, whose tools are not known."""
+    fixed = _WILD.split(pattern, maxsplit=1)[0]
+    prefix = f"{source}."
+    return fixed.startswith(prefix) or (fixed != pattern and prefix.startswith(fixed))
+
+
 def _plain(name: str) -> str:
     return _UNSAFE.sub("_", name) or "_"
 
@@ -49,7 +63,7 @@ def _safe(name: str) -> str:
     return _plain(name)[:LONGEST]
 
 
-def _marked(name: str, taken: set[str]) -> str:
+def _marked(name: str, taken: Collection[str]) -> str:
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     for length in range(MARK_LENGTH, LONGEST):
         mark = digest[:length]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.json_schema import JsonObject
@@ -37,5 +37,11 @@ class Answer:
 Answered = Answer | Mapping[str, Any] | None
 """A handler's answer: an `Answer`, or the values of the form alone; None leaves it to a pause."""
 
-OnQuestion = Callable[[SourceQuestion], Awaitable[Answered] | Answered]
-"""Answers questions. A plain function may block: it is called in a thread."""
+
+class OnQuestion(Protocol):
+    """Answers questions of sources: a function of the program. A plain one may block, as it is called in a
+    thread."""
+
+    def __call__(self, question: SourceQuestion, /) -> Awaitable[Answered] | Answered:
+        """Returns the answer, or an awaitable of it."""
+        ...

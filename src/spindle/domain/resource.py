@@ -3,10 +3,58 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from spindle.domain.call import Block
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.records import fields_of, set_fields
+
+MAX_URI: Final = 2048
+"""Characters of an address, or of a template for addresses: what browsers and proxies agree on."""
+
+
+def uri_problem(uri: str) -> str | None:
+    """Returns why an address is none that anybody could have been given, or None."""
+    return f"the address {uri[:60]}… has more than {MAX_URI} characters" if len(uri) > MAX_URI else None
+
+
+def places_of(template: str) -> tuple[list[str], list[str]]:
+    """Returns the fixed parts of a template, and the expressions between them, in braces."""
+    fixed, places = [""], list[str]()
+    at = 0
+    while (start := template.find("{", at)) >= 0:
+        end = template.find("}", start)
+        if end < 0:
+            break
+        # The innermost braces count.
+        start = template.rfind("{", start, end)
+        fixed[-1] += template[at:start]
+        places.append(template[start : end + 1])
+        fixed.append("")
+        at = end + 1
+    fixed[-1] += template[at:]
+    return fixed, places
+
+
+def fits_template(uri: str, template: str) -> bool:
+    """True if an address may come from a template. Every expression may stand for anything, since only the
+    source knows exactly."""
+    if len(uri) > MAX_URI or len(template) > MAX_URI:
+        return False
+    (first, *between), places = places_of(template)
+    if not places:
+        return uri == first
+    last = between.pop()
+    if not uri.startswith(first) or not uri.endswith(last) or len(uri) < len(first) + len(last):
+        return False
+    # The first place where a part is found leaves the most room for those after it: no other has to be tried.
+    at, end = len(first), len(uri) - len(last)
+    for part in between:
+        found = uri.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from spindle.domain.json_schema import JsonObject
 RunStatus = Literal["running", "paused", "done", "failed", "cancelled"]
 PauseKind = Literal["consent", "approval", "input"]
 PauseState = Literal["waiting", "answered"]
-EventKind = Literal["started", "step", "note", "paused", "answered", "resumed", "ended"]
+EventKind = Literal["started", "begun", "stopped", "step", "note", "paused", "answered", "resumed", "ended"]
+"""`begun`: a call is about to be sent. Its place is in doubt until there is a `step`, its outcome, or
+`stopped`: it asked somebody, and is made again with the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,11 @@ class Run:
     updated_at: float = 0.0
     error: JsonObject | None = None
     owner: str | None = None
-    """The process that executes it."""
-    lease_until: float | None = None
-    """The time until which the owner counts as alive without further signs of it."""
+    """The process that executes it, or did last."""
+    lease: float | None = None
+    """Seconds for which the owner still counts as alive without further signs of it, by the store's clock."""
+    generation: int = 1
+    """Counts the processes that have executed it: who holds an older one has lost the run."""
     id: str = field(default_factory=new_id)
 
     def to_dict(self) -> JsonObject:
@@ -59,6 +63,17 @@ class RunEvent:
     sealed: bytes | None = None
     """The content of the event, encrypted: arguments and results are the user's own."""
     id: str = field(default_factory=new_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A call that was begun before, and of which nobody knows how it ended."""
+
+    at: float
+    process: str
+    """The process that made it, as people know it: its machine and number."""
+    keyed: bool
+    """True if it was sent an idempotency key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -98,6 +99,26 @@ class JwtConfig(Section):
         return values
 
 
+class Quotas(Section):
+    """The number of things that one client may hold open. Without tokens, all that come are one client."""
+
+    sessions: int = Field(
+        default=200,
+        ge=1,
+        description="MCP sessions; for another, its idle one that was used longest ago ends",
+    )
+    streams: int = Field(
+        default=100, ge=1, description="streams of notices; for another, its oldest one ends"
+    )
+    suspended: int = Field(
+        default=100,
+        ge=1,
+        description="calls that wait for its answer or for a person; for another, its oldest one ends",
+    )
+    watches: int = Field(default=100, ge=1, description="resources that it watches")
+    requests: int = Field(default=500, ge=1, description="requests at once, running or waiting")
+
+
 class ServeConfig(Exposure):
     """The `[serve]` table: address, access, limits, and the form in which tools are offered."""
 
@@ -129,7 +150,34 @@ class ServeConfig(Exposure):
     rate_limit: RateLimit | None = Field(
         default=None, description='requests of one client, such as "100/minute"'
     )
+    quotas: Quotas = Quotas()
     max_body_size: ByteSize = Field(default=ByteSize(4 * 1024 * 1024), gt=0)
+    max_header_size: ByteSize = Field(
+        default=ByteSize(32 * 1024), ge=1024, description="bytes of a request's line and headers"
+    )
+    max_headers: int = Field(default=100, ge=10, description="headers of one request")
+    header_timeout: float = Field(
+        default=10.0, gt=0, description="seconds in which a client must send the header of its request"
+    )
+    body_timeout: float = Field(
+        default=30.0, gt=0, description="seconds in which a client must send the whole body of its request"
+    )
+    send_timeout: float = Field(
+        default=30.0, gt=0, description="seconds in which a client must read some of what it is sent"
+    )
+    keep_alive: float = Field(
+        default=60.0, gt=0, description="seconds that a client's connection is kept between two requests"
+    )
+    max_connections: int = Field(
+        default=1000, ge=1, description="connections in all, of those that the system lets us have"
+    )
+    max_connections_per_address: int = Field(
+        default=100, ge=1, description="connections of one address, or of one IPv6 network of 64 bits"
+    )
+    trusted_proxies: Names = Field(
+        default=("127.0.0.0/8", "::1"),
+        description="addresses and networks that stand for many clients, and are not counted",
+    )
     shutdown_timeout: float = Field(
         default=10.0, ge=0, description="seconds that running calls may take to end when the server stops"
     )
@@ -158,6 +206,18 @@ class ServeConfig(Exposure):
     def wants_token(self) -> bool:
         """True if clients must show a token."""
         return bool(self.auth_token or self.auth_token_env or self.tokens or self.jwt)
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            try:
+                ipaddress.ip_network(value)
+            except ValueError as error:
+                raise ValueError(
+                    f"{error}; give addresses such as 10.0.0.5, or networks such as 10.0.0.0/24"
+                ) from None
+        return values
 
     @field_validator("url")
     @classmethod

@@ -8,25 +8,54 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ByteSize,
-    ConfigDict,
     Field,
     field_validator,
     model_validator,
 )
 
+from spindle.domain.call import KeyPlace
+from spindle.domain.doubt import InDoubt, KeyConfig, table_of
+from spindle.domain.error_rules import ErrorRules
+from spindle.domain.identity import Principal
+from spindle.domain.section import Section as Section
+from spindle.domain.section import check_patterns
+from spindle.domain.tool import Hints, ToolSpec
+
 SOURCE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 DESTRUCTIVE = "destructive"
-"""Among the patterns of `approve`: every tool that says of itself that it may destroy."""
+"""Among the patterns of `approve`: every tool that is not known to destroy nothing."""
+
+_OWN_CODE = frozenset({"python", "mods", "flows", "events"})
+"""Kinds whose tools the workspace describes itself: one that says nothing of destroying does not destroy."""
+_DESCRIBES_ITSELF = frozenset({"mcp"})
+"""Kinds whose hints are words of a server about itself. Elsewhere they follow from the protocol, such as the
+method of a request, or the workspace gave them."""
 
 
-class Section(BaseModel):
-    """A table of settings: unknown keys are refused, and it cannot be changed."""
+FormatCheck = bool | Literal["note"]
+"""True: a text without the format that its schema names is an error; "note": it is noted."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+CALLER = "caller"
+"""Among `approvers`: whoever made the call."""
+GROUP = "group:"
+"""Begins the name of a group among `approvers`."""
+
+
+def may_destroy(hints: Hints, kind: str, *, trusted: bool) -> bool:
+    """True if a tool with these hints, of this kind of source, may destroy something. Hints that are not
+    trusted can only make it worse."""
+    if trusted and hints.read_only:
+        return False
+    if hints.destructive or (trusted and hints.destructive is False):
+        return hints.destructive
+    return kind not in _OWN_CODE
+
+
+USUAL_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+"""The HTTP statuses that are worth another try, unless the settings say otherwise."""
 
 
 class RetryConfig(Section):
@@ -35,7 +64,32 @@ class RetryConfig(Section):
     attempts: int = Field(default=3, ge=1, le=20, description="tries in all, the first included")
     wait: float = Field(default=0.2, ge=0, description="seconds before the second try; doubles after that")
     max_wait: float = Field(default=10.0, ge=0, description="the longest wait, Retry-After included")
-    statuses: tuple[int, ...] = (408, 425, 429, 500, 502, 503, 504)
+    statuses: tuple[int | str, ...] | None = Field(
+        default=None,
+        description="HTTP statuses that are worth another try, if not the usual ones;"
+        ' "+409" and "-500" change those',
+    )
+
+    @field_validator("statuses")
+    @classmethod
+    def _are_statuses(cls, given: tuple[int | str, ...] | None) -> tuple[int | str, ...] | None:
+        for item in given or ():
+            if not re.fullmatch(r"[+-]?[1-5]\d\d", str(item)):
+                raise ValueError(f'{item!r} is no status: write it as 409, or as "+409" or "-409"')
+        return given
+
+    def repeats(self, status: int, retryable: bool) -> bool:
+        """True if an error with this status is worth another try. `retryable`: it says so itself."""
+        usual = retryable and status in USUAL_STATUSES
+        if self.statuses is None:
+            return usual
+        given = {str(item) for item in self.statuses}
+        if f"-{status}" in given:
+            return False
+        if f"+{status}" in given or str(status) in given:
+            return True
+        # Plain numbers are the whole list, and so is an empty one.
+        return usual and bool(given) and all(item[0] in "+-" for item in given)
 
 
 class BreakerConfig(Section):
@@ -56,7 +110,7 @@ class CacheConfig(Section):
     @field_validator("tools")
     @classmethod
     def _patterns_compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        return _check_patterns(patterns)
+        return check_patterns(patterns)
 
 
 _PERIODS = {"s": 1, "second": 1, "m": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400}
@@ -104,9 +158,19 @@ class ApiKeyAuth(Section):
     """A key in a header, a query parameter or a cookie."""
 
     type: Literal["api_key"]
-    name: str = Field(default="", description="of the header, query parameter or cookie")
+    name: str = Field(
+        default="",
+        description="of the header, query parameter or cookie; left out: as the source's document says, else"
+        " the header `X-API-Key`",
+    )
     value: str
     location: Literal["header", "query", "cookie"] = Field(default="header", alias="in")
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Self:
+        if not self.name and self.location != "header":
+            raise ValueError(f"name is missing: that of the {self.location} of the key")
+        return self
 
 
 class ClientCredentialsAuth(_TokenAuth):
@@ -168,51 +232,97 @@ WebAddress = Annotated[str, AfterValidator(_begins_with_http)]
 """An address of the web, or a variable that holds one."""
 
 
-def _check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-    return patterns
-
-
 class SourceConfig(Section):
     """The settings that every kind of source has."""
 
     auth_place_known: ClassVar[bool] = False
-    """True if an API key may do without a name, because the source says where it goes."""
+    """True if the source may say where an API key without a name goes."""
+
+    key_places: ClassVar[frozenset[KeyPlace]] = frozenset({"parameter"})
+    """The places in which this kind can send an idempotency key."""
 
     kind: str
     description: str = ""
     enabled: bool = True
     prefix: bool = Field(default=True, description="whether tools are named `source.tool`, or just `tool`")
-    timeout: float = Field(default=30.0, gt=0, description="seconds for one attempt of a call")
+    timeout: float = Field(
+        default=30.0,
+        gt=0,
+        description="seconds for one attempt of a call, with the waits for a place and for a busy source",
+    )
     connect_timeout: float = Field(default=30.0, gt=0, description="seconds to open a session")
     idle_timeout: float = Field(
         default=300.0, gt=0, description="seconds without a call before a session closes"
     )
     max_concurrency: int = Field(default=10, ge=1)
+    max_waiting: int = Field(
+        default=10_000, ge=1, description="calls that wait for a place or the rate; further ones are refused"
+    )
     max_sessions: int = Field(default=32, ge=1, description="sessions open at once, one a credential")
     max_result_size: ByteSize = Field(default=ByteSize(16 * 1024 * 1024), gt=0)
+    max_tools: int = Field(
+        default=10_000,
+        ge=1,
+        description="tools that it may list; also resources, templates and prompts, each",
+    )
+    max_list_size: ByteSize = Field(
+        default=ByteSize(32 * 1024 * 1024), gt=0, description="bytes of all that one list holds"
+    )
+    max_tool_size: ByteSize = Field(
+        default=ByteSize(1024 * 1024), gt=0, description="bytes of one tool's definition; larger: left out"
+    )
     rate_limit: RateLimit | None = None
     retry: RetryConfig = RetryConfig()
     breaker: BreakerConfig = BreakerConfig()
     cache: CacheConfig | None = None
+    errors: ErrorRules = Field(
+        default=ErrorRules(), description="the categories of its errors, by a pattern in their text or a code"
+    )
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     approve: tuple[str, ...] = Field(
         default=(),
         description='tools whose calls need approval; "destructive": all that declare themselves so',
     )
+    approvers: tuple[str, ...] = Field(
+        default=(),
+        description="who may approve what `approve` holds back, besides the owner at the shell: `caller`,"
+        " users, `group:NAME`",
+    )
     pinned: bool = False
+    trust_hints: bool = Field(
+        default=False,
+        description="whether a server that is not pinned is believed when it says it does no harm",
+    )
+    in_doubt: dict[str, InDoubt] = Field(
+        default_factory=dict[str, InDoubt],
+        description='what becomes of a step that was begun before a fault and may have been done: "ask",'
+        ' "repeat" or "fail"; or a table of patterns of tools',
+    )
+    idempotency_key: KeyConfig | None = Field(
+        default=None, description="where the source looks for an idempotency key, which it honours"
+    )
     env: dict[str, str] = Field(default_factory=dict[str, str])
     auth: AuthConfig | None = None
     check_results: bool | Literal["note"] = Field(
         default=True, description="whether a result that breaks the tool's own promise is an error, or noted"
     )
 
-    @field_validator("include", "exclude", "approve", mode="before")
+    check_formats: FormatCheck = Field(
+        default="note",
+        description="whether a text that is no date-time, email, uuid, uri or IP address, as its schema says,"
+        " is an error, or noted",
+    )
+
+    @field_validator("approvers")
+    @classmethod
+    def _are_named(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not name.removeprefix(GROUP).strip():
+                raise ValueError('must be users, "group:NAME", or "caller"')
+        return names
+
+    @field_validator("include", "exclude", "approve", "approvers", mode="before")
     @classmethod
     def _one_pattern_is_a_list(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
@@ -220,12 +330,25 @@ class SourceConfig(Section):
     @field_validator("include", "exclude", "approve")
     @classmethod
     def _patterns_compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        return _check_patterns(patterns)
+        return check_patterns(patterns)
+
+    @field_validator("in_doubt", mode="before")
+    @classmethod
+    def _one_word_is_for_all(cls, value: Any) -> Any:
+        return table_of(value)
+
+    @field_validator("in_doubt")
+    @classmethod
+    def _tools_compile(cls, table: dict[str, InDoubt]) -> dict[str, InDoubt]:
+        check_patterns(tuple(table))
+        return table
 
     @model_validator(mode="after")
-    def _key_has_a_place(self) -> Self:
-        if isinstance(self.auth, ApiKeyAuth) and not self.auth.name and not self.auth_place_known:
-            raise ValueError("auth.name is missing: the header, query parameter or cookie of the key")
+    def _can_send_the_key(self) -> Self:
+        place = self.idempotency_key.place[0] if self.idempotency_key is not None else None
+        if place is not None and place not in self.key_places:
+            known = " or ".join(f"`{name}`" for name in sorted(self.key_places))
+            raise ValueError(f"idempotency_key: a source of this kind has no {place}; use {known}")
         return self
 
     def admits(self, tool: str) -> bool:
@@ -234,8 +357,43 @@ class SourceConfig(Section):
             return False
         return not any(re.fullmatch(pattern, tool) for pattern in self.exclude)
 
+    @property
+    def trusts_hints(self) -> bool:
+        """True if a hint that a tool does no harm counts."""
+        return self.pinned or self.trust_hints or self.kind not in _DESCRIBES_ITSELF
+
+    def may_destroy(self, hints: Hints) -> bool:
+        """True if a tool of this source with these hints may destroy something."""
+        return may_destroy(hints, self.kind, trusted=self.trusts_hints)
+
+    def lets_approve(self, principal: Principal, caller: Principal) -> bool:
+        """True if a principal may approve a call of the caller's. Nobody approves their own call unless the
+        caller may."""
+        if principal.id == caller.id:
+            return CALLER in self.approvers
+        groups = {f"{GROUP}{name}" for name in principal.groups}
+        # A user may be called like one of our words.
+        users = {name for name in self.approvers if name != CALLER and not name.startswith(GROUP)}
+        return principal.id in users or not groups.isdisjoint(self.approvers)
+
     def wants_approval(self, tool: str, *, destructive: bool) -> bool:
         """True if a person must approve each call of the tool of this name."""
         if destructive and DESTRUCTIVE in self.approve:
             return True
         return any(re.fullmatch(pattern, tool) for pattern in self.approve)
+
+    def is_repeatable(self, spec: ToolSpec) -> bool:
+        """True if it is known that a call of this tool may be made twice without harm."""
+        return self.trusts_hints and (spec.hints.safe_to_repeat or spec.pure)
+
+    def when_in_doubt(self, tool: str) -> InDoubt:
+        """Returns what becomes of a call of the tool of this name that may have been done."""
+        for pattern, how in self.in_doubt.items():
+            if re.fullmatch(pattern, tool):
+                return how
+        return "ask"
+
+    def key_place(self, tool: str, spec: ToolSpec) -> tuple[KeyPlace, str] | None:
+        """Returns where the source looks for the idempotency key of a call of this tool, if it honours
+        one."""
+        return self.idempotency_key.place_for(tool, spec) if self.idempotency_key is not None else None

@@ -8,7 +8,7 @@ from typing import Any
 
 from spindle.domain.definitions import Definitions, references_in
 from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, canonical, parameters
-from spindle.domain.records import set_fields
+from spindle.domain.records import fields_of, set_fields
 from spindle.domain.trail import FIELD
 
 
@@ -32,6 +32,25 @@ class Hints:
 
 
 @dataclass(frozen=True, slots=True)
+class Repaired:
+    """The schemas of a tool as they are used, where those that its source gave cannot be."""
+
+    input_schema: JsonObject
+    output_schema: JsonObject | None
+    faults: tuple[str, ...] = ()
+    """The parts of them that were dropped, and why. Empty where they say the same in other words."""
+
+    def to_dict(self) -> JsonObject:
+        """Returns them as JSON."""
+        return {**fields_of(self), "faults": list(self.faults)}
+
+    @classmethod
+    def from_dict(cls, data: JsonObject) -> Repaired:
+        """Returns those that `to_dict` wrote."""
+        return cls(data["input_schema"], data["output_schema"], tuple(data["faults"]))
+
+
+@dataclass(frozen=True, slots=True)
 class ToolSpec:
     """A tool as its source describes it, before the catalog gives it a name of its own.
 
@@ -51,6 +70,10 @@ class ToolSpec:
     metadata: JsonObject = field(default_factory=dict[str, Any])
     definitions: Definitions | None = field(default=None, repr=False, compare=False)
     """The schemas that these refer to as `#/$defs/...` and do not hold: shared by the source's tools."""
+    unusable: str | None = field(default=None, compare=False)
+    """The reason why it cannot be called. Such a tool is left out of the catalog, and its source stays."""
+    repaired: Repaired | None = field(default=None, repr=False, compare=False)
+    """Its schemas as they are used; None where those that it has can be."""
 
     def definition(self) -> JsonObject:
         """Returns all that a model or a caller relies on; the fingerprint is taken over this."""
@@ -66,6 +89,22 @@ class ToolSpec:
             "metadata": self.metadata or None,
         }
         return {key: value for key, value in fields.items() if value is not None}
+
+    def to_dict(self) -> JsonObject:
+        """Returns the definition as it is stored, with what was made of it."""
+        if self.repaired is None:
+            return self.definition()
+        return {**self.definition(), "repaired": self.repaired.to_dict()}
+
+    @property
+    def usable_input(self) -> JsonObject:
+        """The schema of its arguments as it is used, without shared definitions."""
+        return self.input_schema if self.repaired is None else self.repaired.input_schema
+
+    @property
+    def usable_output(self) -> JsonObject | None:
+        """The schema of its result as it is used, without shared definitions."""
+        return self.output_schema if self.repaired is None else self.repaired.output_schema
 
     def whole_definition(self) -> JsonObject:
         """Returns the definition with schemas that stand by themselves."""
@@ -92,7 +131,8 @@ class ToolSpec:
     def from_definition(
         cls, data: JsonObject, place: str = "", definitions: Definitions | None = None
     ) -> ToolSpec:
-        """Returns the spec with this definition."""
+        """Returns the spec of a definition, or of what `to_dict` wrote."""
+        repaired = data.get("repaired")
         return cls(
             remote_name=data["name"],
             description=data.get("description", ""),
@@ -105,7 +145,32 @@ class ToolSpec:
             pure=data.get("pure", False),
             metadata=data.get("metadata", {}),
             definitions=definitions,
+            repaired=Repaired.from_dict(repaired) if repaired else None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A tool that a source lists and the catalog does not take, with the reason."""
+
+    name: str
+    reason: str
+
+    def to_dict(self) -> JsonObject:
+        """Returns it as JSON."""
+        return {"name": self.name, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Loosened:
+    """A tool, or a definition that tools of a source share, of whose schemas something was dropped."""
+
+    name: str
+    reason: str
+
+    def to_dict(self) -> JsonObject:
+        """Returns it as JSON."""
+        return {"name": self.name, "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +182,10 @@ class Tool:
     kind: str
     spec: ToolSpec
     fingerprint: str
-    _completed: dict[str, JsonObject] = field(
+    forms: dict[str, JsonObject] = field(
         default_factory=dict[str, JsonObject], init=False, repr=False, compare=False
     )
+    """Its schemas in the forms that were made of them, so that each is made once."""
 
     @property
     def local_name(self) -> str:
@@ -134,22 +200,27 @@ class Tool:
     @property
     def input_schema(self) -> JsonObject:
         """The schema of its arguments, with the shared definitions it refers to."""
-        if self.spec.definitions is None:
-            return self.spec.input_schema
-        return self._complete("input", self.spec.input_schema, self.spec.definitions)
+        return self._complete("input", self.spec.usable_input)
 
     @property
     def output_schema(self) -> JsonObject | None:
         """The schema of its structured result, with the shared definitions it refers to, or None."""
-        if self.spec.definitions is None or self.spec.output_schema is None:
-            return self.spec.output_schema
-        return self._complete("output", self.spec.output_schema, self.spec.definitions)
+        schema = self.spec.usable_output
+        return None if schema is None else self._complete("output", schema)
 
-    def _complete(self, side: str, schema: JsonObject, definitions: Definitions) -> JsonObject:
-        whole = self._completed.get(side)
+    def _complete(self, side: str, schema: JsonObject) -> JsonObject:
+        definitions = self.spec.definitions
+        if definitions is None:
+            return schema
+        whole = self.forms.get(side)
         if whole is None:
-            whole = self._completed[side] = definitions.completed(schema)
+            whole = self.forms[side] = definitions.completed(schema)
         return whole
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The parts that were dropped of the schemas that its source gave, and why."""
+        return self.spec.repaired.faults if self.spec.repaired is not None else ()
 
     @property
     def hints(self) -> Hints:
@@ -199,6 +270,7 @@ class Tool:
             "tags": list(self.spec.tags),
             "place": self.spec.place,
             "fingerprint": self.fingerprint,
+            "loosened": list(self.faults),
         }
 
 

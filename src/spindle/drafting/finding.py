@@ -32,7 +32,7 @@ LOOKED_AT: Final = 50
 
 _CLAUSE = re.compile(r"[,;:.!?]\s|\b(?:and|then|after|before|afterwards|finally)\b", re.IGNORECASE)
 _QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|(?<!\w)'[^']*'(?!\w)")
-_VALUE = re.compile(r"\S*[\d/@=\\]\S*|\S+\.\w\S*")
+_VALUE = re.compile(r"(?<!\S)(?:\S*[\d/@=\\]\S*|\S+\.\w\S*)")
 MOST_CLAUSES: Final = 8
 
 
@@ -51,6 +51,13 @@ class Finder:
         """Discovers the tools of sources that were never asked; skips a source that fails."""
         await self._catalog.make_ready(self._catalog.sources.names, self._principal, may_interrupt=False)
         await self._catalog.look_again()
+
+    async def ask_for_consent(self) -> None:
+        """Raises the request for a consent that a source wants before it lists its tools, if there is one."""
+        catalog = self._catalog
+        unlisted = set(catalog.unsynced()) & set(await catalog.consents.waiting(self._principal))
+        for source in sorted(unlisted):
+            await catalog.consents.require(source, self._principal)
 
     async def find(self, name: str) -> Tool:
         """Returns the tool of this name, if it may be used. Raises NotFoundError."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from spindle.domain.json_schema import JsonObject, for_models
+from spindle.domain.json_schema import JsonObject
 from spindle.drafting.dialogue import UnusableError
 from spindle.flows.interface import ERROR_ACTIONS, of_tool
 from spindle.flows.text.document import schema
+from spindle.schemas.models import model_schema
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool
@@ -61,7 +61,7 @@ def _described(tool: Tool) -> str:
     own = {name: what for name, what in interface.actions.items() if name not in ERROR_ACTIONS}
     text = replace(interface, actions={} if list(own) == ["default"] else own).to_text()
     if any(_has_an_inside(key.schema) for key in interface.reads + interface.params):
-        inside = json.dumps(for_models(tool.input_schema), ensure_ascii=False, separators=(",", ":"))
+        inside = json.dumps(model_schema(tool), ensure_ascii=False, separators=(",", ":"))
         text = f"{text}\nThe schema of what it reads: {inside}"
     return text if len(text) <= MOST_OF_A_TOOL else text[:MOST_OF_A_TOOL] + " … (cut)"
 
@@ -85,12 +85,11 @@ def to_fill(words: str, flow: FlowDefinition, wanted: Mapping[str, Any]) -> str:
 # --- what the model answers
 
 
-_FENCED = re.compile(r"```[a-zA-Z]*\s*\n(.*?)\n?\s*```", re.DOTALL)
-
-
 def json_in(text: str) -> str:
     """Returns the JSON object of an answer, without prose or a fence around it. Raises UnusableError."""
-    fenced = [found for found in _FENCED.findall(text) if found.lstrip().startswith("{")]
+    # Between fences, the word behind the first of them being that of a language.
+    inside = (part.partition("\n")[2].strip() for part in text.split("```")[1::2])
+    fenced = [part for part in inside if part.startswith("{")]
     text = max(fenced, key=len) if fenced else text
     begin, end = text.find("{"), text.rfind("}")
     if begin < 0 or end < begin:

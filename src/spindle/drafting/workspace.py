@@ -100,6 +100,7 @@ class Drafting:
 
         tools = await self._finding.tools(words, self._limits.tools)
         if not tools:
+            await self._finding.ask_for_consent()
             raise NotFoundError(f"no tool matches {words!r}", remedy=Remedy("list_tools"))
         instructions = "\n\n".join(filter(None, [drafting(tools), self._instructions]))
         dialogue = Dialogue(model, self._limits, self._budget)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from spindle.calls.failure import failure_of
 from spindle.domain.call import Result
 from spindle.domain.json_schema import is_object, to_json
 from spindle.errors import FlowError, SpindleError, did_you_mean
@@ -17,6 +18,8 @@ from spindle.flows.templates import TemplateError, UnresolvedError, render
 from spindle.flows.trace import Recording
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from spindle.domain.call import Host
     from spindle.flows.flow import Flow
     from spindle.flows.node_cache import PureNodes
@@ -33,12 +36,13 @@ async def execute(
     host: Host,
     pure: PureNodes | None = None,
     *,
+    root: Path,
     use_cache: bool = True,
     start: str | None = None,
     only: bool = False,
 ) -> Result:
-    """Runs the flow over `shared`, which holds its inputs. `start`: begin at this node; `only`: stop after
-    it."""
+    """Runs the flow of the workspace at `root` over `shared`, which holds its inputs. `start`: begin at this
+    node; `only`: stop after it."""
     name_nodes(flow)
     chain = (*_within.get(), flow.name or "flow")
     if len(chain) > MAX_DEPTH:
@@ -60,7 +64,9 @@ async def execute(
     except Exception as error:
         # What a node written by hand raises is the flow's failure, and says where.
         place = f"node {recording.failed!r}" if recording.failed else "the flow"
-        raise FlowError(f"{place} failed: {type(error).__name__}: {error}") from error
+        failed = FlowError(f"{place} failed: {type(error).__name__}: {error}")
+        failed.failure = failure_of(error, root)
+        raise failed from error
     finally:
         _within.reset(token)
     if flow.outputs is None or only:

@@ -16,11 +16,22 @@ _ACTIONS = {
     "permission": "auth_failed",
     "not_found": "resource_missing",
     "timeout": "timeout",
+    "in_doubt": "in_doubt",
     "connection": "server_error",
     "server": "server_error",
 }
 _HOPELESS = frozenset(
-    {"invalid_arguments", "not_found", "permission", "auth", "configuration", "cancelled", "flow", "store"}
+    {
+        "invalid_arguments",
+        "not_found",
+        "permission",
+        "auth",
+        "configuration",
+        "cancelled",
+        "flow",
+        "store",
+        "in_doubt",
+    }
 )
 
 
@@ -40,7 +51,7 @@ class NodeFailure:
         """Returns the error as later nodes see it. The text and the data that the tool returned are kept."""
         told = {**self.error.to_dict(), "action": self.action}
         result = self.error.details
-        if self.error.category == "tool" and is_object(result):
+        if is_object(result) and ("is_error" in result or self.error.category == "tool"):
             told |= {"text": self.error.message, "structured": result.get("structured")}
         return told
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import JsonObject, is_object, parameters
-from spindle.errors import InvalidArgumentsError, SpindleError, suggest
+from spindle.errors import AuthorizationRequired, InvalidArgumentsError, SpindleError, suggest
 from spindle.flows.build import input_schema
 from spindle.flows.definition import FlowDefinition, NodeDefinition
 
@@ -52,8 +52,8 @@ async def _params(node: NodeDefinition, find: Find) -> dict[str, JsonObject]:
         return found
     try:
         tool = await find(node.tool)
-    except SpindleError:
-        return found  # that there is no such tool is said when the flow is run
+    except (SpindleError, AuthorizationRequired):
+        return found  # that there is no such tool, or none before a consent, is said when the flow is run
     return found | {item.name: _whole(item.schema, tool) for item in parameters(tool.input_schema)}
 
 

@@ -36,6 +36,7 @@ ERROR_ACTIONS: Mapping[str, str] = {
     "auth_failed": "the source refused the credential, or the principal may not do that",
     "resource_missing": "what was asked for does not exist",
     "timeout": "there was no answer in time",
+    "in_doubt": "it was begun before a fault, may have been done, and was not repeated",
     "server_error": "the source failed or could not be reached",
     "error": "the tool reported an error, or any of the above without an edge of its own",
 }
@@ -229,7 +230,7 @@ def _key(entry: str, is_param: bool) -> Key | None:
 def _literal(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {"True": True, "False": False, "None": None}.get(text, text.strip("'"))
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from spindle.flows.definition import DEFAULT_ACTION
 from spindle.flows.run_context import RunContext
@@ -117,6 +117,9 @@ class Node(BaseNode):
 
     remembers = True
     """True: a run that continues after a pause takes the result of `exec` from its record."""
+    in_doubt: Literal["ask", "repeat", "fail"] = "ask"
+    """The decision about an `exec` that a fault hit, and that may have been done: to ask a person, to do it
+    again, or to fail. One that is `flow_safe` is done again."""
 
     def __init__(
         self, max_retries: int = 1, wait: float = 0, *, backoff: float = 1, id: str | None = None

@@ -60,7 +60,7 @@ class PureNodes:
         self, key: str, rule: CacheRule, make: Callable[[], Awaitable[Any]], *, use_cache: bool
     ) -> tuple[Any, bool]:
         """Returns the value, and whether it was cached."""
-        found = await self._store.cached(key, self._now()) if use_cache else None
+        found = await self._store.cached(key, self._now(), rule.ttl) if use_cache else None
         if found is not None:
             return found.structured, True
         value = await make()

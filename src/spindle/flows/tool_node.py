@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from spindle.calls.record import masked, tool_error
+from spindle.calls.record import masked
+from spindle.calls.reported import error_of
 from spindle.domain.json_schema import JsonObject, is_array, is_object, parameters
 from spindle.errors import FlowError, InputRequired, SpindleError, ToolError, suggest
 from spindle.flows.definition import Batch, CacheRule, NodeDefinition, Question, Retry
@@ -198,7 +199,7 @@ class ToolNode(WorkspaceNode):
         )
         self.report.cached |= result.cached
         if result.is_error:
-            raise tool_error(tool, result)
+            raise error_of(tool, result)
         value = plain_value(result, tool)
         if self.definition.fail_when is not None:
             self._check(tool, value)

@@ -15,12 +15,14 @@ from spindle.flows.build import DefinedFlow
 from spindle.flows.definition import CacheRule
 from spindle.flows.flow import Flow
 from spindle.flows.interface import natural_key
+from spindle.flows.node_cache import is_flow_safe
 from spindle.flows.run_context import RunContext
 from spindle.flows.shared import write_output
 from spindle.flows.tool_node import Report, WorkspaceNode
 
 if TYPE_CHECKING:
     from spindle.domain.call import Host
+    from spindle.domain.doubt import InDoubt
     from spindle.flows.node import BaseNode
     from spindle.flows.node_cache import PureNodes
 
@@ -143,6 +145,7 @@ class Recording:
             with entered(host, node.id or ""):
                 return await make()
 
+        in_doubt: InDoubt = "repeat" if is_flow_safe(type(node)) else getattr(node, "in_doubt", "ask")
         key = [self._prefix, node.id, node.params, given]
         pure = self._pure.key(node, given, self._host.principal) if self._pure and self._rule else None
         if pure is not None and self._pure is not None and self._rule is not None:
@@ -150,13 +153,13 @@ class Recording:
             value, was_kept = await self._pure.value(
                 pure,
                 self._rule,
-                lambda: self._host.remember(f"node {node.id}", key, made),
+                lambda: self._host.remember(f"node {node.id}", key, made, in_doubt=in_doubt),
                 use_cache=self._use_cache and (not is_loop or self._rule.loops),
             )
             if report is not None:
                 report.cached = was_kept
         else:
-            value = await self._host.remember(f"node {node.id}", key, made)
+            value = await self._host.remember(f"node {node.id}", key, made, in_doubt=in_doubt)
         if report is not None:
             report.inputs, report.output, report.attempts = given, value, 1
         return value

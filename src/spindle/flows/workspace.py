@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
-from spindle.errors import FlowError, NotFoundError, did_you_mean
+from spindle.errors import AuthorizationRequired, FlowError, NotFoundError, did_you_mean
 from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spindle.calls.caller import Caller
     from spindle.calls.host import CallHost
     from spindle.calls.validate import Validation
-    from spindle.domain.call import Result
+    from spindle.domain.call import Host, Result
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.run import Run
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 KIND = "flow"
 NAMED_NODES = 8
+MAX_NAME = 80
+"""Characters of a line of tools that name its run."""
 LOOKED_AT = 20
 """The number of runs among which `came_to` searches."""
 
@@ -132,7 +134,12 @@ class WorkspaceFlows:
         from spindle.flows.trace import observer
 
         assert self.runner is not None
-        found = await self.find(flow, options.principal) if isinstance(flow, str) else flow
+        try:
+            found = await self.find(flow, options.principal) if isinstance(flow, str) else flow
+        except AuthorizationRequired:
+            if not isinstance(flow, str) or start is not None:
+                raise
+            return await self._run_unread(flow, dict(inputs or {}), options, dict(params or {}), observe, id)
         made, document = self._made(found)
         given = dict(inputs or {})
         if start is None:
@@ -158,12 +165,44 @@ class WorkspaceFlows:
         finally:
             observer.reset(token)
 
+    async def _run_unread(
+        self,
+        text: str,
+        inputs: JsonObject,
+        options: CallOptions,
+        params: JsonObject,
+        observe: Observe | None,
+        id: str | None,
+    ) -> Outcome:
+        """Runs a line of tools that cannot be read before the user has given a consent: some of its tools are
+        not known yet. The run pauses for it, and reads the line when it goes on."""
+        from spindle.flows.trace import observer
+
+        assert self.runner is not None
+        kept: JsonObject = {
+            "flow": text, "text": text, "definition": None, "inputs": inputs, "shared": inputs,
+            "params": params, "start": None, "only": False,
+        }  # fmt: skip
+        token = observer.set(observe)
+        try:
+            return await self.runner.start(KIND, text[:MAX_NAME], kept, options, id=id)
+        finally:
+            observer.reset(token)
+
     async def work(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
         """Executes a run from its record, when it is resumed."""
         from spindle.flows.build import build
         from spindle.flows.text.document import from_record
 
-        if given["definition"] is not None:
+        if "text" in given:
+
+            async def read(_: Host) -> JsonObject | None:
+                made, document = self._made(await self.find(given["text"], options.principal))
+                self._check_inputs(made, given["inputs"])
+                return document
+
+            flow = build(from_record(await host.remember("flow", given["text"], read)))
+        elif given["definition"] is not None:
             flow = build(from_record(given["definition"]))
         elif (flow := self._known.get(given["flow"])) is None:
             raise FlowError(
@@ -180,7 +219,7 @@ class WorkspaceFlows:
         flow = copy.copy(flow)
         flow.params = {**flow.params, **given["params"]}
         return await execute(
-            flow, dict(given["shared"]), host, self._pure,
+            flow, dict(given["shared"]), host, self._pure, root=self._root,
             use_cache=options.use_cache, start=given["start"], only=given["only"],
         )  # fmt: skip
 

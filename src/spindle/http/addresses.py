@@ -11,7 +11,31 @@ if TYPE_CHECKING:
     import httpx2
 
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
+"""The only part of IPv6 from which public addresses are given out."""
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+"""Stands for all of IPv4 on networks that have only IPv6; an address there is judged by the one within."""
+_INSIDE = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "192.0.0.0/24",  # for protocols, and the metadata of one cloud
+        "192.88.99.0/24",  # relays of 6to4
+        "168.63.129.16/32",  # the metadata of another cloud, at an address that looks public
+        "2002::/16",  # 6to4: leads to whatever IPv4 address is within
+        "3fff::/20",  # for documentation
+    )
+)
+"""Networks that Python, in some of its versions, takes for public."""
+_INSIDE_NAMES = frozenset({"localhost", "metadata", "metadata.goog", "instance-data"})
+_INSIDE_ENDINGS = (".localhost", ".local", ".internal", ".home.arpa")
+_OF_WEBSOCKET = {"ws": "http", "wss": "https"}
+Origin = tuple[str, str, int | None]
+"""The scheme, host and port of a URL."""
+
+
+def host_in(url: str) -> str:
+    """The host and port that are written in a URL, which may hold variables; without a user."""
+    return url.partition("://")[2].partition("/")[0].rpartition("@")[2]
 
 
 def is_loopback(host: str) -> bool:
@@ -25,14 +49,15 @@ def is_loopback(host: str) -> bool:
 
 
 def is_inside(address: str) -> bool:
-    """True for an IP address of this machine or of a network that is not the public one."""
+    """True for an IP address of this machine, of a network that is not the public one, or of a cloud's
+    metadata."""
     found = ipaddress.ip_address(address.strip("[]").partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
-        within = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF) if found in _NAT64 else found.sixtofour
-        found = found.ipv4_mapped or found
-        if within is not None and not within.is_global:
+        within = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF) if found in _NAT64 else found.ipv4_mapped
+        if within is None and found not in _PUBLIC_V6:
             return True
-    return not found.is_global
+        found = within or found
+    return found.is_multicast or not found.is_global or any(found in network for network in _INSIDE)
 
 
 def is_written_inside(host: str) -> bool:
@@ -40,7 +65,15 @@ def is_written_inside(host: str) -> bool:
     try:
         return is_inside(host)
     except ValueError:
-        return is_loopback(host)
+        pass
+    name = host.lower().rstrip(".")
+    if name in _INSIDE_NAMES or name.endswith(_INSIDE_ENDINGS):
+        return True
+    try:
+        # The older ways to write an address, such as `2130706433` and `0x7f.1`, which resolvers still read.
+        return is_inside(socket.inet_ntoa(socket.inet_aton(name)))
+    except (OSError, ValueError):
+        return False
 
 
 async def addresses_of(host: str) -> list[str]:
@@ -54,7 +87,9 @@ async def addresses_of(host: str) -> list[str]:
 
 async def leads_inside(url: str) -> bool:
     """True if any address of a URL's host is inside: it must not be contacted for somebody outside."""
-    return any(is_inside(address) for address in await addresses_of(_parsed(url).host))
+    host = _parsed(url).host
+    # By its name too: a proxy may find a name that this machine does not.
+    return is_written_inside(host) or any(is_inside(address) for address in await addresses_of(host))
 
 
 async def is_wholly_inside(url: str) -> bool:
@@ -71,6 +106,25 @@ def same_origin(one: str, other: str) -> bool:
         return _origin(one) == _origin(other)
     except (httpx2.InvalidURL, UnicodeError):
         return False
+
+
+def origin_of(url: str) -> Origin | None:
+    """Returns the scheme, host and port of a URL, those of a WebSocket as of the server that it is opened at;
+    None for what is not a URL."""
+    import httpx2
+
+    try:
+        scheme, host, port = _origin(url)
+    except (httpx2.InvalidURL, UnicodeError):
+        return None
+    return (_OF_WEBSOCKET.get(scheme, scheme), host, port) if host else None
+
+
+def show_origin(origin: Origin) -> str:
+    """Returns an origin as people write it."""
+    scheme, host, port = origin
+    host = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{host}" if port == _PORTS.get(scheme) else f"{scheme}://{host}:{port}"
 
 
 def is_below(url: str, base: str) -> bool:
@@ -104,7 +158,7 @@ def host_of(url: str) -> str:
         return ""
 
 
-def _origin(url: str) -> tuple[str, str, int | None]:
+def _origin(url: str) -> Origin:
     parts = _parsed(url)
     return parts.scheme, parts.host, parts.port or _PORTS.get(parts.scheme)
 

@@ -115,6 +115,8 @@ class ApiCalls(ApiClient):
     ) -> Result:
         """`public_only`: somebody else chose the address, so it may not be one of ours. `promised`: the
         tool has an output schema. `below`: where redirects may lead, if not anywhere."""
+        for name, value in call.key_in("header").items():
+            prepared.headers.setdefault(name.lower(), value)
         async with self.answer(prepared, public_only=public_only, below=below) as answer:
             if answer.status >= 300:
                 raise to_error(self.name, answer, await self.body(answer))

@@ -68,6 +68,9 @@ def encode_body(how: JsonObject, arguments: JsonObject, claimed: set[str], schem
         case "multipart":
             boundary, content = multipart(value, how.get("encoding", {}))
             return Body(f"{media_type.partition(';')[0]}; boundary={boundary}", content)
+        case "xml" if isinstance(value, str):
+            # It is XML already, as text.
+            return Body(media_type, value.encode())
         case "xml":
             return Body(media_type, xml.document(how["root"], value, _schema(how, schema), schema, how))
         case "text":

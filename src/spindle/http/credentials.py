@@ -2,7 +2,7 @@
 
 An API's description says: any of these (OR), each with all of those (AND). A source has one credential, as
 its `auth` or a principal's own gives it: parts with a name and a place, or one value without a name, which
-goes where the description says, and nowhere if it does not say.
+goes where the description says, and into the header `X-API-Key` if it does not say.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass, field, replace
 
-from spindle.domain.identity import Credential
+from spindle.domain.identity import KEY_HEADER, Credential
 from spindle.domain.json_schema import JsonObject
 
 Pairs = list[tuple[str, str]]
 
 NAME_IT = "give `auth` its `name` (and `in`)"
-"""The way out where nothing says where an API key goes."""
+"""The way out where an API key went to the wrong place."""
 
 
 def basic_header(username: str, password: str) -> str:
@@ -59,6 +59,10 @@ class CredentialParts:
     headers: Pairs = field(default_factory=Pairs)
     query: Pairs = field(default_factory=Pairs)
     cookies: Pairs = field(default_factory=Pairs)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.headers or self.query or self.cookies)
 
 
 def apply(
@@ -132,16 +136,17 @@ def _fits(value: str, wanted: str) -> bool:
     return scheme == wanted or wanted not in ("basic", "bearer")
 
 
-def has_place(credential: Credential) -> bool:
-    """True if every part of a credential has a name, so that nothing else needs to say where it goes."""
-    return _bare(credential) is None
+def is_nameless(credential: Credential) -> bool:
+    """True if a credential has a value without a name, which goes where a description says."""
+    return _bare(credential) is not None
 
 
 def named_parts(credential: Credential) -> Credential:
-    """Returns a credential without a value that has no name."""
-    if has_place(credential):
+    """Returns a credential of which every part has a name, where no description says one."""
+    if not is_nameless(credential):
         return credential
-    return replace(credential, headers=tuple((name, value) for name, value in credential.headers if name))
+    headers = tuple((name or KEY_HEADER, value) for name, value in credential.headers)
+    return replace(credential, headers=headers)
 
 
 def _bare(credential: Credential) -> str | None:

@@ -15,8 +15,9 @@ Style = Literal[
     "form", "simple", "label", "matrix", "spaceDelimited", "pipeDelimited", "tabDelimited", "deepObject"
 ]
 
-# Reserved characters that `allowReserved` leaves as they are (RFC 3986).
-RESERVED = ":/?#[]@!$&'()*+,;="
+# Reserved characters that `allowReserved` leaves as they are: those of RFC 3986 that can stand in a value.
+# A `#` would end the query, a `&` the value, `+` is a space, and `[` and `]` have no place in a query.
+RESERVED = ":/?@!$'()*,;="
 
 DEFAULT_STYLE: dict[str, Style] = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 STYLES_OF: dict[str, tuple[Style, ...]] = {

@@ -85,7 +85,10 @@ def as_error(
             )
         case UnreachableError():
             return ConnectionFailedError(
-                f"cannot reach {name!r} at {failure.host}: {failure}", hint=reach_hint, sent=failure.sent
+                f"cannot reach {name!r} at {failure.host}: {failure}",
+                hint=reach_hint,
+                sent=failure.sent,
+                unreachable=not failure.sent,
             )
         case RedirectError():
             return ServerError(f"{name!r} {failure}", hint=failure.hint, status=failure.status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_plus
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from spindle.domain.identity import Credential
+
+FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
+"""Headers that say where a message ends: they are for whoever sends it."""
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 @dataclass(frozen=True, slots=True)

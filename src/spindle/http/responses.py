@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import base64
-import json
+import codecs
 import re
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, from_json, is_object
 from spindle.domain.trail import loop_path
-from spindle.errors import LoopError, ServerError, SpindleError, from_status
+from spindle.errors import LoopError, ServerError, SpindleError, from_meaning
 from spindle.http.addresses import plain_url
 from spindle.http.bodies import body_kind
 from spindle.http.retry_after import retry_after
+from spindle.meanings import GENERAL, Meaning, in_data, is_reported, of_status
 
 if TYPE_CHECKING:
     from spindle.http.client import HttpAnswer
 
 MAX_ERROR_TEXT = 4000
 _TEXTUAL = ("json", "text", "xml", "form")
+_NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
+"""Encodings of Python that are none of text in HTTP; the second takes the square of the length."""
 _LINK = re.compile(r"<([^<>]*)>\s*((?:;\s*[\w*-]+\s*(?:=\s*(?:\"[^\"]*\"|[^\s;,\"]+))?\s*)*)")
 _REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))", re.IGNORECASE)
 
@@ -90,9 +93,29 @@ def to_error(name: str, answer: HttpAnswer, body: bytes) -> SpindleError:
         if way is not None:
             return LoopError.along((name, *way))
     message = f"{name!r} answered with HTTP status {answer.status}" + (f": {said}" if said else "")
-    wait = retry_after(answer.headers.get("retry-after"))
     challenge = answer.headers.get("www-authenticate")
-    return from_status(answer.status, message, retry_after=wait, challenge=challenge, details=details)
+    reported = is_reported(answer.status)
+    return from_meaning(
+        _meaning(answer, data), message, answered=reported, challenge=challenge, details=details
+    )
+
+
+def _meaning(answer: HttpAnswer, data: Any) -> Meaning:
+    """The meaning of the status, or what the body and the headers tell of a refusal: several services refuse
+    with 400 or 403 whoever asks too often."""
+    wait = retry_after(answer.headers)
+    meaning = of_status(answer.status, wait)
+    if not 400 <= answer.status < 500:
+        return meaning
+    told = in_data(data)
+    if told is not None and (
+        told.category == "rate_limited" or (meaning.category == "client" and told.category not in GENERAL)
+    ):
+        wait = told.retry_after if wait is None else wait
+        return Meaning(told.category, answer.status, wait, told.category == "rate_limited")
+    if answer.status == 403 and answer.headers.get("x-ratelimit-remaining") == "0":
+        return Meaning("rate_limited", answer.status, wait, retryable=True)
+    return meaning
 
 
 def _loop_in(data: Any) -> list[str] | None:
@@ -140,9 +163,10 @@ def links_in(header: str) -> dict[str, str]:
 
 
 def _text(answer: HttpAnswer, body: bytes) -> str:
+    charset = answer.charset or "utf-8"
     try:
-        return body.decode(answer.charset or "utf-8", "replace")
-    except LookupError:
+        return body.decode("utf-8" if codecs.lookup(charset).name in _NO_CHARSETS else charset, "replace")
+    except (LookupError, ValueError):
         return body.decode("utf-8", "replace")
 
 
@@ -153,7 +177,7 @@ def _filename(answer: HttpAnswer) -> str | None:
 
 def _looks_like_json(body: bytes) -> bool:
     try:
-        json.loads(body)
+        from_json(body)
     except ValueError:
         return False
     return True

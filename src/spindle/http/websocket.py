@@ -97,11 +97,16 @@ def _as_error(name: str, error: Exception) -> Exception:
             )
         case ssl.SSLCertVerificationError():
             return ConnectionFailedError(
-                f"the certificate of {name!r} cannot be trusted: {error.verify_message}", sent=False
+                f"the certificate of {name!r} cannot be trusted: {error.verify_message}",
+                sent=False,
+                unreachable=True,
             )
         case OSError() | EOFError():
             return ConnectionFailedError(
-                f"cannot reach {name!r}: {error}", hint="check `url`, and that its server runs", sent=False
+                f"cannot reach {name!r}: {error}",
+                hint="check `url`, and that its server runs",
+                sent=False,
+                unreachable=True,
             )
         case _:
             return error
@@ -111,7 +116,9 @@ def _refused(name: str, error: InvalidStatus) -> SpindleError:
     response = error.response
     status = response.status_code
     message = f"{name!r} refused the connection with HTTP status {status}"
+    # The library's own mapping raises for a header that comes twice.
+    headers = {key.lower(): value for key, value in response.headers.raw_items()}
     if 300 <= status < 400:
-        message += f": it has moved to {response.headers.get('Location', 'an unknown place')}"
-    wait = retry_after(response.headers.get("Retry-After"))
+        message += f": it has moved to {headers.get('location', 'an unknown place')}"
+    wait = retry_after(headers)
     return from_status(status, message, retry_after=wait, sent=False)

@@ -1,62 +1,73 @@
-"""Telling clients that something changed, in the way of their era: a notification to every session of
-the handshake era, an event to every stream that a client of 2026-07-28 listens on."""
+"""Telling clients that something changed, in the way of their era, and only those to whom it is visible: a
+notification to sessions of the handshake era, an event to streams that clients of 2026-07-28 listen on."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import SubscriptionsListenRequestParams
 
-from spindle.errors import SpindleError
-from spindle.mcp_imports import (
-    InMemorySubscriptionBus,
-    ListenHandler,
-    PromptsListChanged,
-    ResourcesListChanged,
-    ResourceUpdated,
-    ToolsListChanged,
-)
+from spindle.calls.relay import UPDATED
+from spindle.errors import ClientError, SpindleError
 from spindle.mcp_server.inbound import RequestContext, inbound
+from spindle.mcp_server.listeners import LISTS, Listener, SessionListener, StreamListener
+from spindle.serving.quotas import Shares
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.catalog.diff import SyncReport
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
-    from spindle.mcp_imports import Connection, Server, ServerEvent
+    from spindle.mcp_imports import Connection, Server
     from spindle.mcp_server.relay import ClientRelay
+    from spindle.serving.access import ServingAccess
+    from spindle.serving.connecting import ConnectTools
 
 logger = logging.getLogger("spindle.serve")
 
 LOOK_EVERY = 2.0
 """Seconds between looks at whether another process, or an editor, changed the tools."""
 MAX_WATCHES = 1000
+MAX_STREAMS = 5000
 
-EVENTS: dict[str, Callable[[], ServerEvent]] = {
-    "notifications/tools/list_changed": ToolsListChanged,
-    "notifications/prompts/list_changed": PromptsListChanged,
-    "notifications/resources/list_changed": ResourcesListChanged,
-}
+WatchKey = tuple["Principal", str]
+"""The principal that watches a resource, and its address as they know it."""
+
+
+@dataclass(slots=True)
+class _Watch:
+    """A resource that is watched with the credential of one principal, for all that it has open."""
+
+    source: str
+    task: asyncio.Task[None]
+    listeners: set[Listener] = field(default_factory=set[Listener])
 
 
 class Changes:
     """Tells clients about changes of the catalog."""
 
-    def __init__(self, app: Spindle, relay: ClientRelay, server: Server[Any]) -> None:
+    def __init__(
+        self,
+        app: Spindle,
+        access: ServingAccess,
+        relay: ClientRelay,
+        connect: ConnectTools,
+        server: Server[Any],
+    ) -> None:
         self._app = app
+        self._access = access
         self._relay = relay
-        self._bus = InMemorySubscriptionBus()
-        self._listen = ListenHandler(self._bus)
-        self.connections: set[Connection] = set()
+        self._connect = connect
+        self._sessions: dict[Connection, SessionListener] = {}
         """Those of the handshake era that are open."""
-        self._subscribed: dict[str, set[Connection]] = {}
-        self._watches: dict[str, asyncio.Task[None]] = {}
-        self._watched: dict[str, tuple[str, str]] = {}
-        """By address as clients know it, the source of what is watched, and its address there."""
-        self._listening: dict[str, int] = {}
+        self._streams: set[StreamListener] = set()
+        self.open_streams: Shares[Listener] = Shares("streams open", MAX_STREAMS)
+        """The streams of all clients, of both eras."""
+        self._watches: dict[WatchKey, _Watch] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._seen = -1
         self._relayed = relay.settings
@@ -71,39 +82,86 @@ class Changes:
 
     def close_streams(self) -> None:
         """End the streams that clients listen on, in good order."""
-        self._listen.close()
+        for stream in list(self._streams):
+            stream.close()
 
     async def close(self) -> None:
         self.close_streams()
-        tasks = [*self._tasks, *self._watches.values()]
+        tasks = [*self._tasks, *(watch.task for watch in self._watches.values())]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def tell(self, method: str) -> None:
-        self._spawn(self._bus.publish(EVENTS[method]()))
-        for connection in list(self.connections):
-            if connection.initialized.is_set():
-                self._spawn(connection.notify(method, None))
+    # --- who is told
 
-    def _notice(self, source: str, method: str, params: JsonObject) -> None:
-        if method in EVENTS:
-            self.tell(method)
-        elif method == "notifications/resources/updated":
-            changed = (source, str(params.get("uri")))
-            for uri in [uri for uri, home in self._watched.items() if home == changed]:
-                self._spawn(self._bus.publish(ResourceUpdated(uri=uri)))
-                for connection in self._subscribed.get(uri, ()):
-                    self._spawn(connection.notify(method, {"uri": uri}))
+    def joined(self, listener: SessionListener) -> None:
+        """A session of the handshake era is open."""
+        self._sessions[listener.connection] = listener
+
+    def left(self, connection: Connection) -> None:
+        """A session of the handshake era is over."""
+        listener = self._sessions.pop(connection, None)
+        if listener is not None:
+            self._let_go(listener, list(self._watches))
+
+    def tell(self, method: str, visible: Callable[[Principal], bool] = lambda _: True) -> None:
+        """Tells all clients to whom it is visible that a list changed."""
+        self._send([*self._sessions.values(), *self._streams], visible, method, None)
+
+    def take_stream(self, listener: Listener) -> None:
+        """Counts a stream, and ends the oldest of the same client if that has too many. Raises
+        RateLimitedError if there is no room."""
+        share = self._access.config.quotas.streams
+        displaced = self.open_streams.add(listener.principal.id, listener, share)
+        if displaced is not None:
+            logger.info("the oldest stream of %s ends: it has %d", listener.principal.id, share)
+            displaced.close()
+
+    def _send(
+        self,
+        listeners: Iterable[Listener],
+        visible: Callable[[Principal], bool],
+        method: str,
+        params: JsonObject | None,
+    ) -> None:
+        for listener in listeners:
+            if visible(listener.principal):
+                self._spawn(self._tell(listener, method, params))
+
+    async def _tell(self, listener: Listener, method: str, params: JsonObject | None) -> None:
+        if await self._access.still_admits(listener.scope(), listener.principal):
+            await listener.tell(method, params)
+        else:
+            listener.close()
+
+    async def end_expired(self) -> None:
+        """Ends the streams of clients whose tokens are not good any more."""
+        for listener in [*self._sessions.values(), *self._streams]:
+            if not await self._access.still_admits(listener.scope(), listener.principal):
+                listener.close()
+
+    # --- what changed
+
+    def _notice(self, source: str, method: str, params: JsonObject, whose: str) -> None:
+        if method in LISTS:
+            self.tell(method, lambda principal: self._access.offers(principal, source))
 
     def _changed(self, report: SyncReport) -> None:
         """Tools are others, or exist for others; then so may be what else sources have."""
-        self.tell("notifications/tools/list_changed")
+        names = {*report.added, *report.removed, *(item.name for item in (*report.changed, *report.held))}
+        everybody = not report.source or not names
+
+        def sees(principal: Principal) -> bool:
+            return everybody or any(self._access.shows(principal, name) for name in names)
+
+        self.tell("notifications/tools/list_changed", sees)
         self._spawn(self._take_note())
         before, self._relayed = self._relayed, self._relay.settings
         if not report.source or before != self._relayed:
             self.tell("notifications/prompts/list_changed")
             self.tell("notifications/resources/list_changed")
+        if not report.source:
+            self._spawn(self.end_expired())
 
     async def _take_note(self) -> None:
         self._seen = await self._app.catalog.version()
@@ -115,6 +173,7 @@ class Changes:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             try:
+                await self._tell_connected()
                 await catalog.look_again()
                 now = await catalog.version()
             except SpindleError as error:
@@ -124,69 +183,90 @@ class Changes:
                 self._seen = now
                 self.tell("notifications/tools/list_changed")
 
+    async def _tell_connected(self) -> None:
+        """Tells those clients of their other tools whose users have given a consent that was missing."""
+        listening = {listener.principal for listener in (*self._sessions.values(), *self._streams)}
+        for principal, sources in (await self._connect.connected(listening)).items():
+            # By itself: a source that is slow to list its tools holds up nobody else.
+            self._spawn(self._tell_when_ready(principal, sources))
+
+    async def _tell_when_ready(self, principal: Principal, sources: frozenset[str]) -> None:
+        await self._connect.make_ready(sources, principal)
+        self.tell("notifications/tools/list_changed", lambda who: who == principal)
+
     # --- watched resources
 
-    async def subscribe(self, connection: Connection, principal: Principal, uri: str) -> None:
-        await self._watch(principal, uri)
-        self._subscribed.setdefault(uri, set()).add(connection)
+    async def subscribe(self, connection: Connection, uri: str) -> None:
+        listener = self._sessions.get(connection)
+        if listener is not None:
+            await self._watch(listener, uri)
 
     def unsubscribe(self, connection: Connection, uri: str) -> None:
-        watchers = self._subscribed.get(uri)
-        if watchers is not None:
-            watchers.discard(connection)
-            if not watchers:
-                del self._subscribed[uri]
-        self._let_go(uri)
-
-    def left(self, connection: Connection) -> None:
-        """A session of the handshake era is over."""
-        self.connections.discard(connection)
-        for uri in [uri for uri, watchers in self._subscribed.items() if connection in watchers]:
-            self.unsubscribe(connection, uri)
+        listener = self._sessions.get(connection)
+        if listener is not None:
+            self._let_go(listener, [(listener.principal, uri)])
 
     async def _serve_listen(self, ctx: RequestContext, params: SubscriptionsListenRequestParams) -> Any:
         uris = params.notifications.resource_subscriptions or []
-        principal = inbound(ctx).principal
-        for uri in uris:
-            self._listening[uri] = self._listening.get(uri, 0) + 1
+        request = inbound(ctx)
+        listener = StreamListener(request.principal, request.scope)
+        self.take_stream(listener)
+        self._streams.add(listener)
         try:
             for uri in uris:
                 try:
-                    await self._watch(principal, uri)
+                    await self._watch(listener, uri)
                 except SpindleError as error:
                     # As the protocol has it, listening for what never comes is no mistake.
                     logger.debug("%s is not watched: %s", uri, error.message)
-            return await self._listen(ctx, params)
+            return await listener.serve(ctx, params)
         finally:
-            for uri in uris:
-                self._listening[uri] -= 1
-                if not self._listening[uri]:
-                    del self._listening[uri]
-                self._let_go(uri)
+            self._streams.discard(listener)
+            self.open_streams.remove(listener.principal.id, listener)
+            self._let_go(listener, [(listener.principal, uri) for uri in uris])
 
-    async def _watch(self, principal: Principal, uri: str) -> None:
-        """Have the source tell of a resource, once for all clients."""
+    async def _watch(self, listener: Listener, uri: str) -> None:
+        """Have the source tell of a resource, as it shows it to this principal."""
+        principal = listener.principal
         source, inner = await self._relay.home(principal, uri)
-        if uri in self._watches or len(self._watches) >= MAX_WATCHES:
-            return
-        self._watched[uri] = source, inner
-        watch = self._relay.watch(source, principal, inner)
-        task = self._watches[uri] = asyncio.create_task(watch, name=f"watch of {uri}")
-        task.add_done_callback(lambda done: self._watch_ended(uri, done))
+        key = principal, uri
+        watch = self._watches.get(key)
+        if watch is None:
+            own = sum(who == principal for who, _ in self._watches)
+            share = self._access.config.quotas.watches
+            if own >= share or len(self._watches) >= MAX_WATCHES:
+                whose = f"this client watches {share}" if own >= share else f"{MAX_WATCHES} are watched"
+                raise ClientError(f"{uri!r} is not watched: {whose} resources already; see serve.quotas")
+            watching = self._relay.watch(source, principal, inner, lambda: self._updated(key))
+            watch = _Watch(source, asyncio.create_task(watching, name=f"watch of {uri}"))
+            self._watches[key] = watch
+            watch.task.add_done_callback(lambda done: self._watch_ended(key, done))
+        watch.listeners.add(listener)
 
-    def _let_go(self, uri: str) -> None:
-        if uri not in self._subscribed and uri not in self._listening:
-            watch = self._watches.pop(uri, None)
-            self._watched.pop(uri, None)
+    def _updated(self, key: WatchKey) -> None:
+        watch = self._watches.get(key)
+        if watch is not None:
+
+            def sees(principal: Principal) -> bool:
+                return self._access.offers(principal, watch.source)
+
+            self._send(watch.listeners, sees, UPDATED, {"uri": key[1]})
+
+    def _let_go(self, listener: Listener, keys: Iterable[WatchKey]) -> None:
+        for key in keys:
+            watch = self._watches.get(key)
             if watch is not None:
-                watch.cancel()
+                watch.listeners.discard(listener)
+                if not watch.listeners:
+                    del self._watches[key]
+                    watch.task.cancel()
 
-    def _watch_ended(self, uri: str, task: asyncio.Task[None]) -> None:
-        if self._watches.get(uri) is task:
-            del self._watches[uri]
-            self._watched.pop(uri, None)
+    def _watch_ended(self, key: WatchKey, task: asyncio.Task[None]) -> None:
+        watch = self._watches.get(key)
+        if watch is not None and watch.task is task:
+            del self._watches[key]
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("%s is no longer watched: %s", uri, error)
+            logger.warning("%s is no longer watched: %s", key[1], error)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

@@ -26,6 +26,7 @@ from mcp_types import (
 from spindle.domain.call import is_as_severe, new_id
 from spindle.domain.json_schema import JsonObject, is_object, to_json
 from spindle.domain.trail import LOOP_KEY
+from spindle.domain.visible import visible
 from spindle.errors import AuthorizationRequired, Interruption, LoopError, NotFoundError, SpindleError
 from spindle.mcp_imports import MCPError, UrlElicitationRequiredError
 from spindle.mcp_server.convert import error_result
@@ -46,6 +47,8 @@ PAUSE_PREFIX = "spindle-pause:"
 """Begins the state that a client of 2026-07-28 sends back to a run that waits for it."""
 DEFAULT_LEVEL = "info"
 RESOURCE_NOT_FOUND = -32002
+MAX_UNSENT = 1000
+"""Messages of a call that wait for a client to read them. More are dropped."""
 """Until 2026-07-28, which has invalid parameters for it."""
 QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 """The capabilities of clients that can be asked something."""
@@ -55,6 +58,7 @@ class ClientPeer:
     """The client that made a call, for as long as the call runs."""
 
     comes_back = True
+    has_model = False
 
     def __init__(self, ctx: RequestContext, ask_timeout: float) -> None:
         self._ctx = ctx
@@ -95,8 +99,8 @@ class ClientPeer:
         await self._channel.progress(progress, total, message)
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
-        if not is_as_severe(level, self.log_level):
-            return
+        if not is_as_severe(level, self.log_level) or len(self._sending) >= MAX_UNSENT:
+            return  # a client that does not read misses messages, and nothing waits for it
         params: JsonObject = {"level": level, "data": data} | ({"logger": logger} if logger else {})
         task = asyncio.create_task(self._notify("notifications/message", params))
         self._sending.add(task)
@@ -185,6 +189,10 @@ async def paused(
 ) -> JsonObject | Outcome:
     """Handles a run that waits for a person: returns what to tell the client, or the outcome of the
     resumed run."""
+    if pause.kind == "approval" and not app.runner.may_approve(pause, pause.principal):
+        # Whoever makes a call does not allow it too: the client could answer its own question.
+        way = "Somebody else has to approve it first, where Spindle runs; the call then goes on there."
+        return error_result(f"{pause.message}\n{way}", _about(pause))
     request = _question(pause)
     can_ask = request is not None and not _missing(ctx, {ANSWER: request})
     if can_ask and request is not None and is_modern(ctx):
@@ -224,7 +232,9 @@ async def go_on(app: Spindle, pause: OpenPause, answer: Any, peer: ClientPeer) -
     content: JsonObject = answer.get("content") or {}
     given: Any = None
     if pause.kind == "approval":
-        given = {"approved": content.get("approved") is True}
+        given = (
+            {"done": True} if content.get("done") is True else {"approved": content.get("approved") is True}
+        )
     elif pause.kind == "input":
         given = content if _is_form(pause.details.get("schema")) else content.get(ANSWER)
     return await app.resume(pause.token, given, principal=pause.principal, on_progress=progress)
@@ -248,24 +258,30 @@ _CAPABILITIES = {
 
 def _question(pause: OpenPause) -> JsonObject | None:
     """The pause as an elicitation."""
-    params: JsonObject = {"mode": "form", "message": pause.message}
+    message = visible(pause.message)
+    params: JsonObject = {"mode": "form", "message": message}
     match pause.kind:
         case "consent":
             url = str(pause.details["url"])
-            params = {"mode": "url", "message": pause.message, "url": url, "elicitationId": pause.token}
+            params = {"mode": "url", "message": message, "url": url, "elicitationId": pause.token}
         case "approval":
-            about = {key: pause.details[key] for key in ("tool", "arguments") if key in pause.details}
+            known = ("tool", "arguments", "in_doubt")
+            about = {key: pause.details[key] for key in known if key in pause.details}
             shown = f"\n{to_json(about).decode()}" if about else ""
-            params["message"] = f"{pause.message}{shown}"
+            params["message"] = f"{message}{visible(shown)}"
             approved = {"type": "boolean", "title": "Allow it"}
             params["requestedSchema"] = {
                 "type": "object", "properties": {"approved": approved}, "required": ["approved"]
             }  # fmt: skip
+            if "in_doubt" in pause.details:
+                choices = {"approved": "Call it again", "done": "It was done"}
+                fields = {name: {"type": "boolean", "title": title} for name, title in choices.items()}
+                params["requestedSchema"] = {"type": "object", "properties": fields}
         case "input":
             schema = pause.details.get("schema")
             if not schema and "url" in pause.details:
                 url = str(pause.details["url"])
-                params = {"mode": "url", "message": pause.message, "url": url, "elicitationId": pause.token}
+                params = {"mode": "url", "message": message, "url": url, "elicitationId": pause.token}
                 return {"method": "elicitation/create", "params": params}
             if not _is_form(schema):
                 if is_object(schema) and schema.get("type") not in ("string", "number", "integer", "boolean"):

@@ -12,6 +12,7 @@ from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.domain.tool import Tool
 from spindle.errors import SpindleError
+from spindle.meanings import OWN_KEY
 
 FileLink = Callable[[str], str]
 """Makes an address, that the client can read, of the path of a file in the file store."""
@@ -26,7 +27,7 @@ def to_wire_tool(tool: Tool, name: str) -> JsonObject:
     if spec.description:
         wire["description"] = spec.description
     if tool.output_schema is not None:
-        wire["outputSchema"] = tool.output_schema
+        wire["outputSchema"] = _with_objects(tool.output_schema)
     hints = spec.hints
     annotations = {
         "readOnlyHint": hints.read_only,
@@ -46,7 +47,23 @@ def to_wire_tool(tool: Tool, name: str) -> JsonObject:
 
 def object_schema(schema: JsonObject) -> JsonObject:
     """The protocol wants `type: object` to be written, which a schema may also imply."""
-    return schema if schema.get("type") == "object" else {"type": "object", **schema}
+    schema = _with_objects(schema)
+    return schema if schema.get("type") == "object" else {**schema, "type": "object"}
+
+
+def _with_objects(schema: JsonObject) -> JsonObject:
+    """Clients know properties at the top only as objects, and one that is `true` would cost them the list."""
+    properties = schema.get("properties")
+    if not is_object(properties) or not any(isinstance(part, bool) for part in properties.values()):
+        return schema
+    named = {name: _as_object(part) for name, part in properties.items()}
+    return {**schema, "properties": named}
+
+
+def _as_object(schema: Any) -> Any:
+    if not isinstance(schema, bool):
+        return schema
+    return {} if schema else {"not": {}}
 
 
 def to_wire_result(result: Result, file_link: FileLink) -> JsonObject:
@@ -56,6 +73,8 @@ def to_wire_result(result: Result, file_link: FileLink) -> JsonObject:
         wire["structuredContent"] = result.structured
     if result.is_error:
         wire["isError"] = True
+        if result.meaning is not None:
+            wire["_meta"] = {OWN_KEY: result.meaning.to_dict()}
     return wire
 
 
@@ -132,7 +151,7 @@ def to_wire_error(error: SpindleError) -> JsonObject:
     text = f"{error.message}\nhint: {fields['hint']}" if "hint" in fields else error.message
     fields.pop("message", None)
     fields.pop("details", None)
-    return error_result(text, {"io.spindle/error": fields})
+    return error_result(text, {OWN_KEY: fields})
 
 
 def error_result(text: str, meta: JsonObject | None = None) -> JsonObject:

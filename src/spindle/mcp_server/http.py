@@ -4,12 +4,14 @@ its kernel answers the requests; only the way there is ours: no queue and no tas
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object
+from spindle.errors import RateLimitedError
 from spindle.mcp_imports import (
     ERROR_CODE_HTTP_STATUS,
     Connection,
@@ -88,6 +90,10 @@ class McpApp:
                 await respond(send, 405, None, _ALLOWED)
         except Refused as refused:
             await respond(send, refused.status, refused.body)
+        except RateLimitedError as full:
+            wait = (b"retry-after", str(math.ceil(full.retry_after or 1)).encode())
+            body = error_message(None, INTERNAL_ERROR, f"{full.message} ({full.hint})")
+            await respond(send, 429, body, (wait,))
 
     # --- 2026-07-28: every request stands alone
 
@@ -174,9 +180,9 @@ class McpApp:
 
     async def _initialize(self, request: _Request, message: JsonObject) -> None:
         known = request.headers.get("mcp-session-id")
-        session = self._session(request) if known is not None else self.sessions.make(request.principal)
-        if session is None:
-            raise Refused(503, INTERNAL_ERROR, "too many sessions are open; try again later")
+        session = (
+            self._session(request) if known is not None else HttpSession(self._catalog, request.principal)
+        )
         request_id, method, params = _parts(message)
         exchange = PostExchange(
             request.receive,
@@ -189,7 +195,7 @@ class McpApp:
         work = self._catalog.enter(params, session.runner.on_request(channel, method, params))
         answer = await answer_message(request_id, work)
         if "result" in answer:
-            self.sessions.opened(session)
+            await self.sessions.opened(session)
             await exchange.answer(answer)
         else:
             await respond(request.send, 200, answer)
@@ -266,11 +272,14 @@ class McpApp:
         session = self._session(request)
         if session.stream is not None:
             raise Refused(409, INVALID_REQUEST, "Conflict: the session has a stream already")
-        stream = session.open_stream()
+        streams = self._catalog.changes.open_streams
+        self._catalog.changes.take_stream(session.listener)
+        stream = session.open_stream(request.scope)
         try:
             await stream.serve(request.receive, request.send, session.headers)
         finally:
-            session.stream = None
+            streams.remove(session.principal.id, session.listener)
+            session.stream = session.scope = None
             session.touch()
 
     def _session(self, request: _Request) -> HttpSession:

@@ -34,6 +34,7 @@ from spindle.mcp_imports import (
 )
 from spindle.mcp_server.channel import RequestChannel, answer_message, error_message
 from spindle.mcp_server.inbound import Inbound
+from spindle.mcp_server.listeners import SessionListener
 from spindle.mcp_server.questions import Questions
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class LineServer:
         self._is_modern: bool | None = None
         self._connection = Connection.for_loop(self)
         self._runner = ServerRunner(catalog.server, self._connection, {}, init_options=catalog.init_options)
-        catalog.changes.connections.add(self._connection)
+        catalog.changes.joined(SessionListener(self._connection, principal, lambda: None, lambda: None))
 
     # --- what the client sends
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from spindle.catalog.catalog import Catalog
     from spindle.domain.identity import Principal
     from spindle.serving.access import ServingAccess
+    from spindle.serving.connecting import ConnectTools
 
 
 class BadCursorError(ValueError):
@@ -49,15 +51,48 @@ class _Snapshot:
 class Listing:
     """Lists tools under their served names, page by page, as one principal sees them."""
 
-    def __init__(self, catalog: Catalog, access: ServingAccess, style: Callable[[], NameStyle]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        access: ServingAccess,
+        style: Callable[[], NameStyle],
+        connect: ConnectTools,
+        reserved: Collection[str],
+    ) -> None:
+        """`reserved` are the names of tools of the server's own."""
         self._catalog = catalog
+        self._reserved = reserved
         self._access = access
+        self._connect = connect
         self._style = style
         self._snapshot: _Snapshot | None = None
+        self._making = asyncio.Lock()
 
     async def visible(self, principal: Principal) -> list[ToolSummary]:
         snapshot = await self._newest()
-        return [item for item in snapshot.summaries.values() if self._access.visible(principal, item)]
+        sees = await self.sees(principal)
+        return [item for item in snapshot.summaries.values() if sees(item)]
+
+    async def sees(self, principal: Principal) -> Callable[[ToolSummary], bool]:
+        """Says of each tool if it is listed for this principal."""
+        waiting = await self._connect.waiting(principal)
+        return lambda item: item.source not in waiting and self._access.visible(principal, item)
+
+    async def connect_tools(self, principal: Principal) -> Mapping[str, Tool]:
+        """The tools by which the principal gives consents that are missing, by name."""
+        return await self._connect.tools(principal, self._taken)
+
+    async def connect_tool(self, principal: Principal, name: str) -> ToolSummary | None:
+        """The one of them that has this name."""
+        found = await self._connect.find(principal, name, self._taken)
+        if found is None:
+            return None
+        return ToolSummary(found.name, found.source, found.kind, found.spec.title or "")
+
+    async def _taken(self) -> Collection[str]:
+        """The names that other tools have."""
+        snapshot = await self._current()
+        return {*snapshot.full, *snapshot.summaries, *self._reserved}
 
     async def page(
         self, principal: Principal, cursor: str | None, size: int
@@ -110,13 +145,25 @@ class Listing:
         return await self._current()
 
     async def _current(self) -> _Snapshot:
-        snapshot = self._snapshot
-        version, style = await self._catalog.version(), self._style()
-        if snapshot is None or snapshot.version != version or snapshot.style != style:
+        if (snapshot := await self._made()) is not None:
+            return snapshot
+        # One makes it for all who find that the tools have changed.
+        async with self._making:
+            if (snapshot := await self._made()) is not None:
+                return snapshot
+            version, style = await self._catalog.version(), self._style()
             summaries = {item.name: item for item in await self._catalog.tools(ToolFilter())}
             served = served_names(summaries, style)
             full = {short: name for name, short in served.items()}
             snapshot = self._snapshot = _Snapshot(version, style, summaries, served, full)
+            return snapshot
+
+    async def _made(self) -> _Snapshot | None:
+        """The snapshot that is there, unless the tools or their names have changed since."""
+        snapshot = self._snapshot
+        version, style = await self._catalog.version(), self._style()
+        if snapshot is None or snapshot.version != version or snapshot.style != style:
+            return None
         return snapshot
 
     async def _definitions(self, snapshot: _Snapshot) -> Mapping[str, JsonObject]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from mcp_types import (
 )
 
 from spindle.calls.relay import MAX_REMEMBERED, OWN, SourceRelay
+from spindle.domain.bounded import BoundedMap
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.domain.trail import META_KEY
 from spindle.errors import NotFoundError, ResultTooLargeError
@@ -51,7 +51,7 @@ class ClientRelay(SourceRelay):
     def __init__(self, app: Spindle, access: ServingAccess, note: Note) -> None:
         super().__init__(app.requests, access.offers, note)
         self._app = app
-        self._issued: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._issued: BoundedMap[tuple[str, str], None] = BoundedMap(MAX_REMEMBERED)
 
     async def read(self, principal: Principal, params: JsonObject) -> JsonObject:
         """The contents of a resource or of a file that a tool returned."""
@@ -77,8 +77,6 @@ class ClientRelay(SourceRelay):
         """The address under which this principal may read a file that a tool returned."""
         name = Path(path).name
         self._issued[(principal.id, name)] = None
-        if len(self._issued) > MAX_REMEMBERED:
-            self._issued.popitem(last=False)
         return f"{OWN}{FILES}/{name}"
 
     async def _read_file(self, principal: Principal, uri: str) -> JsonObject:

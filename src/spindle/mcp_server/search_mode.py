@@ -90,10 +90,10 @@ class SearchMode:
 
     async def _visible(self, principal: Principal, query: str, limit: int) -> list[ToolSummary]:
         """The best that this principal sees: those it does not see must not take the places."""
-        asked = limit
+        asked, sees = limit, await self._listing.sees(principal)
         while True:
             found = await self._app.search(query, limit=asked)
-            seen = [tool for tool in found if self._access.visible(principal, tool)]
+            seen = [tool for tool in found if sees(tool)]
             if len(seen) >= limit or len(found) < asked:
                 return seen[:limit]
             asked *= 4

@@ -52,7 +52,7 @@ async def run_http(app: Spindle, access: ServingAccess, listening: socket.socket
         place = FrontLink("mcp", PATH, "the server, for MCP clients")
         front = FrontPage(published, access, _ABOUT, [place])
         guarded = Guard(front, access, front_or_list)
-        await serve(guarded, listening, lambda: access.config.shutdown_timeout, stopping)
+        await serve(guarded, listening, lambda: access.config, stopping)
     finally:
         sweeping.cancel()
         await served.sessions.close()

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import INVALID_PARAMS, RequestParams
 
 from spindle.calls.caller import CallOptions
+from spindle.calls.sampling import answered_by, of_client
 from spindle.calls.validate import Validation
 from spindle.domain import trail
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, canonical, is_object
-from spindle.domain.tool import ToolSummary
+from spindle.domain.tool import Tool, ToolSummary
 from spindle.errors import (
     ConfigurationError,
-    Interruption,
     LoopError,
     NotFoundError,
     ServerError,
@@ -36,7 +36,6 @@ from spindle.mcp_server.client_peer import (
     loop_refusal,
     passed_on,
     paused,
-    refusal,
 )
 from spindle.mcp_server.convert import (
     for_handshake_result,
@@ -45,12 +44,15 @@ from spindle.mcp_server.convert import (
     to_wire_result,
     to_wire_tool,
 )
+from spindle.mcp_server.handlers import Handler, raw
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
 from spindle.mcp_server.listing import BadCursorError, Listing
 from spindle.mcp_server.relay import ClientRelay
 from spindle.mcp_server.search_mode import SearchMode
 from spindle.mcp_server.suspended import PREFIX, Suspended, SuspendedCalls
 from spindle.runs.outcomes import Finished, Outcome, Paused
+from spindle.serving.connecting import KIND as CONNECT
+from spindle.serving.connecting import ConnectTools
 from spindle.serving.instruction import instruction
 from spindle.version import __version__
 
@@ -66,13 +68,9 @@ logger = logging.getLogger("spindle.serve")
 
 FIRST_SYNC_TIMEOUT = 20.0
 """Seconds that a list waits, at most, for sources that were never asked for their tools."""
-CACHEABLE = frozenset(
-    {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
-)
+NO_TOOLS: Mapping[str, Tool] = {}
 MAX_ROUNDS = 10
 """The number of times that one call may ask its client something."""
-
-Handler = Callable[[RequestContext, "Principal", JsonObject], Awaitable[JsonObject]]
 
 
 class CatalogServer:
@@ -81,7 +79,10 @@ class CatalogServer:
     def __init__(self, app: Spindle, access: ServingAccess) -> None:
         self.app = app
         self.access = access
-        self.listing = Listing(app.catalog, self.access, lambda: self.config.names)
+        self.connect = ConnectTools(app, self.access)
+        self.listing = Listing(
+            app.catalog, self.access, lambda: self.config.names, self.connect, search_mode.TOOLS
+        )
         self.relay = ClientRelay(app, self.access, logger.warning)
         self._search = SearchMode(app, self.listing, self.access)
         self._workspace = app.catalog.sources.workspace
@@ -90,8 +91,8 @@ class CatalogServer:
         self.server: Server[Any] = Server("spindle", version=__version__, instructions=text)
         # Spans are made where calls are, and cost every request here.
         self.server.middleware.clear()
-        self.changes = Changes(app, self.relay, self.server)
-        self._waiting = SuspendedCalls()
+        self.changes = Changes(app, self.access, self.relay, self.connect, self.server)
+        self._waiting = SuspendedCalls(lambda: self.config.quotas.suspended)
         self._first_sync: asyncio.Task[Any] | None = None
         self._register()
 
@@ -111,7 +112,7 @@ class CatalogServer:
             "logging/setLevel": self._set_level,
         }
         for method, handler in handlers.items():
-            self.server.add_request_handler(method, RequestParams, _raw(handler))
+            self.server.add_request_handler(method, RequestParams, raw(handler))
 
     @property
     def config(self) -> ServeConfig:
@@ -181,14 +182,18 @@ class CatalogServer:
 
     async def _list_tools(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
         await self._synced()
+        after = params.get("cursor")
+        # On the first page, since some clients ask for no other.
+        first = await self.listing.connect_tools(principal) if after is None else NO_TOOLS
         if await self._offers_search(principal):
-            return {
-                "tools": self._marked(to_wire_tool(tool, name) for name, tool in search_mode.TOOLS.items())
-            }
+            offered = {**first, **search_mode.TOOLS}
+            return {"tools": self._marked(to_wire_tool(tool, name) for name, tool in offered.items())}
         try:
-            tools, cursor = await self.listing.page(principal, params.get("cursor"), self.config.page_size)
+            size = max(1, self.config.page_size - len(first))
+            tools, cursor = await self.listing.page(principal, after, size)
         except BadCursorError:
             raise MCPError(code=INVALID_PARAMS, message="Invalid cursor") from None
+        tools = [*(to_wire_tool(tool, name) for name, tool in first.items()), *tools]
         if not is_modern(ctx):
             tools = [for_handshake_tool(tool) for tool in tools]
         return {"tools": self._marked(tools)} | ({"nextCursor": cursor} if cursor else {})
@@ -226,6 +231,7 @@ class CatalogServer:
                     return await self._search.describe(principal, arguments)
                 found = await self._search.find(principal, str(arguments["name"]))
                 arguments = arguments.get("arguments", {})
+            found = found or await self.listing.connect_tool(principal, name)
             if found is None:
                 raise await self._unknown(principal, name)
             wire = await self._call(ctx, principal, found, arguments, params)
@@ -278,6 +284,7 @@ class CatalogServer:
                 outcome = await self._start(principal, tool, arguments, peer, sent or None)
             for _ in range(MAX_ROUNDS):
                 if isinstance(outcome, Paused):
+                    await self.app.runner.keep_newest(principal, self.config.quotas.suspended)
                     done = await paused(self.app, ctx, peer, outcome.pauses[0])
                 elif isinstance(outcome, Finished) and outcome.result.asked is not None:
                     done = await passed_on(ctx, peer, outcome.result.asked)
@@ -307,7 +314,11 @@ class CatalogServer:
         options = CallOptions(
             principal=principal, on_progress=progress, use_cache=answers is None, peer=peer, answers=answers
         )
-        return await self.app.run(tool.name, arguments, options)
+        if tool.kind == CONNECT:
+            return await self.app.runner.connect(tool.source, options)
+        # What the tool calls in its turn may ask for a model too, and the client's own is the nearest.
+        with answered_by(of_client(peer)):
+            return await self.app.run(tool.name, arguments, options)
 
     async def _came_back(self, principal: Principal, token: str, answers: Any, peer: ClientPeer) -> Outcome:
         """A client of 2026-07-28 brings the answer to a pause."""
@@ -359,7 +370,7 @@ class CatalogServer:
         return await self.relay.complete(principal, params)
 
     async def _subscribe(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
-        await self.changes.subscribe(inbound(ctx).connection, principal, str(params["uri"]))
+        await self.changes.subscribe(inbound(ctx).connection, str(params["uri"]))
         return {}
 
     async def _unsubscribe(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
@@ -369,26 +380,3 @@ class CatalogServer:
     async def _set_level(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
         inbound(ctx).connection.state[LOG_LEVEL] = params["level"]
         return {}
-
-
-def _raw(handler: Handler) -> Callable[[RequestContext, Any], Awaitable[JsonObject]]:
-    """A handler that takes the parameters as they came. The SDK has checked them against the version's
-    own schema before."""
-
-    async def handle(ctx: RequestContext, _typed: Any) -> JsonObject:
-        try:
-            result = await handler(ctx, inbound(ctx).principal, dict(ctx.params or {}))
-        except (SpindleError, Interruption) as error:
-            raise refusal(ctx, error) from error
-        return _completed(ctx.method, result) if is_modern(ctx) else result
-
-    return handle
-
-
-def _completed(method: str, result: JsonObject) -> JsonObject:
-    """The result with the fields that 2026-07-28 requires."""
-    if result.get("resultType", "complete") != "complete":
-        return result
-    # Clients may keep nothing unasked: the catalog changes when it likes, and each sees its own.
-    caching = {"ttlMs": 0, "cacheScope": "private"} if method in CACHEABLE else {}
-    return {"resultType": "complete", **caching, **result}

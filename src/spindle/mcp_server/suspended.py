@@ -17,13 +17,16 @@ from mcp_types import INVALID_PARAMS, REQUEST_TIMEOUT
 
 from spindle.domain.identity import Principal
 from spindle.domain.json_schema import JsonObject, is_object
+from spindle.errors import RateLimitedError
 from spindle.mcp_imports import MCPError
+from spindle.serving.quotas import Shares
 
 if TYPE_CHECKING:
     from spindle.mcp_server.inbound import RequestContext
 
 PREFIX = "spindle-call:"
-MAX_WAITING = 1000
+MAX_SUSPENDED = 1000
+"""Calls of all clients that wait for an answer."""
 
 
 @dataclass(slots=True)
@@ -32,7 +35,7 @@ class _Question:
     answer: asyncio.Future[JsonObject]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Suspended:
     """One call. `key` is what the client must repeat for it to be the same."""
 
@@ -43,6 +46,8 @@ class Suspended:
     task: asyncio.Task[JsonObject] | None = None
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     questions: dict[str, _Question] = field(default_factory=dict[str, _Question])
+    token: str = ""
+    """The name under which the call waits at the moment."""
     _count: int = 0
 
     async def ask(self, method: str, params: JsonObject | None, seconds: float) -> JsonObject:
@@ -64,8 +69,11 @@ class Suspended:
 class SuspendedCalls:
     """All such calls of a server."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: Callable[[], int]) -> None:
+        """`share` says how many calls of one client may wait."""
+        self._share = share
         self._calls: dict[str, Suspended] = {}
+        self._shares: Shares[Suspended] = Shares("calls that wait for an answer", MAX_SUSPENDED)
 
     async def run(self, call: Suspended, work: Coroutine[Any, Any, JsonObject]) -> JsonObject:
         call.task = asyncio.create_task(work)
@@ -80,6 +88,7 @@ class SuspendedCalls:
                 code=INVALID_PARAMS,
                 message="the call that asked no longer waits, or was another; make it again from the start",
             )
+        self._shares.remove(call.principal.id, call)
         return call
 
     async def go_on(self, call: Suspended, answers: Any) -> JsonObject:
@@ -107,14 +116,23 @@ class SuspendedCalls:
                 asked.cancel()
         if call.task.done() or not call.questions:
             return await call.task
-        if len(self._calls) >= MAX_WAITING:
+        try:
+            displaced = self._shares.add(call.principal.id, call, self._share())
+        except RateLimitedError:
             call.task.cancel()
-            raise MCPError(code=INVALID_PARAMS, message="too many calls wait for answers")
-        token = f"{PREFIX}{secrets.token_urlsafe(24)}"
+            raise
+        if displaced is not None and displaced.task is not None:
+            self._calls.pop(displaced.token, None)
+            displaced.task.cancel()
+        call.token = token = f"{PREFIX}{secrets.token_urlsafe(24)}"
         self._calls[token] = call
-        call.task.add_done_callback(lambda _: self._calls.pop(token, None))
+        call.task.add_done_callback(lambda _: self._forget(token, call))
         requests = {name: question.request for name, question in call.questions.items()}
         return {"resultType": "input_required", "inputRequests": requests, "requestState": token}
+
+    def _forget(self, token: str, call: Suspended) -> None:
+        self._calls.pop(token, None)
+        self._shares.remove(call.principal.id, call)
 
     async def close(self) -> None:
         tasks = [call.task for call in self._calls.values() if call.task is not None]

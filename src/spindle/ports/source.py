@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from spindle.domain.call import Call, Result
 from spindle.domain.identity import Credential
@@ -20,16 +20,26 @@ from spindle.domain.tool import Tool, ToolSpec
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
 
-Note = Callable[[str], None]
-"""Takes a sentence for the user: something was odd, but the work goes on."""
-
-Notice = Callable[[str, JsonObject], None]
-"""Takes a notification that a server sent of its own accord: its method and parameters."""
-
-SourceNotice = Callable[[str, str, JsonObject], None]
-"""Takes the name of a source, and the method and parameters of a notification that its server sent."""
+SourceNotice = Callable[[str, str, JsonObject, str], None]
+"""Takes the name of a source, the method and parameters of a notification that its server sent, and the key
+of the credential that it was sent to."""
 
 ConfigT = TypeVar("ConfigT", bound="SourceConfig")
+
+
+class Note(Protocol):
+    """Takes a sentence for the user: something was odd, but the work goes on."""
+
+    def __call__(self, text: str, /) -> None:
+        """Takes one sentence."""
+        ...
+
+
+class Notice(Protocol):
+    """Takes a notification that a server sent of its own accord."""
+
+    def __call__(self, method: str, params: JsonObject, whose: str | None = None) -> None:
+        """`whose` is the key of the credential that it was sent to; None: that of the session."""
 
 
 class Session(ABC):
@@ -38,6 +48,11 @@ class Session(ABC):
     per_call_credentials: bool = False
     """True: `invoke` shows each call's own credential (`call.credential`) and nothing of another's, so that
     one session serves everybody. False: it serves only calls with the credential that it was opened with."""
+
+    @property
+    def is_lost(self) -> bool:
+        """True once `wait_closed` returns, or is about to: it serves no further calls."""
+        return False
 
     @abstractmethod
     async def discover(self) -> list[ToolSpec]:
@@ -87,6 +102,12 @@ class Source(ABC, Generic[ConfigT]):
         """Returns a mark that changes when the source's tools may have, without contacting anything; None
         where only asking the source can tell. `settings` are as written in the file."""
         return None
+
+    def server_of(self, tool: Tool | None) -> str | None:
+        """Names the server that calls of this tool reach, for sources that have several: each is left alone
+        by itself when it fails. None where there is nothing that users share, because each credential has a
+        process of its own. `tool` is None for requests that are about no tool."""
+        return ""
 
     @abstractmethod
     def open(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import Secret, SecretKind
 from spindle.domain.run import Pause, Run, RunEvent, RunStatus
-from spindle.domain.tool import Tool, ToolSummary
+from spindle.domain.tool import LeftOut, Loosened, Tool, ToolSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,10 @@ class SourceState:
     held_count: int = 0
     error: str | None = None
     """The reason why the last sync failed; the tools are those of the one before."""
+    left_out: tuple[LeftOut, ...] = ()
+    """The tools that the source listed and that cannot be used."""
+    loosened: tuple[Loosened, ...] = ()
+    """The tools of whose schemas something was dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,18 @@ class ToolFilter:
     tag: str | None = None
     pattern: str | None = None
     """A glob over the full name."""
+
+
+Pins = Mapping[str, str]
+"""By tool, the fingerprint of the definition that a person has accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinChange:
+    """The pins of a source as they were read, and as they are to be. None: it is not pinned."""
+
+    before: Pins | None
+    after: Pins | None
 
 
 class ToolStore(Protocol):
@@ -79,12 +95,23 @@ class ToolStore(Protocol):
         """Returns all tools of a source, also those that nobody has accepted."""
         ...
 
-    async def sources(self) -> dict[str, SourceState]:
-        """Returns the states of all sources that were ever asked, by name."""
+    async def sources(self, only: str | None = None) -> dict[str, SourceState]:
+        """Returns the states of all sources that were ever asked, by name, or of one of them."""
         ...
 
-    async def replace_tools(self, state: SourceState, tools: Sequence[StoredTool]) -> None:
-        """Makes these the source's tools, in one transaction."""
+    async def pins(self, source: str) -> Pins | None:
+        """Returns the pins of a source; None where it is not pinned."""
+        ...
+
+    async def replace_tools(
+        self, state: SourceState, tools: Sequence[StoredTool], pins: PinChange | None = None
+    ) -> bool:
+        """Makes these the source's tools, in one transaction. False, and nothing is changed, where its pins
+        are no longer what they were. Without `pins` they stay as they are."""
+        ...
+
+    async def note_synced(self, state: SourceState) -> None:
+        """Keeps that a source was read and has the tools that are stored of it. The version stays."""
         ...
 
     async def note_failure(self, source: str, kind: str, error: str) -> None:
@@ -92,7 +119,38 @@ class ToolStore(Protocol):
         ...
 
     async def forget_source(self, source: str) -> None:
-        """Deletes a source with all its tools."""
+        """Deletes a source with all its tools and pins."""
+        ...
+
+
+class Seal(Protocol):
+    """Encrypts details for one place in the store, and opens them again."""
+
+    def seal(self, data: bytes, place: str) -> bytes:
+        """Returns the data, encrypted."""
+        ...
+
+    def open(self, stored: bytes, place: str) -> bytes:
+        """Returns what was encrypted for this place, or what was stored in clear. Raises StoreError for what
+        cannot be opened."""
+        ...
+
+
+DetailForm = Literal["sealed", "clear", "off"]
+"""The form in which details are kept: encrypted, as they are, or not at all."""
+
+
+class SealedStore(Protocol):
+    """Encrypts the details of what it keeps: arguments, errors and results of calls, and cached results."""
+
+    def seal_with(self, seal: Seal) -> None:
+        """Encrypts details with this from now on, and opens what was encrypted. What was kept in clear before
+        stays readable."""
+        ...
+
+    def keep_details(self, *, history: DetailForm, cache: DetailForm) -> None:
+        """Keeps the details of records and cached results in these forms from now on: sealed if nothing is
+        said."""
         ...
 
 
@@ -118,8 +176,9 @@ class CallStore(Protocol):
 class CacheStore(Protocol):
     """Keeps results for as long as they stay good."""
 
-    async def cached(self, key: str, now: float) -> Result | None:
-        """Returns the result kept under this key, unless it has expired."""
+    async def cached(self, key: str, now: float, ttl: float | None = None) -> Result | None:
+        """Returns the result kept under this key, unless it has expired. One that lasts for more than `ttl`
+        seconds is not good any more: since it was kept, the clock was set back, or the settings changed."""
         ...
 
     async def cache(self, key: str, result: Result, expires_at: float, now: float) -> None:
@@ -137,11 +196,18 @@ will find it; there is no such pause; it was answered before; it came too late."
 
 
 class RunStore(Protocol):
-    """Keeps runs, their events, and the pauses in which they wait for people."""
+    """Keeps runs, their events, and the pauses in which they wait for people.
 
-    async def save_run(self, run: Run, events: Sequence[RunEvent] = (), pauses: Sequence[Pause] = ()) -> None:
-        """Writes the run as it stands, and adds events and pauses, in one transaction. A pause that is
-        already stored, by its token, stays as it is."""
+    A run has one holder: the `owner` that saved it first, or took it last, under the `generation` that it had
+    since. Each write of a run checks that in its own transaction, so one who slept can overwrite nothing.
+    Leases are judged by one clock, the store's: nobody else's matters.
+    """
+
+    async def save_run(self, run: Run, events: Sequence[RunEvent] = (), pauses: Sequence[Pause] = ()) -> bool:
+        """Writes the run as it stands, and adds events and pauses, in one transaction. False, and nothing is
+        written, if it is stored and not held by `run.owner` under `run.generation`. An event that is already
+        stored stays, and so do the first outcome of a step and a pause; but one that is given as answered is
+        closed."""
         ...
 
     async def run(self, id: str) -> Run | None:
@@ -157,11 +223,11 @@ class RunStore(Protocol):
         kind: str | None = None,
         name: str | None = None,
     ) -> list[Run]:
-        """Returns runs, the newest first."""
+        """Returns runs, the newest first. A negative limit is none."""
         ...
 
-    async def save_events(self, events: Sequence[RunEvent]) -> None:
-        """Adds these events, in one transaction."""
+    async def save_events(self, run: Run, events: Sequence[RunEvent]) -> bool:
+        """Adds these events to a stored run, in one transaction, under the conditions of `save_run`."""
         ...
 
     async def history(self, run: str) -> list[RunEvent]:
@@ -183,18 +249,25 @@ class RunStore(Protocol):
         """Returns pauses, the oldest first. `waiting` leaves out those that were answered."""
         ...
 
-    async def claim(
-        self, token: str, answer: bytes | None, owner: str, lease_until: float, now: float
-    ) -> Claim:
-        """Answers a pause, at most once, and takes over its run if nobody executes it: one transaction."""
+    async def claim(self, token: str, answer: bytes | None, owner: str, lease: float, now: float) -> Claim:
+        """Answers a pause, at most once, and takes over its run for `lease` seconds if nobody executes it:
+        one transaction."""
         ...
 
-    async def take_run(self, id: str, owner: str, lease_until: float, now: float) -> bool:
+    async def take_run(self, id: str, owner: str, lease: float, now: float) -> bool:
         """Takes over a run that nobody executes: it is paused or cancelled, or its owner's lease ended."""
         ...
 
-    async def renew_leases(self, owner: str, lease_until: float) -> None:
-        """Renews the leases of all runs that this owner executes."""
+    async def renew_leases(self, runs: Sequence[Run], lease: float) -> set[str]:
+        """Renews the leases of runs, and returns the ids of those that are still held as they say."""
+        ...
+
+
+class TraceStore(Protocol):
+    """Keeps events of other frameworks, which belong to no run."""
+
+    async def save_trace(self, events: Sequence[RunEvent]) -> None:
+        """Adds these events, in one transaction. `RunStore.history` returns them by their `run`."""
         ...
 
 
@@ -229,13 +302,65 @@ class SecretStore(Protocol):
 class LeaseStore(Protocol):
     """Keeps locks between processes that end by themselves when their holder dies."""
 
-    async def acquire(self, name: str, owner: str, until: float, now: float) -> bool:
-        """Returns True when the lease is ours: it was free, had ended, or was ours before."""
+    async def acquire(self, name: str, owner: str, lease: float) -> bool:
+        """Returns True when the lease is ours for so many seconds: it was free, had ended, or was ours
+        before."""
         ...
 
     async def release(self, name: str, owner: str) -> None:
         """Gives a lease back before it ends."""
         ...
+
+
+RecordKind = Literal["calls", "runs", "events", "cache"]
+"""The kinds of record that grow with use, and are pruned. `events` are those of `TraceStore`; the events of a
+run go with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """One record as far as pruning looks at it."""
+
+    place: float
+    """The order in which records of a kind are gone through, the newest first."""
+    key: int | str
+    at: float
+    """When it was made; of a run, when it last changed; of a cached result, when it expires."""
+    size: int
+    """Bytes, about."""
+    may_go: bool
+    """False for a run that is paused or running: it is never removed."""
+
+
+class RetentionStore(Protocol):
+    """Goes through what was recorded, and removes it bit by bit."""
+
+    async def entries(self, kind: RecordKind, after: StoredEntry | None, limit: int) -> list[StoredEntry]:
+        """Returns the next entries after this one, the newest first."""
+        ...
+
+    async def remove(self, kind: RecordKind, keys: Sequence[int | str]) -> Removed:
+        """Removes the records with these keys, as far as they may go by now, in one short transaction. A run
+        goes with its events and pauses."""
+        ...
+
+    async def forget_leases(self) -> int:
+        """Deletes leases that have ended and returns how many there were."""
+        ...
+
+    async def give_space_back(self, *, all_at_once: bool = False) -> bool:
+        """Gives a part of the unused space back to the system, and returns True while there is more.
+        `all_at_once`: also where that takes rewriting the whole store, while others wait."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """The effect of removing records."""
+
+    count: int
+    more: bool = False
+    """True if the same must be asked for again: there was too much for one short transaction."""
 
 
 class FileStore(Protocol):
@@ -251,7 +376,18 @@ class FileStore(Protocol):
         ...
 
 
-class Store(ToolStore, CallStore, CacheStore, RunStore, SecretStore, LeaseStore, Protocol):
+class Store(
+    ToolStore,
+    CallStore,
+    CacheStore,
+    RunStore,
+    TraceStore,
+    SecretStore,
+    LeaseStore,
+    RetentionStore,
+    SealedStore,
+    Protocol,
+):
     """All of these ports at once, except for files."""
 
     async def close(self) -> None:

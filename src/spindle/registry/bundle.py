@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from spindle.documents.bounds import Bounds
 from spindle.documents.places import TextError
-from spindle.documents.text import Bounds, read_any
+from spindle.documents.text import read_any
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import ConfigurationError, ConnectionFailedError, ServerError, from_status
 from spindle.http.client import HttpClient
 from spindle.http.exchange import RedirectPolicy, exchange
 from spindle.http.failures import HttpFailure, InsideError, TooLargeError
 from spindle.http.request import Prepared
+from spindle.owner_only import make_folder
 from spindle.registry import names
 from spindle.registry.entry import EntryInput
 from spindle.registry.inputs import Filler, InputQuestion, key_of, refuse_reference
@@ -42,7 +44,7 @@ async def download(
     digest, size = hashlib.sha256(), 0
     policy = RedirectPolicy(may_lead_inside=may_be_inside)
     request = Prepared("GET", url, {"accept": "application/octet-stream, */*;q=0.5"})
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     descriptor, name = tempfile.mkstemp(prefix=".bundle-", dir=folder)
     path = Path(name)
     try:
@@ -84,7 +86,7 @@ def _failed(url: str, failure: HttpFailure) -> Exception:
 
 def unpack(file: Path, target: Path) -> Bundle:
     """Unpacks a bundle into a folder, all of it or nothing, and returns it."""
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(target.parent)
     partial = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=target.parent))
     try:
         _extract(file, partial)
@@ -116,9 +118,9 @@ def _extract(file: Path, folder: Path) -> None:
                 raise ServerError(f"the bundle has a link: {names.shown(member.filename)!r}")
             place = folder.joinpath(*parts)
             if member.is_dir():
-                place.mkdir(parents=True, exist_ok=True)
+                make_folder(place)
                 continue
-            place.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(place.parent)
             with archive.open(member) as packed, place.open("xb") as out:
                 # A zip may say less of a member's size than there is in it.
                 while chunk := packed.read(1 << 20):
@@ -126,7 +128,7 @@ def _extract(file: Path, folder: Path) -> None:
                     if left < 0:
                         raise ServerError("the bundle unpacks to too many bytes")
                     out.write(chunk)
-            place.chmod(0o755 if mode & 0o111 else 0o644)
+            place.chmod(0o700 if mode & 0o111 else 0o600)
 
 
 @dataclass(frozen=True, slots=True)

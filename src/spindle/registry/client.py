@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from spindle.documents.bounds import Bounds
 from spindle.documents.places import TextError
-from spindle.documents.text import Bounds, read_any
-from spindle.domain.identity import NO_CREDENTIAL, Credential
+from spindle.documents.text import read_any
+from spindle.domain.identity import KEY_HEADER, NO_CREDENTIAL, Credential
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.registry import OFFICIAL, RegistryConfig
 from spindle.domain.source import ApiKeyAuth, BasicAuth, BearerAuth
@@ -179,7 +180,7 @@ def _credential(config: RegistryConfig) -> Credential:
         case BasicAuth(username=username, password=password):
             return basic(username, password)
         case ApiKeyAuth(name=name, value=value, location=location):
-            return key(name, value, location)
+            return key(name or KEY_HEADER, value, location)
         case _:
             return NO_CREDENTIAL
 

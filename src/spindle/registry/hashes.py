@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from spindle.documents.text import Bounds, read_any
+from spindle.documents.bounds import Bounds
+from spindle.documents.text import read_any
 from spindle.domain.json_schema import is_array, is_object
 from spindle.errors import ConfigurationError, ConnectionFailedError, ServerError, from_status
 from spindle.http.client import HttpClient

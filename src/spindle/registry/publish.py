@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from spindle.domain.identity import KEY_HEADER
 from spindle.domain.json_schema import JsonObject, canonical, is_array, is_object
 from spindle.http.addresses import is_written_inside
 from spindle.registry import names
@@ -95,7 +96,7 @@ def _remote(table: Mapping[str, Any]) -> JsonObject | None:
         if kind in ("bearer", "basic"):
             found.append(_authorization(f"A credential of the scheme {kind}"))
         elif kind == "api_key" and auth.get("in", "header") == "header":
-            found.append(_input(str(auth.get("name", "Authorization"))))
+            found.append(_input(str(auth.get("name") or KEY_HEADER)))
         elif kind != "oauth":
             return None
     remote: JsonObject = {

@@ -16,12 +16,22 @@ from starlette.routing import Route
 from spindle.calls.caller import CallOptions
 from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
-from spindle.errors import Interruption, InvalidArgumentsError, LoopError, NotFoundError, did_you_mean
+from spindle.errors import (
+    AuthorizationRequired,
+    Interruption,
+    InvalidArgumentsError,
+    LoopError,
+    NotFoundError,
+    ServerError,
+    did_you_mean,
+)
 from spindle.ports.store import ToolFilter
 from spindle.rest import openapi, pages, utcp
 from spindle.rest.events import ResultStream, Steps
 from spindle.rest.forms import answer, wanted
+from spindle.runs.outcomes import Finished, Paused
 from spindle.serving.access import Guard, ServingAccess
+from spindle.serving.connecting import ConnectTools
 from spindle.serving.front import FrontLink, FrontPage, front_or_list
 from spindle.serving.problems import of_error, of_result, problem, respond
 from spindle.serving.published import PublishedRegistry
@@ -37,8 +47,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("spindle")
 
-BODY_TIMEOUT = 30.0
-"""Seconds that a client may take to send its arguments."""
 _FILTERS = ("source", "kind", "tag", "filter")
 
 _ABOUT = "This server lets programs call the tools of one workspace over HTTP."
@@ -83,6 +91,7 @@ class _Api:
         self._spindle = spindle
         self._access = access
         self._workspace = spindle.catalog.sources.workspace
+        self._connect = ConnectTools(spindle, access)
 
     @staticmethod
     def guarded(
@@ -138,14 +147,21 @@ class _Api:
                     problem(400, "invalid_arguments", f"there is no parameter {name!r}", hint)
                 )
         source, kind, tag, pattern = (given.get(name) for name in _FILTERS)
-        found = await self._spindle.catalog.whole_tools(ToolFilter(source, kind, tag, pattern))
         principal = self._access.principal(request.scope)
+        connect = await self._connect.tools(principal, self._names)
+        waiting = await self._connect.waiting(principal)
+        found = await self._spindle.catalog.whole_tools(ToolFilter(source, kind, tag, pattern))
         seen = [tool for tool in found if self._access.visible(principal, tool)]
         if source is not None:
             is_known = source in self._spindle.catalog.sources.names
             if not is_known or (found and not seen):
                 raise NotFoundError(f"there is no source {source!r}", source=source)
-        return seen
+        # What stands for tools that are not known yet passes the filters that are about its source.
+        standing = [tool for tool in connect.values() if source in (None, tool.source)]
+        return [*standing, *(tool for tool in seen if tool.source not in waiting)]
+
+    async def _names(self) -> set[str]:
+        return {tool.name for tool in await self._spindle.tools()}
 
     def _url(self, request: Request) -> str:
         return base_url(self._access.config, request.headers)
@@ -162,7 +178,8 @@ class _Api:
         if self._workspace in way:
             raise LoopError.along(())
         with trail.following(way):
-            call = asyncio.create_task(self._spindle.call(name, arguments, options), name=f"call of {name}")
+            work = self._called(name, arguments, options)
+            call = asyncio.create_task(work, name=f"call of {name}")
         # Who goes away before the answer has given the call up.
         left = asyncio.create_task(_left(request.receive), name=f"client of {name}")
         left.add_done_callback(lambda _: call.cancel())
@@ -176,6 +193,18 @@ class _Api:
             raise
         left.cancel()
         return respond(of_result(name, result)) if result.is_error else await answer(result, form)
+
+    async def _called(self, name: str, arguments: JsonObject, options: CallOptions) -> Result:
+        connect = await self._connect.find(options.principal, name, self._names)
+        if connect is None:
+            return await self._spindle.call(name, arguments, options)
+        outcome = await self._spindle.connect(connect.source, options.principal)
+        if isinstance(outcome, Finished):
+            return outcome.result
+        if isinstance(outcome, Paused):
+            for pause in outcome.pauses:
+                raise AuthorizationRequired(pause.message, source=pause.source, details=pause.details)
+        raise ServerError(f"another process connects {connect.source} at this moment", retryable=True)
 
     @staticmethod
     async def _result(call: asyncio.Task[Result], left: asyncio.Task[None]) -> Result:
@@ -206,19 +235,13 @@ class _Api:
     async def _body(self, request: Request) -> bytes:
         limit = self._access.config.max_body_size
         body = bytearray()
-        try:
-            async with asyncio.timeout(BODY_TIMEOUT):
-                async for chunk in request.stream():
-                    body += chunk
-                    if len(body) > limit:
-                        hint = "send less, or raise serve.max_body_size"
-                        raise _RefusedError(
-                            problem(413, "invalid_arguments", f"the body is larger than {limit} bytes", hint)
-                        )
-        except TimeoutError:
-            raise _RefusedError(
-                problem(408, "timeout", f"the body did not come within {BODY_TIMEOUT:g} s")
-            ) from None
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                hint = "send less, or raise serve.max_body_size"
+                raise _RefusedError(
+                    problem(413, "invalid_arguments", f"the body is larger than {limit} bytes", hint)
+                )
         return bytes(body)
 
 

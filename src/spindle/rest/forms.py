@@ -102,5 +102,6 @@ def result_schema(structured: JsonObject, block: JsonObject) -> JsonObject:
             "content": {"type": "array", "items": block},
             "structured": structured,
             "is_error": {"type": "boolean"},
+            "category": {"type": "string", "description": "The kind of error, if the tool reports one."},
         },
     }

@@ -74,7 +74,7 @@ def _operation(tool: Tool, components: Components, workspace: str | None) -> Jso
         "operationId": tool.name,
         "tags": list(dict.fromkeys((tool.source, *spec.tags))),
         "requestBody": {
-            "required": bool(spec.input_schema.get("required")),
+            "required": bool(spec.usable_input.get("required")),
             "content": {JSON: {"schema": arguments}},
         },
         "responses": {
@@ -92,7 +92,7 @@ def _operation(tool: Tool, components: Components, workspace: str | None) -> Jso
 
 
 def _content(tool: Tool, components: Components) -> JsonObject:
-    promised: JsonObject = {} if tool.spec.output_schema is None else components.place(tool, "output")
+    promised: JsonObject = {} if tool.spec.usable_output is None else components.place(tool, "output")
     return {
         JSON: {"schema": promised},
         # Also where JSON is promised: not every source keeps what it promises.

@@ -44,7 +44,7 @@ class Components:
 
     def place(self, tool: Tool, side: Side) -> JsonObject:
         """A schema of the tool for this document."""
-        schema = tool.spec.input_schema if side == "input" else tool.spec.output_schema or {}
+        schema = tool.spec.usable_input if side == "input" else tool.spec.usable_output or {}
         if not (self._is_plain(schema) and self._are_plain(tool.spec.definitions)):
             # It refers to a part of itself, so it is kept in one piece.
             name = self._free_name(f"{tool.name}.{side}")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MAX_ANSWER = 1024 * 1024
 _APPROVAL_FIELDS = ("approved", "arguments", "reason")
+_DOUBT_FIELDS = ("approved", "done", "reason", "result")
 
 
 async def checked_answer(
@@ -38,14 +39,24 @@ async def checked_answer(
             return None
 
 
+def is_refusal(answer: Any, refused: str | None) -> bool:
+    """True if an answer only refuses, which whoever was asked may always do."""
+    return refused is not None or answer is False or (is_object(answer) and answer.get("approved") is False)
+
+
 async def _checked_approval(answer: Any, details: JsonObject, caller: Caller) -> JsonObject:
     if isinstance(answer, bool):
         answer = {"approved": answer}
-    if not is_object(answer) or not isinstance(answer.get("approved"), bool):
-        raise _wrong('an approval is answered by {"approved": true} or {"approved": false}', [])
+    in_doubt = "in_doubt" in details
+    if not is_object(answer) or not isinstance(answer.get("done" if "done" in answer else "approved"), bool):
+        further = ', or {"done": true} if it was done' if in_doubt else ""
+        raise _wrong(f'an approval is answered by {{"approved": true}} or {{"approved": false}}{further}', [])
+    known = _DOUBT_FIELDS if in_doubt else _APPROVAL_FIELDS
     for name in answer:
-        if name not in _APPROVAL_FIELDS:
-            raise _wrong(f"an approval has no {name!r}", [], did_you_mean(name, _APPROVAL_FIELDS))
+        if name not in known:
+            raise _wrong(f"this approval has no {name!r}", [], did_you_mean(name, known))
+    if in_doubt and ("done" in answer or "result" in answer):
+        return await _checked_confirmation(answer, details, caller)
     if not answer["approved"]:
         return {"refused": str(answer.get("reason") or "")[:4000]}
     edited = answer.get("arguments")
@@ -55,6 +66,15 @@ async def _checked_approval(answer: Any, details: JsonObject, caller: Caller) ->
         raise _wrong("`arguments` must be an object, where there are arguments to change", [])
     await caller.check(details["tool"], edited)
     return {"answer": {"approved": True, "arguments": edited}}
+
+
+async def _checked_confirmation(answer: JsonObject, details: JsonObject, caller: Caller) -> JsonObject:
+    """Returns a person's word that a call in doubt was done, with what it returned if they know."""
+    if answer.get("done") is not True or "approved" in answer or "reason" in answer:
+        raise _wrong('what was done is confirmed by {"done": true}, with its "result" if it is known', [])
+    if "result" in answer and "tool" in details:
+        await caller.check_result(details["tool"], answer["result"])
+    return {"answer": answer}
 
 
 def _refuse_large(answer: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,10 +12,11 @@ from spindle.calls.host import CallHost
 from spindle.calls.journal import current_journal
 from spindle.domain.call import Result, new_id
 from spindle.domain.run import Pause, Run, RunEvent
-from spindle.errors import Interruption, SpindleError, StoreError
+from spindle.errors import Interruption, NotFoundError, RunLostError, SpindleError, StoreError
 from spindle.runs.journal import RunJournal, closed
-from spindle.runs.leases import LEASE, RunLeases
+from spindle.runs.leases import RunLeases
 from spindle.runs.outcomes import Finished, Outcome, Paused, opened, written
+from spindle.runs.places import RunPlace
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
@@ -60,36 +62,54 @@ class Executions:
         self._note = note
         self._clock = clock
         self._works = works
-        self._leases = RunLeases(store, self.owner, clock.now, note)
-        self._working: dict[str, tuple[RunJournal, asyncio.Task[Result]]] = {}
+        self.leases = RunLeases(store, clock.since_boot, note)
+        self._working: dict[str, RunJournal] = {}
         """By run, the work that can be suspended. A call alone cannot: it is one step."""
 
     async def close(self) -> None:
         """Stops renewing leases."""
-        await self._leases.close()
+        await self.leases.close()
 
     def suspend(self, run: str) -> bool:
         """Lets a run come to rest, as `Runner.suspend` says."""
         if run not in self._working:
             return False
-        journal, work = self._working[run]
-        journal.suspend()
-        work.cancel()
+        self._working[run].suspend()
         return True
 
     def journal(self, run: Run, given: JsonObject, **known: Any) -> RunJournal:
         """Returns the journal of a run, with what is already known of it."""
-        return RunJournal(run, given, self._store, self._sealer, self._clock.now, self._note, **known)
+        return RunJournal(
+            run, given, self._store, self._sealer, self._clock.now, self.leases, self._note, **known
+        )
 
-    async def load(self, run: Run) -> RunJournal:
-        """Returns the journal of a run as it is stored. Raises StoreError where its beginning is missing."""
+    async def load(self, id: str) -> RunJournal:
+        """Returns the journal of a run that this process has taken, as it is stored. Raises StoreError where
+        its beginning is missing."""
+        began = self.leases.clock()
+        run = await self._store.run(id)
+        if run is None:
+            raise NotFoundError(f"there is no run {id!r}")
         history = await self._store.history(run.id)
         pauses = await self._store.pauses(run=run.id, waiting=False)
         started = next((event.sealed for event in history if event.kind == "started"), None)
         if started is None:
             raise StoreError(f"what run {run.id} was started with is not in the store")
         given = self._sealer.open(started, f"run:{run.id}:started")
-        return self.journal(run, given, history=history, pauses=pauses, is_stored=True)
+        held_until = began + (run.lease or 0.0)
+        journal = self.journal(run, given, history=history, pauses=pauses, held_until=held_until)
+        if run.owner != self.owner or run.status != "running":
+            raise journal.lost()
+        return journal
+
+    async def give_up(self, id: str, why: str) -> None:
+        """Cancels a run that nobody executes: its pauses can no longer be answered."""
+        if not await self._store.take_run(id, self.owner, self.leases.seconds, self._clock.now()):
+            return
+        journal = await self.load(id)
+        journal.has_ended = True
+        with contextlib.suppress(RunLostError):  # somebody took it to go on with it
+            await self._end(journal, "cancelled", None, {"category": "cancelled", "message": why})
 
     async def execute(self, journal: RunJournal, options: CallOptions, work: Work | None = None) -> Outcome:
         """Executes the run until it is done or paused. `work` stands in for the work of the run's kind."""
@@ -113,7 +133,7 @@ class Executions:
     async def _until_it_rests(self, journal: RunJournal, options: CallOptions, work: Work | None) -> Outcome:
         """Execute until the run is done or really waits: an answer may arrive while it executes."""
         while True:
-            with self._leases.kept(journal):
+            with self.leases.kept(journal):
                 if journal.run.kind != "call" and not journal.is_stored:
                     await self._save_started(journal)
                 ended = await self._once(journal, options, work)
@@ -125,19 +145,17 @@ class Executions:
                 # Whoever answered until now was told that the run goes on by itself.
                 now = self._clock.now()
                 if not await self._was_answered(journal) or not await self._store.take_run(
-                    journal.run.id, self.owner, now + LEASE, now
+                    journal.run.id, self.owner, self.leases.seconds, now
                 ):
                     return Paused(
                         journal.run.id, tuple(opened(self._sealer, pause) for pause in journal.asked.values())
                     )
-            run = await self._store.run(journal.run.id)
-            assert run is not None
-            journal = await self.load(run)
+            journal = await self.load(journal.run.id)
 
     async def _once(self, journal: RunJournal, options: CallOptions, work: Work | None) -> _Ended | None:
         """Do the run's work. None: it pauses."""
         outcome = None
-        token = current_journal.set(journal.root)
+        token = current_journal.set(RunPlace(journal))
         try:
             outcome = await self._work(journal, options, work)
         except SpindleError as error:
@@ -145,7 +163,7 @@ class Executions:
         except Interruption:
             pass
         except asyncio.CancelledError:
-            if not _was_suspended(journal):
+            if not _was_ended_alone(journal):
                 await self._cancelled(journal)
                 raise
         finally:
@@ -156,6 +174,8 @@ class Executions:
         except asyncio.CancelledError:
             await self._cancelled(journal)
             raise
+        if journal.is_lost:
+            raise journal.lost()
         if journal.asked or (journal.is_suspended and not isinstance(outcome, Result)):
             return None
         journal.has_ended = True
@@ -172,21 +192,35 @@ class Executions:
     async def _work(self, journal: RunJournal, options: CallOptions, own: Work | None) -> Result:
         given, kind = journal.given, journal.run.kind
         if kind == "call":
-            return await self._caller.call(given["tool"], given["arguments"], options)
+            arguments = await self._read(journal, options) if "words" in given else given["arguments"]
+            return await self._caller.call(given["tool"], arguments, options)
         work = own or self._works[kind]
-        steps = journal.root.step(
+        steps = RunPlace(journal).step(
             kind,
             {},
             options.principal,
             lambda place: work(given, CallHost(self._caller, options.principal, place), options),
         )
         # A task of its own can be ended without its caller's.
-        task = asyncio.ensure_future(steps)
-        self._working[journal.run.id] = (journal, task)
+        journal.work = asyncio.ensure_future(steps)
+        self._working[journal.run.id] = journal
         try:
-            return await task
+            return await journal.work
         finally:
+            journal.work = None
             del self._working[journal.run.id]
+
+    async def _read(self, journal: RunJournal, options: CallOptions) -> JsonObject:
+        """Returns the arguments of a call that was typed before its tool was known."""
+        from spindle.calls.words import later_arguments
+
+        given = journal.given
+
+        async def read(_: object) -> JsonObject:
+            tool = await self._caller.find(given["tool"], options.principal)
+            return later_arguments(tool.name, tool.input_schema, given["words"], given["options"])
+
+        return await RunPlace(journal, principal=options.principal).remember("words", given["words"], read)
 
     async def _finished(self, journal: RunJournal, outcome: Result | SpindleError) -> Result:
         if journal.is_stored:
@@ -204,7 +238,8 @@ class Executions:
             await asyncio.wait(journal.tasks)
         journal.has_ended = True
         if journal.is_stored:
-            await self._end(journal, "cancelled", None, None)
+            with contextlib.suppress(RunLostError):  # another process says how it ends
+                await self._end(journal, "cancelled", None, None)
 
     async def _end(
         self,
@@ -217,12 +252,11 @@ class Executions:
         place = f"run:{run.id}:ended"
         sealed = None if outcome is None else self._sealer.seal(written(outcome), place)
         try:
-            stored = await self._store.run(run.id)
-            if stored is not None and stored.owner != self.owner:
-                return  # another process took it over, and says how it ends
-            await self._close_pauses(await self._store.pauses(run=run.id))
+            waiting = await self._store.pauses(run=run.id)
             journal.add_event(RunEvent(run.id, "ended", now, sealed=sealed))
-            await journal.save(closed(run, status, now, error))
+            await journal.save(
+                closed(run, status, now, error), [_no_longer_asked(pause) for pause in waiting]
+            )
         except StoreError as problem:
             self._note(f"the end of run {run.id} could not be recorded: {problem.message}")
 
@@ -235,22 +269,20 @@ class Executions:
 
     async def _save_paused(self, journal: RunJournal) -> None:
         now = self._clock.now()
-        await journal.check_lease()
-        await self._close_pauses(journal.replaced)
-        pauses = list(journal.asked.values())
-        for pause in pauses:
+        for pause in journal.asked.values():
             journal.add_event(RunEvent(journal.run.id, "paused", now, pause.path))
-        journal.run = replace(closed(journal.run, "paused", now), owner=None)
-        await journal.save(journal.run, pauses)
-
-    async def _close_pauses(self, pauses: list[Pause]) -> None:
-        """Closes pauses that are no longer asked: a later answer is refused."""
-        for pause in pauses:
-            now = self._clock.now()
-            await self._store.claim(pause.token, None, self.owner, now + LEASE, now)
+        journal.run = closed(journal.run, "paused", now)
+        replaced = [_no_longer_asked(pause) for pause in journal.replaced]
+        await journal.save(journal.run, [*journal.asked.values(), *replaced])
 
 
-def _was_suspended(journal: RunJournal) -> bool:
+def _no_longer_asked(pause: Pause) -> Pause:
+    """Returns the pause as it is stored so that a later answer is refused."""
+    return replace(pause, state="answered")
+
+
+def _was_ended_alone(journal: RunJournal) -> bool:
     """True if only the work was cancelled, not its caller."""
     task = asyncio.current_task()
-    return journal.is_suspended and not (task is not None and task.cancelling())
+    was_ended = journal.is_suspended or journal.is_lost
+    return was_ended and not (task is not None and task.cancelling())

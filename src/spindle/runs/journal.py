@@ -1,43 +1,33 @@
-"""The record of one run while it executes: which steps are done, what people answered, what is asked now.
-
-A step is known by its place: the step during which it is made, the tool, the arguments and principal, and
-how many such calls were made there before. So parallel calls may come in any order, and a program that
-changed its arguments since never gets the result of another call.
-"""
+"""The record of one run while it executes: which steps are done, what people answered, what is asked now."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import bisect
+import os
 import secrets
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import socket
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spindle.calls.journal import Journal, current_journal
 from spindle.domain.call import Reply, Result
-from spindle.domain.json_schema import JsonObject, from_json, survives_json, to_json
-from spindle.domain.run import Pause, Run, RunEvent
-from spindle.errors import (
-    AuthError,
-    CancelledCallError,
-    InputRequired,
-    Interruption,
-    SpindleError,
-    StoreError,
-    interruption_in,
-)
-from spindle.runs.outcomes import open_content, read, written
+from spindle.domain.json_schema import JsonObject, from_json, to_json
+from spindle.domain.run import Begun, Pause, Run, RunEvent
+from spindle.errors import InputRequired, Interruption, RunLostError, SpindleError, StoreError
+from spindle.remedies import Remedy
+from spindle.runs.outcomes import open_content, written
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
     from spindle.domain.identity import Principal
     from spindle.ports.source import Note
     from spindle.ports.store import RunStore
+    from spindle.runs.leases import RunLeases
 
 T = TypeVar("T")
-Make = Callable[[Journal | None], Awaitable[Result]]
+WAITS = (0.1, 0.4)
+"""Seconds before the next try to note that a call is begun."""
 
 
 class RunJournal:
@@ -50,29 +40,36 @@ class RunJournal:
         store: RunStore,
         sealer: Sealer,
         now: Callable[[], float],
+        leases: RunLeases,
         note: Note,
         *,
         history: Sequence[RunEvent] = (),
         pauses: Sequence[Pause] = (),
-        is_stored: bool = False,
+        held_until: float | None = None,
     ) -> None:
         self.run = run
         self.given = given
-        self.is_stored = is_stored
-        """True once others can know of the run. One that makes no steps and does not pause is never
-        stored."""
+        self.held_until = held_until
+        """By the clock of the leases, when this process may have lost the run unless it gives a sign of life.
+        None: others cannot know of it yet. One that makes no steps and does not pause is never stored."""
         self.asked: dict[str, Pause] = {}
         """By place, the pauses that this execution has come to."""
         self.replaced: list[Pause] = []
         """Pauses that must not be answered any more, because the same is asked anew."""
         self.tasks: set[asyncio.Task[Result]] = set()
+        self.work: asyncio.Task[Result] | None = None
+        """The work around the steps, where it can be ended alone."""
         self.has_ended = False
         self.is_suspended = False
+        self.is_lost = False
         self._store = store
         self._sealer = sealer
         self._now = now
+        self._leases = leases
         self._note = note
         self._outcomes = {event.path: event.sealed for event in history if event.kind == "step"}
+        self._steps = sorted({event.path for event in history if event.kind in ("begun", "step")})
+        self._begun = _without_end(history)
         self._noted = {event.path for event in history if event.kind == "note"}
         self._waiting = {pause.path: pause for pause in pauses if pause.state == "waiting"}
         self._answered = {pause.path: pause for pause in pauses if pause.answer is not None}
@@ -81,11 +78,12 @@ class RunJournal:
         """Places at which something was asked, or not begun because of that."""
         self._unsaved: list[RunEvent] = []
         self._saving = asyncio.Lock()
+        self._next_write: asyncio.Task[None] | None = None
 
     @property
-    def root(self) -> Journal:
-        """The place of the run itself, above all its steps."""
-        return _RunPlace(self, "")
+    def is_stored(self) -> bool:
+        """True once others can know of the run."""
+        return self.held_until is not None
 
     # --- steps
 
@@ -95,7 +93,8 @@ class RunJournal:
         return None if sealed is None else self._sealer.open(sealed, f"run:{self.run.id}:{path}")
 
     async def record(self, path: str, outcome: Result | SpindleError) -> None:
-        """Returns when the outcome would survive the death of this process."""
+        """Returns when the outcome would survive the death of this process. Raises CancelledError if the run
+        is no longer this process's: what it did since is nobody's."""
         sealed = self._sealer.seal(written(outcome), f"run:{self.run.id}:{path}")
         self._unsaved.append(RunEvent(self.run.id, "step", self._now(), path, sealed))
         try:
@@ -103,24 +102,100 @@ class RunJournal:
         except StoreError as error:
             # The step has done its work. What could not be written goes with the next that can.
             self._note(f"a step of run {self.run.id} could not be recorded: {error.message}")
+        except RunLostError:
+            self.refuse_when_lost()
+
+    def begun(self, path: str) -> Begun | None:
+        """Returns the call at this place, if an earlier execution began it and it is not known how it
+        ended."""
+        event = self._begun.get(path)
+        if event is None or event.sealed is None or self.is_program(path):
+            return None
+        content = self._sealer.open(event.sealed, f"run:{self.run.id}:{path}:begun")
+        return Begun(event.at, content["process"], content["keyed"])
+
+    def is_program(self, path: str) -> bool:
+        """True if an earlier execution made steps during the call at this place. It is made again from its
+        beginning, and each of its steps is judged by itself."""
+        below = bisect.bisect_left(self._steps, f"{path}/")
+        return below < len(self._steps) and self._steps[below].startswith(f"{path}/")
+
+    async def begin(self, path: str, *, keyed: bool) -> None:
+        """Returns when it would survive the death of this process that the call at this place is being sent.
+        Raises StoreError if it cannot be written, and CancelledError if the run is no longer this process's:
+        the call must not be sent then."""
+        content = {"process": f"{socket.gethostname()}, process {os.getpid()}", "keyed": keyed}
+        sealed = self._sealer.seal(content, f"run:{self.run.id}:{path}:begun")
+        event = RunEvent(self.run.id, "begun", self._now(), path, sealed)
+        self._unsaved.append(event)
+        try:
+            await self._save_patiently()
+        except BaseException as error:
+            self._unsaved = [other for other in self._unsaved if other is not event]
+            if isinstance(error, RunLostError):
+                self.refuse_when_lost()
+            if isinstance(error, StoreError):
+                raise _not_noted(error) from error
+            raise
+        # Who stood still while it was written may have lost the run since.
+        await self.check_lease()
+
+    async def _save_patiently(self) -> None:
+        """Tries again for a moment: what is not noted is not done."""
+        for wait in WAITS:
+            try:
+                return await self.save()
+            except StoreError:
+                await asyncio.sleep(wait)
+        return await self.save()
+
+    def stopped(self, path: str) -> None:
+        """Notes, with the next `save`, that the call at this place asked somebody: it is in no doubt."""
+        self.add_event(RunEvent(self.run.id, "stopped", self._now(), path))
 
     async def save(self, run: Run | None = None, pauses: Sequence[Pause] = ()) -> None:
-        """Writes what is not written yet; with `run`, also how the run stands now."""
+        """Writes what is not written yet; with `run`, also how the run stands now. Raises RunLostError if
+        another process took it over."""
+        if run is not None:
+            async with self._saving:
+                await self._write(run, pauses)
+            return
+        # All who come until the next write begins share it: parallel steps do not queue for the store.
+        if self._next_write is None:
+            self._next_write = asyncio.create_task(self._write_for_all(), name="record of a run")
+            self._next_write.add_done_callback(_heard)
+        await asyncio.shield(self._next_write)
+
+    async def _write_for_all(self) -> None:
         async with self._saving:
-            events, self._unsaved = self._unsaved, []
-            try:
-                if run is None and self.is_stored:
-                    await self._store.save_events(events)
-                    return
-                started: list[RunEvent] = []
-                if not self.is_stored:
-                    sealed = self._sealer.seal(self.given, f"run:{self.run.id}:started")
-                    started = [RunEvent(self.run.id, "started", self.run.created_at, sealed=sealed)]
-                await self._store.save_run(run or self.run, [*started, *events], pauses)
-                self.is_stored = True
-            except BaseException:
-                self._unsaved = [*events, *self._unsaved]
-                raise
+            self._next_write = None
+            if self._unsaved or not self.is_stored:
+                await self._write(None)
+
+    async def _write(self, run: Run | None, pauses: Sequence[Pause] = ()) -> None:
+        events, self._unsaved = self._unsaved, []
+        try:
+            if not self.is_stored:
+                saved = await self._save_first(run or self.run, events, pauses)
+            elif run is None:
+                saved = await self._store.save_events(self.run, events)
+            else:
+                # A caller that gives up now must not leave the run without an end.
+                saved = await _to_its_end(self._store.save_run(run, events, pauses))
+        except BaseException:
+            self._unsaved = [*events, *self._unsaved]
+            raise
+        if not saved:
+            self.lose()
+            raise self.lost()
+
+    async def _save_first(self, run: Run, events: Sequence[RunEvent], pauses: Sequence[Pause]) -> bool:
+        sealed = self._sealer.seal(self.given, f"run:{run.id}:started")
+        started = RunEvent(run.id, "started", run.created_at, sealed=sealed)
+        began = self._leases.clock()
+        saved = await _to_its_end(self._store.save_run(run, [started, *events], pauses))
+        self.held_until = began + self._leases.seconds
+        return saved
 
     def note(self, path: str, data: JsonObject) -> bool:
         """Adds a note, to be written with the next `save`. One that is lost with this process is made
@@ -136,14 +211,34 @@ class RunJournal:
         """Adds an event, to be written with the next `save`."""
         self._unsaved.append(event)
 
+    # --- losing it
+
     async def check_lease(self) -> None:
-        """Raises CancelledCallError if another process took the run over while this one slept."""
-        lease = self.run.lease_until
-        if not self.is_stored or lease is None or self._now() < lease:
-            return
-        stored = await self._store.run(self.run.id)
-        if stored is not None and stored.owner != self.run.owner:
-            raise CancelledCallError(f"another process went on with run {self.run.id}", sent=False)
+        """Raises CancelledError if another process took the run over while this one slept."""
+        if self.held_until is not None and self._leases.clock() >= self.held_until:
+            await self._leases.renew([self])
+        self.refuse_when_lost()
+
+    def refuse_when_lost(self) -> None:
+        """Raises CancelledError, which no program takes for an answer, once the run is another process's."""
+        if self.is_lost:
+            raise asyncio.CancelledError(self.lost().message)
+
+    def lose(self) -> None:
+        """Ends all work on the run, because another process took it over."""
+        if not self.is_lost:
+            self.is_lost = True
+            here = asyncio.current_task()
+            for task in (*self.tasks, self.work):
+                if task is not None and task is not here:
+                    task.cancel()
+
+    def lost(self) -> RunLostError:
+        """Returns the error for whoever waits for the run here."""
+        return RunLostError(
+            f"another process took over run {self.run.id} while this one stood still",
+            remedy=Remedy("resume_lost", self.run.id),
+        )
 
     def step_ended(self, task: asyncio.Task[Result]) -> None:
         """Forgets the task of a step that has ended."""
@@ -159,7 +254,9 @@ class RunJournal:
         return self._first is not None
 
     def suspend(self) -> None:
-        """Lets no new step begin, because the run is to rest although it asks for nothing."""
+        """Ends the work and lets no new step begin, so that the run rests although it asks for nothing."""
+        if self.work is not None:
+            self.work.cancel()
         self.is_suspended = True
         self._first = self._first or InputRequired(f"run {self.run.id} was suspended")
 
@@ -232,138 +329,44 @@ class RunJournal:
         return open_content(self._sealer, pause)
 
 
-class _RunPlace:
-    """One place in a run: the run itself, or one of its steps."""
+def _not_noted(error: StoreError) -> StoreError:
+    return StoreError(
+        f"the call was not made, since that could not be noted: {error.message}",
+        hint=error.hint, sent=False, details=error.details,
+    )  # fmt: skip
 
-    def __init__(self, journal: RunJournal, path: str, principal: Principal | None = None) -> None:
-        self._journal = journal
-        self._path = path
-        self._principal = principal
-        self._made: Counter[str] = Counter()
 
-    async def step(self, tool: str, arguments: Mapping[str, Any], principal: Principal, make: Make) -> Result:
-        journal = self._journal
-        if journal.has_ended:
-            return await make(None)  # something that the run left behind, and lives on its own
-        path = self._next(f"/{tool}:{_digest(arguments, principal.id)}")
-        recorded = journal.outcome(path)
-        if recorded is not None:
-            return read(recorded)
-        journal.refuse_when_stopping(path)
-        await journal.check_lease()
-        place = _RunPlace(journal, path, principal)
-        if not self._path:
-            return await place._in_force(make)
-        # A task of its own: when one of several calls pauses, a program gives up the others, but what they
-        # have begun is worth keeping.
-        task = asyncio.create_task(place._recorded(make), name=f"step {tool}")
-        journal.tasks.add(task)
-        task.add_done_callback(journal.step_ended)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if not journal.is_stopping:
-                task.cancel()
-                await asyncio.wait([task])
-            raise
-
-    async def remember(self, name: str, key: Any, make: Callable[[Journal | None], Awaitable[Any]]) -> Any:
-        journal = self._journal
-        if journal.has_ended:
-            return await make(None)
-        path = self._next(f"/{name}:{_digest(key)}")
-        recorded = journal.outcome(path)
-        if recorded is not None:
-            return read(recorded).structured
-        journal.refuse_when_stopping(path)
-        await journal.check_lease()
-        value = await _RunPlace(journal, path, self._principal)._in_force(make)
-        if survives_json(value):
-            await journal.record(path, Result(structured=value, has_structured=True))
-        return value
-
-    def note(self, name: str, data: JsonObject) -> bool:
-        return self._journal.note(f"{self._path}#{name}", data)
-
-    def ask(self, question: Interruption) -> Reply:
-        path = self._next(f"?{question.kind}:{_digest([question.message, question.details])}")
-        reply = self._journal.reply(path)
-        if reply is None:
-            raise self._journal.ask(question, path, self._principal)
-        return reply
-
-    def reply(self) -> Reply | None:
-        replies = self._replies()
-        return replies[-1] if replies else None
-
-    def _replies(self) -> list[Reply]:
-        """To what the source itself asked at this place, one round after the other."""
-        found: list[Reply] = []
-        while (reply := self._journal.reply(f"{self._path}?input:{len(found)}")) is not None:
-            found.append(reply)
-        return found
-
-    def _next(self, key: str) -> str:
-        self._made[key] += 1
-        return f"{self._path}{key}:{self._made[key] - 1}"
-
-    async def _recorded(self, make: Make) -> Result:
-        try:
-            result = await self._in_force(make)
-        except SpindleError as error:
-            # What the program was told is part of its history, except that it was given up.
-            if error.category != "cancelled":
-                await self._journal.record(self._path, error)
-            raise
-        await self._journal.record(self._path, result)
-        return result
-
-    async def _in_force(self, make: Callable[[Journal | None], Awaitable[T]]) -> T:
-        token = current_journal.set(self)
-        try:
-            self._refuse_without_consent()
-            asked = self._journal.asked_before(f"{self._path}?input:{len(self._replies())}")
-            if asked is not None:
-                raise asked
-            result = await make(self)
-        except BaseException as error:
-            question = interruption_in(error)
-            if question is None:
-                if isinstance(error, Exception):
-                    self._raise_swallowed()
-                raise
-            if all(question is not known for known in self._journal.stops_below(self._path)):
-                # Raised on the way or by the source, not asked for through us. Others may be told the same:
-                # calls that need one consent share the request for it.
-                count = f":{len(self._replies())}" if question.kind == "input" else ""
-                self._journal.ask(question, f"{self._path}?{question.kind}{count}", self._principal)
-            raise question from None
-        finally:
-            current_journal.reset(token)
-        self._raise_swallowed()
-        return result
-
-    def _raise_swallowed(self) -> None:
-        """A program that catches everything must not go on as if a person had answered."""
-        for swallowed in self._journal.stops_below(self._path):
-            raise swallowed
-
-    def _refuse_without_consent(self) -> None:
-        reply = self._journal.reply(f"{self._path}?consent")
-        if reply is not None and reply.refused is not None:
-            reason = f": {reply.refused}" if reply.refused else ""
-            raise AuthError(
-                f"consent was not given{reason}", hint="run it again to be asked again", sent=False
-            )
+def _without_end(history: Sequence[RunEvent]) -> dict[str, RunEvent]:
+    """Returns, by place, the calls that were begun and have no known end."""
+    begun: dict[str, RunEvent] = {}
+    for event in history:
+        if event.kind == "begun":
+            begun[event.path] = event
+        elif event.kind in ("step", "stopped"):
+            begun.pop(event.path, None)
+    return begun
 
 
 def closed(run: Run, status: Any, now: float, error: JsonObject | None = None) -> Run:
     """Returns the run as it stands when nobody executes it any more."""
-    return replace(run, status=status, updated_at=now, error=error, owner=None, lease_until=None)
+    return replace(run, status=status, updated_at=now, error=error, lease=None)
 
 
-def _digest(*parts: Any) -> str:
-    return hashlib.sha256(to_json(parts, sort_keys=True, default=repr)).hexdigest()[:16]
+def _heard(write: asyncio.Task[None]) -> None:
+    """Whoever waited for it may have been given up."""
+    if not write.cancelled():
+        write.exception()
+
+
+async def _to_its_end(work: Awaitable[T]) -> T:
+    """Waits for work that is not given up when its caller is, only later."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait([task])
+        raise
 
 
 def _in_general(question: Interruption) -> str:

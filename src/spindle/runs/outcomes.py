@@ -22,7 +22,8 @@ class OpenPause:
     """A run waiting for a person, with all that the person needs to see.
 
     `details` holds for `consent` the `url`, `provider` and `scopes`; for `approval` the `tool` and its exact
-    `arguments`; for `input` the `schema` of the answer.
+    `arguments`; for `input` the `schema` of the answer. An approval with `in_doubt` is about a call that may
+    have been done: when it was `begun_at`, and by which `process`. Its `arguments` are masked.
     """
 
     token: str
@@ -110,6 +111,7 @@ def written(outcome: Result | SpindleError) -> JsonObject:
         "status": outcome.status,
         "retry_after": outcome.retry_after,
         "sent": outcome.sent,
+        "answered": outcome.answered,
         "details": outcome.details,
     }
     return {

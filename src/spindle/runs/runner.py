@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,9 @@ from spindle.errors import (
     suggest,
 )
 from spindle.remedies import Remedy
-from spindle.runs.answers import checked_answer
+from spindle.runs.answers import checked_answer, is_refusal
+from spindle.runs.connecting import KIND as CONNECT
 from spindle.runs.executions import Executions, Work
-from spindle.runs.leases import LEASE
 from spindle.runs.outcomes import Continuing, Finished, OpenPause, Outcome, open_content, opened, read
 
 if TYPE_CHECKING:
@@ -75,8 +76,18 @@ class Runner:
         """Starts a run of any kind of work. `given` is all that another process needs to continue it. `work`
         does it here, for a caller that has already prepared what would else be made of `given`. `id` is for a
         caller that must know the run's id before it ends."""
-        now = self._clock.now()
-        run = Run(name, kind, options.principal, "running", now, now, owner=self._owner, id=id or new_id())
+        now, lease = self._clock.now(), self._executions.leases.seconds
+        run = Run(
+            name,
+            kind,
+            options.principal,
+            "running",
+            now,
+            now,
+            owner=self._owner,
+            lease=lease,
+            id=id or new_id(),
+        )
         kept = {
             **given,
             "timeout": options.timeout,
@@ -84,6 +95,17 @@ class Runner:
             "raise_tool_errors": options.raise_tool_errors,
         }
         return await self._executions.execute(self._executions.journal(run, kept), options, work)
+
+    async def connect(self, source: str, options: CallOptions = DEFAULT_OPTIONS) -> Outcome:
+        """Connects a user to a source, as the settings of the source say, and lists its tools. One run for
+        each user and source waits for the consent, however often it is asked for."""
+        waiting = await self._store.runs(
+            limit=1, status="paused", principal=options.principal.id, kind=CONNECT, name=source
+        )
+        for run in waiting:
+            with contextlib.suppress(ClientError):  # another process has just taken it
+                return await self.resume(run.id, on_progress=options.on_progress)
+        return await self.start(CONNECT, source, {"source": source}, options)
 
     async def resume(
         self,
@@ -99,11 +121,45 @@ class Runner:
         pause = await self._store.pause(token)
         if pause is None:
             return await self._resume_run(token, answer, refused, principal, on_progress)
-        _check_principal(principal, pause.principal)
+        self._check_answerer(principal, pause, refuses=is_refusal(answer, refused))
         await self._check_waiting(pause)
         content = open_content(self._sealer, pause)
         reply = await checked_answer(pause, content["details"], answer, refused, self._caller)
+        if reply is not None and principal is not None:
+            reply["by"] = principal.id
         return await self._answer([pause], reply, on_progress)
+
+    def may_approve(self, pause: Pause | OpenPause, principal: Principal) -> bool:
+        """True if a principal may answer a request for approval. One that a tool makes itself is a question
+        to its caller; one that settings make is answered by those that they name."""
+        if pause.source is None:
+            return principal.id == pause.principal.id
+        return self._caller.lets_approve(pause.source, principal, pause.principal)
+
+    def _check_answerer(self, given: Principal | None, pause: Pause, *, refuses: bool) -> None:
+        """Raises PermissionDeniedError for a principal who may not answer. Without one it is the owner, who
+        answers from outside of all calls."""
+        if given is None or (given.id == pause.principal.id and (refuses or pause.kind != "approval")):
+            return
+        if pause.kind != "approval":
+            raise PermissionDeniedError(f"{given.id!r} may not answer for another user")
+        if not self.may_approve(pause, given):
+            raise PermissionDeniedError(
+                f"{given.id!r} may not approve this call", remedy=Remedy("ask_approver", pause.token)
+            )
+
+    async def decisions(self, run: str) -> list[JsonObject]:
+        """Returns what people have decided about the calls of a run: the `tool`, if it was `approved` or said
+        to be `done`, and `by` whom."""
+        found: list[JsonObject] = []
+        for pause in await self._store.pauses(run=run, waiting=False):
+            if pause.kind != "approval" or pause.answer is None:
+                continue
+            said = self._sealer.open(pause.answer, f"answer:{pause.token}")
+            by, was_done = said.get("by", "the owner"), "done" in (said.get("answer") or {})
+            decision = {"done": True} if was_done else {"approved": "answer" in said}
+            found.append({"tool": pause.tool, **decision, "by": by})
+        return found
 
     async def resume_consent(
         self, source: str, principal: Principal, denied: str | None = None
@@ -126,14 +182,30 @@ class Runner:
 
         return list(await asyncio.gather(*(one(pauses) for pauses in waiting.values())))
 
-    async def pauses(self, *, principal: Principal | None = None, run: str | None = None) -> list[OpenPause]:
-        """Returns the pauses that people can answer, the oldest first."""
+    async def pauses(
+        self,
+        *,
+        principal: Principal | None = None,
+        run: str | None = None,
+        approver: Principal | None = None,
+    ) -> list[OpenPause]:
+        """Returns the pauses that people can answer, the oldest first. `approver`: only those of others that
+        this principal may approve."""
         found = await self._store.pauses(run=run, principal=principal and principal.id)
+        if approver is not None:
+            approvals = [pause for pause in found if pause.kind == "approval"]
+            found = [pause for pause in approvals if self.may_approve(pause, approver)]
         return [self.details(pause) for pause in found if not self._has_expired(pause)]
 
     def details(self, pause: Pause) -> OpenPause:
         """Returns the pause with all that its person needs to see."""
         return opened(self._sealer, pause)
+
+    async def keep_newest(self, principal: Principal, most: int) -> None:
+        """Gives up the oldest calls of a principal that wait for people, so that no more than `most` do."""
+        waiting = await self._store.runs(limit=-1, status="paused", principal=principal.id, kind="call")
+        for run in waiting[most:]:
+            await self._executions.give_up(run.id, f"more than {most} calls of {principal.id!r} were waiting")
 
     def suspend(self, run: str) -> bool:
         """Lets a run that executes here come to rest: steps in flight end, all else is done again when it is
@@ -154,7 +226,8 @@ class Runner:
         for pause in pauses:
             sealed = self._sealer.seal(reply, f"answer:{pause.token}") if reply is not None else None
             now = self._clock.now()
-            claim = await self._store.claim(pause.token, sealed, self._owner, now + LEASE, now)
+            lease = self._executions.leases.seconds
+            claim = await self._store.claim(pause.token, sealed, self._owner, lease, now)
             is_ours |= claim == "claimed"
             if claim not in ("claimed", "noted") and len(pauses) == 1:
                 raise await self._unanswerable(claim, await self._store.pause(pause.token) or pause)
@@ -170,11 +243,10 @@ class Runner:
 
     async def _continue(self, run_id: str, on_progress: Progress | None) -> Outcome:
         """Executes a run that this process has taken over, from its record."""
-        run = await self._store.run(run_id)
-        if run is None:
-            raise NotFoundError(f"there is no run {run_id!r}")
-        journal = await self._executions.load(run)
-        given = journal.given
+        journal = await self._executions.load(run_id)
+        if run_id in self._executions.running:  # taken twice here, while this process stood still
+            return await self._executed_elsewhere(run_id)
+        run, given = journal.run, journal.given
         options = CallOptions(
             run.principal,
             given["timeout"],
@@ -217,11 +289,11 @@ class Runner:
             return Finished(run.id, await self._recorded_outcome(run))
         if run.id in self._executions.running:
             return await self._executed_elsewhere(run.id)
-        now = self._clock.now()
-        if not await self._store.take_run(run.id, self._owner, now + LEASE, now):
+        lease = self._executions.leases.seconds
+        if not await self._store.take_run(run.id, self._owner, lease, self._clock.now()):
             raise ClientError(
                 f"another process executes run {run.id}",
-                hint=f"if that process has died, try again in {LEASE:g} s",
+                hint=f"if that process has died, try again in {lease:g} s",
             )
         return await self._continue(run.id, on_progress)
 

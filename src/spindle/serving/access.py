@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,10 +15,12 @@ from spindle.calls.rates import RateLimiter
 from spindle.domain.identity import Principal
 from spindle.errors import AuthError, ConfigurationError, PermissionDeniedError, SpindleError
 from spindle.http.addresses import is_loopback
-from spindle.serving.addressing import Addressing, network
+from spindle.listening.addressing import Addressing, network
+from spindle.listening.connections import recognise
 from spindle.serving.exposure import Exposed
 from spindle.serving.problems import of_error, problem, respond
 from spindle.serving.resource import METADATA, challenge, metadata, metadata_url
+from spindle.serving.widening import widened
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -55,20 +57,35 @@ class _Rules:
 class ServingAccess:
     """The rules of one server. They can be replaced while it runs, as a whole or not at all."""
 
-    def __init__(self, config: ServeConfig, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, config: ServeConfig, environ: Mapping[str, str] | None = None, *, over_pipe: bool = False
+    ) -> None:
+        """`over_pipe`: the one client is the program that started us, and needs no token."""
         self._environ = os.environ if environ is None else environ
+        self._over_pipe = over_pipe
         self._listening_on = {config.host}
         self._rules = self._made(config, None)
+        self.running: dict[str, int] = {}
+        """By client, the requests that are answered at the moment."""
         self.on_request: Callable[[], Awaitable[None]] | None = None
         """Asked before each request, so that what it meets is what the settings say now."""
 
     @classmethod
-    def of(cls, config: ServeConfig, environ: Mapping[str, str] | None = None) -> ServingAccess:
-        return cls(config, environ)
+    def of(
+        cls, config: ServeConfig, environ: Mapping[str, str] | None = None, *, over_pipe: bool = False
+    ) -> ServingAccess:
+        return cls(config, environ, over_pipe=over_pipe)
 
-    def adopt(self, config: ServeConfig) -> bool:
-        """Put other settings in force; whether anything differs. Raises ConfigurationError, and keeps
-        those in force, for what would stop a start."""
+    def adopt(self, config: ServeConfig, further: Sequence[str] = ()) -> bool:
+        """Puts other settings in force, and returns True if anything differs. Raises ConfigurationError, and
+        keeps those in force, for what would stop a start, and for what would let requests without a token
+        do more than before, to which `further` adds."""
+        opened = [] if self._over_pipe else [*widened(self._rules.config, config), *further]
+        if opened:
+            raise ConfigurationError(
+                f"clients without a token could do more than before: {'; '.join(opened)}",
+                hint="restart the server if that is meant",
+            )
         if config == self._rules.config:
             return False
         self._rules = self._made(config, self._rules)
@@ -119,6 +136,21 @@ class ServingAccess:
         """True if this principal may see the resources and prompts of a source."""
         return self._rules.exposed.offers(principal, source)
 
+    def connects(self, principal: Principal, source: str, name: str) -> bool:
+        """True if this principal may see some tool of a source whose tools are not known yet, and the tool of
+        this name that connects to it."""
+        return self._rules.exposed.connects(principal, source, name)
+
+    async def still_admits(self, scope: Mapping[str, Any] | None, principal: Principal) -> bool:
+        """True if the token of a request that was admitted is good now, for the same principal. `scope` is
+        that of the HTTP request, or None over a pipe."""
+        if scope is None:
+            return True
+        try:
+            return await self._rules.clients.identify(_shown(Headers(raw=scope["headers"]))) == principal
+        except SpindleError:
+            return False
+
     # --- who may come in
 
     async def admit(self, scope: Scope, public: Public = nothing_public) -> Principal | Response:
@@ -160,7 +192,21 @@ class Guard:
                 await admitted(scope, receive, send)
                 return
             scope[PRINCIPAL] = admitted
-        elif scope["type"] == "websocket":
+            if admitted is not ANYBODY:
+                recognise(scope)
+            running, client = self._access.running, admitted.id
+            if running.get(client, 0) >= self._access.config.quotas.requests:
+                await _too_many(self._access.config)(scope, receive, send)
+                return
+            running[client] = running.get(client, 0) + 1
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                running[client] -= 1
+                if not running[client]:
+                    del running[client]
+            return
+        if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
         await self._app(scope, receive, send)
@@ -194,8 +240,7 @@ def _too_large(rules: _Rules, headers: Headers) -> Response | None:
     if not announced.isdecimal() or int(announced[:20]) <= limit:
         return None
     hint = "send less, or raise serve.max_body_size"
-    body = problem(413, "invalid_arguments", f"the body is larger than {limit} bytes", hint)
-    return respond(body, {"connection": "close"})
+    return respond(problem(413, "invalid_arguments", f"the body is larger than {limit} bytes", hint))
 
 
 def _too_often(rules: _Rules, client: str) -> Response | None:
@@ -207,6 +252,12 @@ def _too_often(rules: _Rules, client: str) -> Response | None:
     message = f"more than {limit.calls:g} requests in {limit.seconds:g} s"
     body = problem(429, "rate_limited", message, "wait, or ask for a higher serve.rate_limit")
     return respond({**body, "retryable": True, "retry_after": round(wait, 3)})
+
+
+def _too_many(config: ServeConfig) -> Response:
+    message = f"this client has {config.quotas.requests} requests running or waiting"
+    body = problem(429, "rate_limited", message, "wait for one to end; see serve.quotas.requests")
+    return respond({**body, "retryable": True, "retry_after": 1})
 
 
 def _shown(headers: Headers) -> str | None:

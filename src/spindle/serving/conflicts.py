@@ -17,7 +17,7 @@ async def refuse_conflicts(app: Spindle, note: Note) -> None:
     catalog.sources.validate()
     # A variable that is missing is a mistake in the settings, told before anything is started.
     plain = {name for name in catalog.sources.names if not catalog.sources.config(name).prefix}
-    states = await app.store.sources()
+    states = await catalog.states()
     unsynced = {*catalog.unsynced(), *(name for name, state in states.items() if state.error is not None)}
     for report in await catalog.sync(sorted(plain & unsynced)):
         conflict = catalog.conflicts.get(report.source)

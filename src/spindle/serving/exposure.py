@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from spindle.domain.names import may_name
 from spindle.errors import did_you_mean, suggest
 
 if TYPE_CHECKING:
@@ -16,17 +17,27 @@ if TYPE_CHECKING:
 _SIGNS = re.compile(r"[*?\[]")
 
 
+def is_pattern(name: str) -> bool:
+    """True if a name in a list may stand for several tools."""
+    return _SIGNS.search(name) is not None
+
+
 class NamePatterns:
     """A set of exact names and patterns."""
 
     def __init__(self, written: Iterable[str]) -> None:
-        patterns = {name for name in written if _SIGNS.search(name)}
-        self._exact = frozenset(written) - patterns
+        self._written = tuple(written)
+        patterns = {name for name in self._written if is_pattern(name)}
+        self._exact = frozenset(self._written) - patterns
         joined = "|".join(fnmatch.translate(pattern) for pattern in sorted(patterns))
         self._pattern = re.compile(joined) if patterns else None
 
     def __contains__(self, name: str) -> bool:
         return name in self._exact or (self._pattern is not None and bool(self._pattern.match(name)))
+
+    def may_name(self, source: str) -> bool:
+        """True if one of them may be a tool of this source."""
+        return any(may_name(name, source) for name in self._written)
 
 
 class Lists:
@@ -38,6 +49,12 @@ class Lists:
 
     def admit(self, name: str) -> bool:
         return (self._exposed is None or name in self._exposed) and name not in self._excluded
+
+    def connect(self, source: str, name: str) -> bool:
+        """True if some tool of a source may be admitted, and the one of this name, which connects to it. A
+        source whose tools have plain names has to be connected to by name."""
+        exposed = self._exposed is None or self._exposed.may_name(source) or name in self._exposed
+        return exposed and f"{source}." not in self._excluded and name not in self._excluded
 
 
 class Exposed:
@@ -52,13 +69,24 @@ class Exposed:
     def shows(self, principal: Principal, name: str) -> bool:
         return self._all.admit(name) and self.group_shows(principal.groups, name)
 
+    def connects(self, principal: Principal, source: str, name: str) -> bool:
+        """True if the tool of this name, which connects to a source, is visible."""
+        known = self._lists_of(principal.groups)
+        return self._all.connect(source, name) and (
+            not known or any(lists.connect(source, name) for lists in known)
+        )
+
     def group_shows(self, groups: Collection[str], name: str) -> bool:
+        known = self._lists_of(groups)
+        return not known or any(lists.admit(name) for lists in known)
+
+    def _lists_of(self, groups: Collection[str]) -> list[Lists]:
         # Who is in no group that is configured counts as one of the default group: a group of which
         # nobody has written anything must not see more than one that is limited.
         known = [self._groups[group] for group in groups if group in self._groups]
         if not known and self._default in self._groups:
             known = [self._groups[self._default]]
-        return not known or any(lists.admit(name) for lists in known)
+        return known
 
     def offers(self, principal: Principal, source: str) -> bool:
         """True if the resources and prompts of a source are visible: only if all its tools may be, since
@@ -84,7 +112,7 @@ def doubts(config: ServeConfig, tools: Collection[str], unread: Collection[str] 
     known = frozenset(tools)
     found: list[str] = []
     for place, name in lists_in(config):
-        if _SIGNS.search(name) or name in known or name.partition(".")[0] in unread:
+        if is_pattern(name) or name in known or name.partition(".")[0] in unread:
             continue
         if any(tool.startswith(f"{name}.") for tool in known):
             hint = f"; for all tools of that source write '{name}.*'"

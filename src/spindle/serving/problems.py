@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, to_json
-from spindle.errors import BreakerOpenError, Interruption, LoopError, SpindleError
+from spindle.errors import AuthorizationRequired, BreakerOpenError, Interruption, LoopError, SpindleError
+from spindle.meanings import Meaning
 
 PROBLEM_TYPE = "application/problem+json"
 
@@ -27,6 +28,7 @@ STATUSES: Mapping[str, int] = {
     "table": 500,
     "auth": 502,
     "connection": 502,
+    "in_doubt": 502,
     "server": 502,
     "cancelled": 503,
     "timeout": 504,
@@ -42,13 +44,16 @@ def of_error(error: BaseException) -> JsonObject:
     """The body for an error. Any other than a SpindleError is a bug of ours, and its text is not shown."""
     if isinstance(error, SpindleError):
         status = STATUSES.get(error.category, 500)
-        if isinstance(error, BreakerOpenError):
+        if isinstance(error, BreakerOpenError) or (error.category == "store" and error.retry_after):
             status = 503
         elif isinstance(error, LoopError):
             status = 508
         fields = error.to_dict("http")
         upstream = fields.pop("status", None)
         return {"status": status, **fields} | ({"source_status": upstream} if upstream else {})
+    if isinstance(error, AuthorizationRequired):
+        body = problem(409, "consent", error.message, "open `details.url` to give consent, then call again")
+        return {**body, "source": error.source, "details": error.details}
     if isinstance(error, Interruption):
         return problem(409, "paused", "the call waits for a person, who cannot be asked here")
     kind = type(error).__name__
@@ -58,8 +63,11 @@ def of_error(error: BaseException) -> JsonObject:
 def of_result(tool: str, result: Result) -> JsonObject:
     """The body for a result by which the tool reports an error."""
     message = result.text or "the tool reported an error without a message"
-    body = problem(STATUSES["tool"], "tool", message)
-    return {**body, "retryable": False, "tool": tool, "details": result.to_dict()}
+    meaning = result.meaning or Meaning("tool")
+    body = problem(STATUSES.get(meaning.category, STATUSES["tool"]), meaning.category, message)
+    rare = {"retry_after": meaning.retry_after, "source_status": meaning.status}
+    body |= {key: value for key, value in rare.items() if value is not None}
+    return {**body, "retryable": meaning.retryable, "tool": tool, "details": result.to_dict()}
 
 
 def respond(body: JsonObject, headers: Mapping[str, str] | None = None) -> Response:

@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spindle.catalog.diff import SyncReport
-from spindle.errors import SpindleError
+from spindle.errors import SpindleError, UntrustedError
 from spindle.serving.exposure import doubts
+from spindle.serving.held_back import HeldBack
 from spindle.serving.instruction import instruction
+from spindle.serving.widening import loosened
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -28,9 +30,9 @@ _AT_START = ("host", "port")
 
 
 class Live:
-    """Keeps an open workspace and its access control up to date with the settings. Settings with a mistake
-    are noted, and the old ones stay in force. `given` are settings from the command line, which override
-    the file."""
+    """Keeps an open workspace and its access control up to date with the settings. Settings with a mistake,
+    and those that would open the server to clients without a token, are noted, and the old ones stay in
+    force. `given` are settings from the command line, which override the file."""
 
     def __init__(
         self,
@@ -46,6 +48,9 @@ class Live:
         self._note = note
         self._now = now
         self._mark = app.settings.mark
+        self._held_back = HeldBack(app.settings.state_folder)
+        self._untrusted = ""
+        """The mark of trust when changed settings were refused for want of it."""
         self._late: list[str] = []
         self._looked_at = now()
         self._looking = asyncio.Lock()
@@ -57,6 +62,10 @@ class Live:
             await asyncio.sleep(EVERY)
             await self.look()
 
+    def close(self) -> None:
+        """Takes back what was said about settings that are held back."""
+        self._held_back.clear()
+
     async def look(self) -> None:
         """Take over what changed, at most once in `EVERY` seconds."""
         if self._now() - self._looked_at < EVERY:
@@ -66,24 +75,30 @@ class Live:
                 return
             self._looked_at = self._now()
             mark = self._app.settings.current_mark()
-            if mark != self._mark:
+            trusted_since = self._untrusted not in ("", self._app.settings.trust_mark())
+            if mark != self._mark or trusted_since:
                 # Also when it fails: what is wrong is said once, until somebody changes it again.
                 self._mark = mark
                 await self._take_over()
 
     async def _take_over(self) -> None:
         before, store = self._access.config, self._app.settings.store
+        self._untrusted = ""
         try:
             await self._app.reload(self._adopt)
         except SpindleError as error:
+            if isinstance(error, UntrustedError):
+                self._untrusted = self._app.settings.trust_mark()
             said = error.hint_for("shell")
             hint = f" ({said})" if said else ""
             self._note(f"the settings changed, but the old ones stay in force: {error.message}{hint}")
+            self._held_back.say(f"{error.message}{hint}")
             return
         except Exception as error:
             logger.error("reading the settings again failed", exc_info=error)
             self._note(f"the settings changed, but the old ones stay in force: {error!r}")
             return
+        self._held_back.clear()
         self._note("the settings changed, and are in force")
         now = self._access.config
         late = [*self._late, *(["store"] if self._app.settings.store != store else [])]
@@ -100,7 +115,8 @@ class Live:
         now = {name: getattr(self._access.config, name) for name in _AT_START}
         self._late = [f"serve.{name}" for name, value in now.items() if getattr(wanted, name) != value]
         instruction(wanted, settings.root)  # raises where it names a file that cannot be read
-        self._access.adopt(wanted.model_copy(update=now))
+        further = [] if wanted.wants_token else loosened(self._app.settings.sources, settings.sources)
+        self._access.adopt(wanted.model_copy(update=now), further)
 
 
 async def warn(app: Spindle, config: ServeConfig, note: Note) -> None:

@@ -7,35 +7,44 @@ of the stored catalog needs neither.
 from __future__ import annotations
 
 import os
-import re
 import time
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from spindle.errors import ConfigurationError, suggest
+from spindle.domain.toml_text import read_toml
+from spindle.errors import ConfigurationError
 from spindle.settings.expand import expand_address, has_reference
+from spindle.settings.places import FILE_NAME as FILE_NAME
+from spindle.settings.places import data_folder as data_folder
+from spindle.settings.places import trust_marks, user_folder, workspace_root
+from spindle.settings.tables import RawTable, apply_environment, check_top_level
+from spindle.trust import TRUSTED, Verdict, granted, judge
+from spindle.trust import mark as mark_trusted
+from spindle.trust.coverage import Coverage, cover
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from spindle.domain.agent import AgentConfig
     from spindle.domain.registry import RegistryConfig
+    from spindle.domain.retention import RetentionConfig
+    from spindle.domain.sampling import SamplingConfig
     from spindle.domain.serve import ServeConfig
     from spindle.domain.source import SourceConfig
+    from spindle.settings.at_rest import AtRestSettings
     from spindle.settings.auth import AuthSettings
 
-FILE_NAME = "spindle.toml"
 STATE_FOLDER = ".spindle"
+MAX_FILE = 4_000_000
 TOOLS_FOLDER = "tools"
 # The workspace's own folders, and the kinds of source that they are.
 FOLDERS = {TOOLS_FOLDER: "python", "mods": "mods", "events": "events", "flows": "flows"}
-TOP_LEVEL = ("agent", "auth", "mods", "registries", "serve", "sources", "store")
 
-RawTable = dict[str, Any]
 M = TypeVar("M", bound="BaseModel")
 
 # Settings that say what a source is, as opposed to how it is used.
@@ -61,6 +70,12 @@ class Settings:
     """By source, the file with the rest of its settings, where its table names one (`file`)."""
     state: Path | None = None
     """The folder of the state, if it is not the usual one."""
+    verdict: Verdict = TRUSTED
+    """Says if anything of the workspace may run. Settings made in Python are the program's own."""
+    written: RawTable = field(default_factory=dict[str, Any], repr=False)
+    """The workspace's own settings, without the user's and the environment."""
+    is_given: bool = True
+    """True if the program or the person named the workspace as trusted, so that no mark is needed."""
 
     @cached_property
     def sources(self) -> dict[str, RawTable]:
@@ -98,6 +113,7 @@ class Settings:
 
     def store_address(self, environ: Mapping[str, str]) -> str:
         """The `store` setting with every `${VAR}` replaced. It may hold a password."""
+        self.require_trust()
         expanded = expand_address(self.store, environ, "store")
         return expanded if expanded == ":memory:" or "://" in expanded else str(self.root / expanded)
 
@@ -108,14 +124,45 @@ class Settings:
         return self.root / STATE_FOLDER if self.is_workspace else user_folder() / "state"
 
     @cached_property
+    def at_rest(self) -> AtRestSettings:
+        from spindle.settings.at_rest import read_at_rest
+
+        return read_at_rest(self.raw.get("at_rest", {}), str(self.root / FILE_NAME))
+
+    @cached_property
     def auth(self) -> AuthSettings:
         from spindle.settings.auth import read
         from spindle.settings.expand import expand_table
 
+        self.require_trust()
         table = self.raw.get("auth", {})
         if isinstance(table, dict):
             table = expand_table(cast(RawTable, table), self.environ, "auth")
         return read(table, self.root, str(self.root / FILE_NAME))
+
+    def require_trust(self) -> None:
+        """Raises UntrustedError if nothing of the workspace may run. All that expands `${VAR}`, and all that
+        opens the workspace, begins here."""
+        self.verdict.require(self.root)
+
+    def require_trust_still(self) -> None:
+        """Raises UntrustedError if the files changed since, and somebody else may have done it."""
+        if self.is_workspace and not self.is_given and not granted(self.root, os.environ):
+            judge(self.root, self.cover, trust_marks()).require(self.root)
+
+    def trust_mark(self) -> str:
+        """Returns a text that changes when a person trusts the workspace once more."""
+        return _mark_of(trust_marks().file(os.path.realpath(self.root)))
+
+    def cover(self) -> Coverage:
+        """The files of the workspace that can run, as they are now."""
+        mine = user_folder() / FILE_NAME
+        files = [file for file in self.files if file != mine]
+        return cover(self.root, files, FOLDERS, self.written)
+
+    def trust(self, *, exact: bool | None = None) -> None:
+        """Marks the workspace as trusted in the state that it is in."""
+        mark_trusted(self.cover(), trust_marks(), exact=exact)
 
     def current_mark(self) -> str:
         """Returns a text that changes whenever a settings file does. Cheap: the files are not read."""
@@ -124,10 +171,17 @@ class Settings:
         return " ".join([*(_mark_of(file) for file in self.files), *_folder_marks(self.root)])
 
     def reread(self, environ: Mapping[str, str] | None = None) -> Settings:
-        """Reads the same files again and returns the new settings."""
+        """Reads the same files again and returns the new settings. Raises ConfigurationError if a file that
+        was there is gone or empty: it is being written, or was lost."""
         if not self.files:
             raise ConfigurationError("these settings were made in Python, so there is no file to read again")
-        return _load(self.root if self.is_workspace else None, environ)
+        for file, mark in zip(self.files, self.mark.split(), strict=False):
+            was_filled = mark != "-" and mark.split(".")[1] != "0"
+            if file.name == FILE_NAME and was_filled and not _read_text(file).strip():
+                missing = "empty" if file.exists() else "gone"
+                hint = "write it again, or restart if that is meant"
+                raise ConfigurationError(f"{file} is {missing}", hint=hint)
+        return _load(self.root if self.is_workspace else None, environ, self.is_given)
 
     def origin(self, source: str) -> str:
         """The file that configures a source."""
@@ -144,6 +198,7 @@ class Settings:
         """Returns all sources as typed settings, or raises one error that names every mistake."""
         from spindle.settings.validate import validate_sources
 
+        self.require_trust()
         return validate_sources(self.sources, self._place, models, os.environ if environ is None else environ)
 
     def serve(self, environ: Mapping[str, str] | None = None) -> ServeConfig:
@@ -158,11 +213,24 @@ class Settings:
 
         return self._table(AgentConfig, "agent", environ)
 
+    def sampling(self, environ: Mapping[str, str] | None = None) -> SamplingConfig:
+        """The `[sampling]` table: the model that answers servers which ask for one."""
+        from spindle.domain.sampling import SamplingConfig
+
+        return self._table(SamplingConfig, "sampling", environ)
+
+    def retention(self, environ: Mapping[str, str] | None = None) -> RetentionConfig:
+        """The `[retention]` table: how long what was recorded is kept."""
+        from spindle.domain.retention import RetentionConfig
+
+        return self._table(RetentionConfig, "retention", environ)
+
     def registries(self, environ: Mapping[str, str] | None = None) -> dict[str, RegistryConfig]:
         """The `[registries]` table by name, or the official registry where nothing is written."""
         from spindle.domain.registry import OFFICIAL, RegistryConfig
         from spindle.settings.validate import validate_table
 
+        self.require_trust()
         environ = os.environ if environ is None else environ
         file, written = str(self.root / FILE_NAME), cast(RawTable, self.raw.get("registries", {}))
         for name, table in written.items():
@@ -177,17 +245,23 @@ class Settings:
     def _table(self, model: type[M], name: str, environ: Mapping[str, str] | None) -> M:
         from spindle.settings.validate import validate_table
 
+        self.require_trust()
         environ = os.environ if environ is None else environ
         return validate_table(model, name, self.raw.get(name, {}), str(self.root / FILE_NAME), environ)
 
 
-def load(path: Path | str | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+def load(
+    path: Path | str | None = None, environ: Mapping[str, str] | None = None, *, trusted: bool | None = None
+) -> Settings:
     """Reads the settings of the workspace at `path` (a folder or its spindle.toml), or of the nearest one
-    at or above the current folder. Without a workspace only the user's own settings apply."""
-    return _load(workspace_root(path), environ)
+    at or above the current folder. Without a workspace only the user's own settings apply.
+
+    A workspace that the program names is trusted; one that is found needs a person's mark, and so does any
+    with `trusted=False`. The `verdict` of the settings says if it has one."""
+    return _load(workspace_root(path), environ, path is not None if trusted is None else trusted)
 
 
-def _load(root: Path | None, environ: Mapping[str, str] | None) -> Settings:
+def _load(root: Path | None, environ: Mapping[str, str] | None, trusted: bool) -> Settings:
     environ = os.environ if environ is None else environ
     files = [user_folder() / FILE_NAME] + ([root / FILE_NAME] if root else [])
     folder = root or Path.cwd()
@@ -197,8 +271,10 @@ def _load(root: Path | None, environ: Mapping[str, str] | None) -> Settings:
     sources: dict[str, RawTable] = {}
     origins: dict[str, str] = {}
     own_files: dict[str, Path] = {}
+    written: RawTable = {}
     for file in tuple(files):
         table = _read(file)
+        written = deepcopy(table) if root else {}
         own_sources = table.pop("sources", {})
         _merge(raw, table)
         if not isinstance(own_sources, dict):
@@ -216,15 +292,25 @@ def _load(root: Path | None, environ: Mapping[str, str] | None) -> Settings:
                 below = _read(own)
                 _merge(below, sources[name])
                 sources[name] = below
-    _check_top_level(raw, root / FILE_NAME if root else files[0])
+                if written:
+                    written["sources"] = {**written["sources"], name: below}
+    check_top_level(raw, root / FILE_NAME if root else files[0])
     raw["sources"] = sources
-    _apply_environment(raw, environ)
+    apply_environment(raw, environ)
     mark = " ".join([*marks, *folder_marks])
     settings = Settings(
-        folder, raw, origins, root is not None, tuple(files), mark, environ=environ, own_files=own_files
-    )
-    if "auth" in raw:
-        _ = settings.auth  # reports a mistake in the table at once
+        folder, raw, origins, root is not None, tuple(files), mark, environ=environ, own_files=own_files,
+        written=written, is_given=trusted,
+    )  # fmt: skip
+    if root and not trusted and not granted(root, os.environ):
+        settings = replace(settings, verdict=judge(root, settings.cover, trust_marks()))
+    # A mistake in these tables is reported at once.
+    if "auth" in raw and settings.verdict.trusted:
+        _ = settings.auth
+    if "at_rest" in raw:
+        _ = settings.at_rest
+    if "sampling" in raw and settings.verdict.trusted:
+        settings.sampling(environ)
     return settings
 
 
@@ -244,7 +330,7 @@ def _mark_of(file: Path) -> str:
         stat = file.stat()
     except OSError:
         return "-"
-    return f"{stat.st_mtime_ns}.{stat.st_size}.{stat.st_ino}"
+    return f"{stat.st_mtime_ns}.{stat.st_size}.{stat.st_ino}"  # `reread` looks at the size
 
 
 def _folder_marks(root: Path) -> list[str]:
@@ -252,102 +338,30 @@ def _folder_marks(root: Path) -> list[str]:
     return [str((root / folder).is_dir()) for folder in FOLDERS]
 
 
-def workspace_root(path: Path | str | None) -> Path | None:
-    """The folder of the workspace at `path`, which must exist, or of the nearest one at or above the
-    current folder."""
-    if path is not None:
-        given = Path(path).expanduser().resolve()
-        if given.name == FILE_NAME and given.is_file():
-            return given.parent
-        if not given.is_dir():
-            raise ConfigurationError(
-                f"there is no folder {given}", hint="create a workspace with `spindle new PATH`"
-            )
-        return given
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / FILE_NAME).is_file():
-            return folder
-    return None
-
-
-def user_folder() -> Path:
-    """The folder of the user's own settings and state, apart from any workspace."""
-    home = os.environ.get("SPINDLE_HOME")
-    if home:
-        return Path(home).expanduser()
-    from platformdirs import user_config_path
-
-    return user_config_path("spindle")
-
-
-def data_folder() -> Path:
-    """The folder of the user's own data other than settings, such as the key for stored secrets."""
-    if os.environ.get("SPINDLE_HOME"):
-        return user_folder()
-    from platformdirs import user_data_path
-
-    return user_data_path("spindle")
+def _read_text(file: Path) -> str:
+    try:
+        if file.exists() and not file.is_file():
+            raise ConfigurationError(f"cannot read {file}: it is not a file")
+        with file.open("rb") as handle:
+            data = handle.read(MAX_FILE + 1)
+        text = data.decode("utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read {file}: {error}") from None
+    if len(data) > MAX_FILE:
+        raise ConfigurationError(f"{file} has more than {MAX_FILE // 1_000_000} MB")
+    return text
 
 
 def _read(file: Path) -> RawTable:
+    text = _read_text(file)
     try:
-        text = file.read_text("utf-8")
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read {file}: {error}") from None
-    try:
-        return tomllib.loads(text)
+        return read_toml(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(
             f"{file} is not valid TOML: {error}", hint="fix that line; strings need quotes, tables [brackets]"
         ) from None
-
-
-_VARIABLE = re.compile(r"SPINDLE_([A-Z0-9]+(?:_[A-Z0-9]+)*(?:__[A-Z0-9]+(?:_[A-Z0-9]+)*)+|STORE)")
-
-
-def _apply_environment(raw: RawTable, environ: Mapping[str, str]) -> None:
-    """Applies the environment: SPINDLE_SECTION__KEY=value sets section.key."""
-    for variable, text in sorted(environ.items()):
-        match = _VARIABLE.fullmatch(variable)
-        if not match:
-            continue
-        *folders, last = match[1].split("__")
-        section = (folders[0] if folders else last).lower()
-        if section not in TOP_LEVEL:
-            raise ConfigurationError(
-                f"the environment variable {variable} sets `{section}`, which is not a setting",
-                hint=_did_you_mean(section),
-            )
-        node, inside = raw, ""
-        for step in folders:
-            inside = _existing_key(node, step, inside)
-            inner = node.setdefault(inside, {})
-            if not isinstance(inner, dict):
-                raise ConfigurationError(f"{variable} sets a key inside {inside!r}, which is not a table")
-            node = cast(RawTable, inner)
-        node[_existing_key(node, last, inside)] = _value_of(text)
-
-
-def _existing_key(node: RawTable, step: str, inside: str) -> str:
-    """Finds the key that an upper-case variable means, so that a source called `my-Server` can be set."""
-    for key in node:
-        if key.upper().replace("-", "_") == step:
-            return key
-    return step if inside == "env" else step.lower()
-
-
-def _value_of(text: str) -> Any:
-    """Parses lists, tables and quoted text as TOML. Anything else stays text, which fields that want a
-    number or a boolean convert themselves: a token made of digits must not become a number."""
-    if text[:1] not in ("[", "{", '"', "'") or "\n" in text:
-        return text
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
 
 
 def _is_on(value: Any) -> bool:
@@ -361,25 +375,3 @@ def _merge(below: RawTable, above: RawTable) -> None:
             _merge(cast(RawTable, under), cast(RawTable, value))
         else:
             below[key] = value
-
-
-def _check_top_level(raw: RawTable, file: Path) -> None:
-    for key in raw:
-        if key not in TOP_LEVEL:
-            raise ConfigurationError(f"{file}: `{key}` is not a setting", hint=_did_you_mean(key))
-    for key in ("agent", "registries", "serve"):
-        if not isinstance(raw.get(key, {}), dict):
-            raise ConfigurationError(f"{file}: `{key}` must be a table: [{key}]")
-    mods: Any = raw.get("mods", {})
-    tables = cast(RawTable, mods) if isinstance(mods, dict) else {"": None}
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            where = f"mods.{name}" if name else "mods"
-            raise ConfigurationError(f"{file}: `{where}` must be a table such as [mods.{name or 'NAME'}]")
-    if not isinstance(raw.get("store", ""), str):
-        raise ConfigurationError(f'{file}: `store` must be text: a path, ":memory:", or "postgresql://…"')
-
-
-def _did_you_mean(key: str) -> str:
-    meant = suggest(key, TOP_LEVEL)
-    return f"did you mean `{meant}`?" if meant else f"known are: {', '.join(TOP_LEVEL)}"

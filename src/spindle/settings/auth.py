@@ -23,8 +23,12 @@ class AuthSettings:
     """The address of our client metadata document, for providers that read one."""
     client_name: str | None = None
     """The name under which we introduce ourselves to providers."""
+    consent: str = "user"
+    """Says who may complete a consent: the `user` who began it, as the application knows them; the `browser`
+    in which they typed the code that they were given; or `anyone` with the link."""
 
 
+CONSENTS = ("user", "browser", "anyone")
 KNOWN = tuple(field.name for field in fields(AuthSettings))
 
 
@@ -46,6 +50,15 @@ def read(table: Any, root: Path, where: str) -> AuthSettings:
             f'{where}: auth.key must be "keyring" or "file"',
             hint="a key does not belong in a file that is shared: set SPINDLE_KEY or auth.key_file",
         )
+    if given.get("consent") not in (None, *CONSENTS):
+        raise ConfigurationError(
+            f"{where}: auth.consent must be one of {', '.join(CONSENTS)} (got {given['consent']!r})"
+        )
+    if given.get("consent") == "browser" and not given.get("redirect_uri"):
+        raise ConfigurationError(
+            f'{where}: auth.consent = "browser" needs auth.redirect_uri',
+            hint="the address of `callback_app` in your application",
+        )
     if given.get("key") == "keyring" and "key_file" in given:
         raise ConfigurationError(f"{where}: give either auth.key_file or the keyring, not both")
     _check_url(given, "redirect_uri", where, loopback=True)
@@ -57,6 +70,7 @@ def read(table: Any, root: Path, where: str) -> AuthSettings:
         redirect_uri=given.get("redirect_uri"),
         client_metadata_url=given.get("client_metadata_url"),
         client_name=given.get("client_name"),
+        consent=given.get("consent", "user"),
     )
 
 

@@ -11,7 +11,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from spindle import settings
+from spindle.domain.toml_text import read_toml
 from spindle.errors import ConfigurationError
+from spindle.owner_only import make_folder, open_file
+from spindle.settings import user_folder
+from spindle.trust import granted
 
 LOCK_TIMEOUT = 15.0
 OWN_FOLDER = "sources"
@@ -78,7 +83,9 @@ def remove_source(file: Path, name: str) -> bool:
             return False
         rest = {key: value for key, value in data["sources"].items() if key != name}
         wanted = {**data, "sources": rest}
-        replace_file(file, _first_that_means(wanted, file, (_cut, _deleted_in_place), before, name))
+        text = _first_that_means(wanted, file, (_cut, _deleted_in_place), before, name)
+        # A server that runs takes an empty file for one that was lost, and goes on with what it knows.
+        replace_file(file, text if text.strip() else f"{text}# no sources\n")
         _drop_own_file(file, data["sources"][name])
         return True
 
@@ -104,7 +111,7 @@ def _first_that_means(wanted: dict[str, Any], file: Path, edits: Sequence[Edit],
     for edit in edits:
         with contextlib.suppress(tomllib.TOMLDecodeError, tomlkit.exceptions.TOMLKitError):
             text = edit(*given)
-            if _meaning(tomllib.loads(text)) == _meaning(wanted):
+            if _meaning(read_toml(text)) == _meaning(wanted):
                 return text
     raise ConfigurationError(
         f"{file} is written in a way that cannot be edited by program",
@@ -173,7 +180,7 @@ def without_table(text: str, path: Sequence[str], instead: str = "") -> str:
 def _header_path(line: str) -> list[str]:
     """The keys of a `[table.header]`; none for a line that only looks like one."""
     try:
-        node: Any = tomllib.loads(line)
+        node: Any = read_toml(line)
     except tomllib.TOMLDecodeError:
         return []
     path: list[str] = []
@@ -220,7 +227,7 @@ def _moved(text: str, name: str, table: Mapping[str, Any]) -> str:
 def _read(file: Path) -> tuple[str, dict[str, Any]]:
     try:
         text = file.read_bytes().decode() if file.exists() else ""
-        return text, tomllib.loads(text)
+        return text, read_toml(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{file} is not valid TOML: {error}", hint="fix it first") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -243,19 +250,23 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def replace_file(file: Path, text: str) -> None:
-    """Replaces the file in one step. The file's permissions hold at every moment."""
+def replace_file(file: Path, text: str, *, private: bool = False) -> None:
+    """Replaces the file in one step. The file's permissions hold at every moment. One that is new can be read
+    by those whom the umask lets; if it is `private` or among the user's own settings, by its owner alone."""
     target = file.resolve()
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+        known = target.stat().st_mode & 0o777 if target.exists() else None
+        own = private or target.is_relative_to(user_folder().resolve())
+        mode = known or (0o600 if own else 0o644)
         partial.unlink(missing_ok=True)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as handle:
             handle.write(text.encode())
             handle.flush()
             os.fsync(handle.fileno())
-        partial.chmod(mode)
+        if known is not None:
+            partial.chmod(known)
         partial.replace(target)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -271,11 +282,12 @@ def _locked(file: Path) -> Generator[None]:
 
     lock = file.parent / ".spindle" / "edit.lock"
     try:
-        lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(lock.parent)
         ignore = lock.parent / ".gitignore"
         if not ignore.exists():
-            ignore.write_text("*\n")
-        handle = lock.open("w")
+            with open_file(ignore) as ignoring:
+                ignoring.write(b"*\n")
+        handle = open_file(lock)
     except OSError as error:
         raise ConfigurationError(f"cannot write in {file.parent}: {error}") from None
     deadline = time.monotonic() + LOCK_TIMEOUT
@@ -288,4 +300,28 @@ def _locked(file: Path) -> Generator[None]:
                 if time.monotonic() > deadline:
                     raise ConfigurationError(f"another process is editing {file}; try again") from None
                 time.sleep(0.01)
-        yield
+        with own_change(file.parent):
+            yield
+
+
+@contextlib.contextmanager
+def own_change(root: Path) -> Generator[None]:
+    """A change that Spindle itself makes in a workspace for its user: one that was trusted stays so, and a
+    folder in which nothing could run before becomes a trusted one."""
+    was_trusted = _is_trusted(root)
+    yield
+    if was_trusted:
+        settings.load(root).trust()
+
+
+def _is_trusted(root: Path) -> bool:
+    """True if the mark of a workspace is to be renewed after a change."""
+    if root.resolve() == settings.user_folder().resolve() or granted(root, os.environ):
+        return False  # needs no mark
+    if not root.is_dir():
+        return True  # about to be made
+    try:
+        found = settings.load(root, trusted=False)
+    except ConfigurationError:
+        return False
+    return found.verdict.trusted or not found.cover().files

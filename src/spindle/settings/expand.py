@@ -1,10 +1,14 @@
-"""Replaces `${VAR}`, `${VAR:-default}` and `${secret:NAME}` in settings when a source is about to be used."""
+"""Replaces `${VAR}`, `${VAR:-default}` and `${secret:NAME}` in settings when a source is about to be used.
+
+A variable that is set to nothing is as if it were not set: an empty token or address is nearly always a
+mistake made elsewhere. Where it is meant, an empty default says so: `${VAR:-}`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
 from spindle.errors import ConfigurationError
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 _SECRET_KEY = re.compile(
     r"^(?:env|headers)\..*(?:key|token|secret|passw|auth|credential|cookie)", re.IGNORECASE
 )
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z][A-Za-z0-9_.-]*)(?::-([^}]*))?\}")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z][A-Za-z0-9_.-]*)(?::-([^}]{0,2000}))?\}")
 _SECRET = "secret:"  # noqa: S105 - the beginning of a reference
 
 
@@ -34,12 +38,39 @@ def expand_table(table: dict[str, Any], environ: Mapping[str, str], key: str) ->
     return _expand(table, environ, key, None)
 
 
-def missing_variables(table: Any, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yields (variable, key) for each reference that has neither a value nor a default."""
+class MissingVariable(NamedTuple):
+    """A reference that leads to nothing, and the setting that it is in."""
+
+    variable: str
+    key: str
+    is_empty: bool = False
+    """True if it is set, to nothing."""
+
+    @property
+    def message(self) -> str:
+        """The sentence about it."""
+        variable, problem = self.variable, "empty" if self.is_empty else "not set"
+        if not variable.startswith(_SECRET):
+            return f"the environment variable {variable} is {problem}, but {self.key} uses it"
+        problem = "empty" if self.is_empty else "not in the store of this workspace"
+        return f"the secret {variable.removeprefix(_SECRET)} is {problem}, but {self.key} uses it"
+
+    @property
+    def hint(self) -> str:
+        """The way out."""
+        if self.variable.startswith(_SECRET):
+            return "add the source again with --replace, or name an environment variable there: ${VAR}"
+        if self.is_empty:
+            return f"set it (export {self.variable}=…), or allow it to be empty: ${{{self.variable}:-}}"
+        return f"set it (export {self.variable}=…) or give a default: ${{{self.variable}:-value}}"
+
+
+def missing_variables(table: Any, environ: Mapping[str, str]) -> Iterator[MissingVariable]:
+    """Yields each reference that has neither a value nor a default."""
     for key, text in _texts(table, ""):
         for match in _REFERENCE.finditer(text):
-            if match[1] not in environ and match[2] is None:
-                yield match[1], key
+            if not environ.get(match[1]) and match[2] is None:
+                yield MissingVariable(match[1], key, match[1] in environ)
 
 
 def secret_values(table: Any, environ: Mapping[str, str]) -> set[str]:
@@ -107,24 +138,8 @@ def _value(match: re.Match[str], environ: Mapping[str, str], key: str, source: s
         return found
     if default is not None:
         return default
-    if found is not None:
-        return found
-    message, hint = unset(variable, key)
-    raise ConfigurationError(message, hint=hint, source=source)
-
-
-def unset(variable: str, key: str) -> tuple[str, str]:
-    """The sentence about a reference that leads to nothing, and the way out."""
-    if variable.startswith(_SECRET):
-        name = variable.removeprefix(_SECRET)
-        return (
-            f"the secret {name} is not in the store of this workspace, but {key} uses it",
-            "add the source again with --replace, or name an environment variable there: ${VAR}",
-        )
-    return (
-        f"the environment variable {variable} is not set, but {key} uses it",
-        f"set it (export {variable}=…) or give a default: ${{{variable}:-value}}",
-    )
+    missing = MissingVariable(variable, key, found is not None)
+    raise ConfigurationError(missing.message, hint=missing.hint, source=source)
 
 
 def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:

@@ -64,7 +64,7 @@ def validate_sources(
             found = [_describe(where, problem, table, model) for problem in error.errors()]
             problems += dict.fromkeys(found)
         except ConfigurationError as error:
-            problems.append(f"{where}: {error.message}")
+            problems.append(f"{where}: {error.message}" + (f"; {error.hint}" if error.hint else ""))
     _refuse(problems)
     return valid
 

@@ -1,26 +1,29 @@
 """Schemas of OpenAPI and AsyncAPI as JSON Schema 2020-12, each converted once and shared by all tools.
 
 A schema is converted where it stands, in the document that was just read: the documents of large APIs
-have hundreds of thousands of nodes, and copies of them are what makes other importers slow.
+have hundreds of thousands of nodes, and copies of them are what makes other importers slow. What conversion
+takes from its place is remembered, because a reference that comes later may lead there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from spindle.calls.validate import schema_problem
-from spindle.documents.refs import MAX_HOPS, Document, Documents, broken
+from spindle.documents.refs import MAX_HOPS, Document, Documents
 from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.errors import ConfigurationError
+from spindle.sources.schema_circles import circles, of_the_same_value
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
-_DROPPED = ("externalDocs", "$schema", "$id", "$anchor", "id", "allowEmptyValue")
+_DROPPED = frozenset({"externalDocs", "$schema", "$id", "$anchor", "id", "allowEmptyValue"})
 _INSIDE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
            "unevaluatedItems", "unevaluatedProperties")  # fmt: skip
 _INSIDE_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _INSIDE_MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 _SAME_VALUE = ("allOf", "anyOf", "oneOf")
+_BESIDE_REFERENCES = ("description", "readOnly", "writeOnly", "deprecated")
 
 UPLOAD: JsonObject = {
     "description": "A file: its text, or an object with its name, type and content.",
@@ -50,11 +53,16 @@ class Schemas:
         self._older = not version.startswith(("3.1", "3.2"))
         self.definitions: dict[str, JsonObject] = {}
         self._names: dict[tuple[str, str], str] = {}
-        self._converted: set[int] = set()
+        self._converted: dict[int, JsonObject] = {}
+        """By id. It holds the objects, too: the id of one that is gone may become another's."""
         self._waiting: list[tuple[str, Any, Document]] = []
-        self._patterns: dict[str, bool] = {}
-        self.problems: list[str] = []
-        """Parts of schemas that cannot be checked."""
+        self.holes: dict[str, str] = {}
+        """By definition, why it takes any value: its reference leads nowhere, or back to itself alone."""
+        self._taken: dict[int, JsonObject] = {}
+        """By converted object, the entries that it had and has no more."""
+        self._places: dict[str, tuple[str, str]] = {}
+        """By definition, the address that references to it had."""
+        self._one_way: dict[tuple[str, str], bool] = {}
         self._discriminators = 0
 
     def convert(self, schema: Any, document: Document) -> JsonObject:
@@ -97,37 +105,60 @@ class Schemas:
         count = f"{self._discriminators} schema{'s' if self._discriminators > 1 else ''}"
         return [f"{count} with a discriminator but no list of choices: it is shown, and not checked"]
 
-    def check_circles(self) -> None:
-        """Refuses a schema that is defined by nothing but itself: checking a value would never end."""
-        names = circle(self.definitions)
-        if names is not None:
-            reference = f"#/components/schemas/{names[0]}"
-            raise broken(self._documents.main, reference, f"goes in a circle: {' → '.join(names)}")
+    def holes_of(self, names: Iterable[str]) -> list[str]:
+        """Returns why some of these definitions take any value, in the words of a note."""
+        return [f"{self.holes[name]}, so that any value is taken" for name in names if name in self.holes]
+
+    def cut_circles(self) -> None:
+        """Opens every schema that is defined by nothing but itself: checking a value would never end."""
+        cuts: dict[str, set[str]] = {}
+        for name, other, way in circles(self.definitions):
+            cuts.setdefault(name, set()).add(f"#/$defs/{other}")
+            self.holes.setdefault(name, f"the schema {other} goes in a circle: {way}")
+        for name, references in cuts.items():
+            for node in of_the_same_value(self.definitions[name]):
+                if node.get("$ref") in references:
+                    del node["$ref"]
+
+    def remember(self, holder: JsonObject, taken: JsonObject) -> None:
+        """Notes entries that are about to be taken from an object, for references that lead through them."""
+        kept = {key: value for key, value in taken.items() if is_object(value) or is_array(value)}
+        if kept:
+            self._taken[id(holder)] = {**kept, **self._taken.get(id(holder), {})}
+
+    def _as_read(self, node: JsonObject) -> JsonObject:
+        taken = self._taken.get(id(node))
+        reference = node.get("$ref")
+        if isinstance(reference, str) and id(node) in self._converted:
+            taken = {**(taken or {}), "$ref": self._original(reference)}
+        return node if taken is None else {**node, **taken}
+
+    def _original(self, reference: str) -> str:
+        """Returns a converted reference as one that leads into the documents."""
+        place = self._places.get(reference.removeprefix("#/$defs/"))
+        return reference if place is None else f"{place[0]}#{place[1]}"
 
     def _convert(self, schema: JsonObject, document: Document) -> None:
         if id(schema) in self._converted:
             return
-        self._converted.add(id(schema))
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            schema["$ref"] = f"#/$defs/{self._name(reference, document)}"
-            if self._older:
-                self._keep_beside_reference(schema)
-                return
+        self._converted[id(schema)] = schema
+        if self._older and isinstance(schema.get("$ref"), str):
+            self._keep_beside_reference(schema, document)
+            return
         if schema.get("x-nullable") is True:
             schema["nullable"] = True
-        for key in [key for key in schema if key.startswith("x-")]:
-            del schema[key]
-        for key in _DROPPED:
-            if key in schema:
-                del schema[key]
+        dropped = [key for key in schema if key.startswith("x-") or key in _DROPPED]
+        if dropped:
+            self.remember(schema, {key: schema.pop(key) for key in dropped})
         if "discriminator" in schema:
             self._keep_discriminator(schema)
         if "required" in schema:
-            _loosen_required(schema)
+            self._loosen_required(schema, document)
+        if schema.get("nullable") is True and not isinstance(schema.get("type"), str):
+            self.remember(schema, schema)
         _modernise(schema)
-        if "pattern" in schema:
-            self._check_pattern(schema)
+        if isinstance(reference := schema.get("$ref"), str):
+            schema["$ref"] = f"#/$defs/{self._name(reference, document)}"
         for key, value in schema.items():
             if key in _INSIDE:
                 if is_object(value):
@@ -145,17 +176,6 @@ class Schemas:
             if is_object(schema):
                 self._convert(schema, document)
 
-    def _check_pattern(self, schema: JsonObject) -> None:
-        """One bad expression would make every tool whose schema reaches it unusable."""
-        pattern = schema["pattern"]
-        known = self._patterns.get(str(pattern))
-        if known is None:
-            known = self._patterns[str(pattern)] = schema_problem({"pattern": pattern}) is None
-            if not known:
-                self.problems.append(f"the pattern {pattern!r} cannot be read, and is not checked")
-        if not known:
-            del schema["pattern"]
-
     def _keep_discriminator(self, schema: JsonObject) -> None:
         """Keeps the discriminator for a model to read. JSON Schema has none, and checks the choices
         themselves."""
@@ -171,25 +191,82 @@ class Schemas:
         if "oneOf" not in schema and "anyOf" not in schema:
             self._discriminators += 1
 
-    def _keep_beside_reference(self, schema: JsonObject) -> None:
-        """Before 3.1 a reference stands alone; what writers mean by these two beside it is plain."""
+    def _keep_beside_reference(self, schema: JsonObject, document: Document) -> None:
+        """Before 3.1 a reference stands alone; what writers mean by these beside it is plain."""
         nullable = schema.get("nullable") is True
-        kept = {key: schema[key] for key in ("$ref", "description") if key in schema}
+        reference = f"#/$defs/{self._name(schema['$ref'], document)}"
+        kept = {key: schema[key] for key in _BESIDE_REFERENCES if key in schema}
+        self.remember(schema, {key: value for key, value in schema.items() if key not in kept})
         schema.clear()
         if nullable:
-            schema["anyOf"] = [{"$ref": kept.pop("$ref")}, {"type": "null"}]
+            schema["anyOf"] = [{"$ref": reference}, {"type": "null"}]
+            self._taken[id(schema)] = {**self._taken.get(id(schema), {}), "$ref": self._original(reference)}
+        else:
+            schema["$ref"] = reference
         schema.update(kept)
+
+    def _loosen_required(self, schema: JsonObject, document: Document) -> None:
+        """A read-only property is required in answers only, a write-only one in requests only; one schema
+        serves both."""
+        required, properties = schema["required"], schema.get("properties")
+        if not is_array(required):
+            # Draft 3 wrote `required: true` on the property itself.
+            del schema["required"]
+        elif is_object(properties):
+            schema["required"] = [
+                name
+                for name in required
+                if not (isinstance(name, str) and self._is_one_way(properties.get(name), document))
+            ]
+            if not schema["required"]:
+                del schema["required"]
+
+    def _is_one_way(self, schema: Any, document: Document) -> bool:
+        """True if a value is for answers only, or for requests only. It may be its reference that says so."""
+        passed: list[tuple[str, str]] = []
+        found = False
+        while is_object(schema) and len(passed) < MAX_HOPS:
+            found = schema.get("readOnly") is True or schema.get("writeOnly") is True
+            reference = self._as_read(schema).get("$ref")
+            if found or not isinstance(reference, str):
+                break
+            address = self._documents.address(reference, document)
+            if address in self._one_way:
+                found = self._one_way[address]
+                break
+            passed.append(address)
+            try:
+                target = self._documents.target(reference, document, self._as_read)
+            except ConfigurationError:
+                break  # noted where it is converted
+            schema, document = target.node, target.document
+        self._one_way |= dict.fromkeys(passed, found)
+        return found
+
+    def is_read_only(self, schema: JsonObject) -> bool:
+        """True if a converted schema, or what it refers to, is one of answers only."""
+        for _ in range(MAX_HOPS):
+            if schema.get("readOnly") is True or not isinstance(schema.get("$ref"), str):
+                break
+            schema = self.definition(schema["$ref"])
+        return schema.get("readOnly") is True
 
     def _name(self, reference: str, document: Document) -> str:
         """The definition that stands for a reference. The first to need it queues its schema."""
         where, pointer = self._documents.address(reference, document)
         name = self._names.get((where, pointer))
         if name is None:
-            target = self._documents.target(reference, document)
             last = pointer.rpartition("/")[2] or where.rpartition("/")[2].partition(".")[0]
+            if last.isdigit():
+                last = "_".join(pointer.split("/")[-3:])  # `Pet_oneOf_0`
             name = self._new_name(where, last, pointer)
             self.definitions[name] = {}
-            self._waiting.append((name, target.node, target.document))
+            try:
+                target = self._documents.target(reference, document, self._as_read)
+            except ConfigurationError as error:
+                self.holes[name] = error.message
+            else:
+                self._waiting.append((name, target.node, target.document))
         return name
 
     def _new_name(self, where: str, wanted: str, pointer: str) -> str:
@@ -199,26 +276,8 @@ class Schemas:
             number += 1
             name = f"{base}_{number}"
         self._names[where, pointer] = name
+        self._places[name] = where, pointer
         return name
-
-
-def _loosen_required(schema: JsonObject) -> None:
-    """A read-only property is required in answers only, a write-only one in requests only; one schema
-    serves both."""
-    required, properties = schema["required"], schema.get("properties")
-    if not is_array(required):
-        # Draft 3 wrote `required: true` on the property itself.
-        del schema["required"]
-    elif is_object(properties):
-        one_way = {
-            name
-            for name, value in properties.items()
-            if is_object(value) and (value.get("readOnly") is True or value.get("writeOnly") is True)
-        }
-        kept = [name for name in required if not (isinstance(name, str) and name in one_way)]
-        schema["required"] = kept
-        if not kept:
-            del schema["required"]
 
 
 def _modernise(schema: JsonObject) -> None:
@@ -258,39 +317,3 @@ def _allow_null(schema: JsonObject) -> None:
         described = {key: inner.pop(key) for key in ("description", "title", "default") if key in inner}
         schema.clear()
         schema.update(described, anyOf=[inner, {"type": "null"}])
-
-
-def circle(definitions: Mapping[str, Any]) -> list[str] | None:
-    """Returns the names of schemas that are defined by nothing but each other, the first again at the end."""
-    done: set[str] = set()
-    for start in definitions:
-        path: dict[str, None] = {}
-        ways = [iter([start])]
-        while ways:
-            name = next(ways[-1], None)
-            if name is None:
-                ways.pop()
-                if path:
-                    done.add(path.popitem()[0])
-            elif name in path:
-                names = list(path)
-                return [*names[names.index(name) :], name]
-            elif name not in done:
-                path[name] = None
-                ways.append(_of_the_same_value(definitions.get(name)))
-    return None
-
-
-def _of_the_same_value(schema: Any) -> Iterator[str]:
-    """Yields the definitions that each value of a schema must fit itself, and not only a part of it."""
-    waiting = [schema]
-    while waiting:
-        node = waiting.pop()
-        if not is_object(node):
-            continue
-        reference = node.get("$ref")
-        if isinstance(reference, str):
-            yield reference.removeprefix("#/$defs/")
-        for key in _SAME_VALUE:
-            if is_array(node.get(key)):
-                waiting += node[key]

@@ -6,14 +6,37 @@ import asyncio
 import contextlib
 import hashlib
 import mimetypes
+import os
+import re
 import uuid
 from collections.abc import AsyncIterable, Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from spindle.errors import StoreError
+from spindle.owner_only import make_file, make_folder, open_file
 
 T = TypeVar("T")
+
+NAME = re.compile(rb"[0-9a-f]{32}\.[0-9A-Za-z+._-]{1,20}")
+"""The name of a kept file, wherever it stands in a text."""
+_PARTIAL = ".part"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """A file in the folder as pruning sees it."""
+
+    name: str
+    at: float
+    """When it was last kept. The same content kept again is the same file."""
+    size: int
+
+    @property
+    def is_partial(self) -> bool:
+        """True while it is being written, or if that was broken off."""
+        return self.name.endswith(_PARTIAL)
 
 
 class FolderFileStore:
@@ -26,12 +49,12 @@ class FolderFileStore:
         return await asyncio.to_thread(self._write, data, mime_type)
 
     async def keep_stream(self, chunks: AsyncIterable[bytes], mime_type: str | None) -> str:
-        partial = self._folder / f"{uuid.uuid4().hex}.part"
+        partial = self._folder / f"{uuid.uuid4().hex}{_PARTIAL}"
         digest = hashlib.sha256()
 
         def start() -> None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            partial.touch()
+            make_folder(self._folder)
+            make_file(partial)
 
         def append(data: bytes) -> None:
             digest.update(data)
@@ -52,6 +75,39 @@ class FolderFileStore:
             with contextlib.suppress(OSError):
                 partial.unlink(missing_ok=True)
 
+    def list_kept(self) -> list[KeptFile]:
+        """Returns all files of the folder, the newest first."""
+        found: list[KeptFile] = []
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):
+                    facts = entry.stat(follow_symlinks=False)
+                    if entry.is_file(follow_symlinks=False):
+                        found.append(KeptFile(entry.name, facts.st_mtime, facts.st_size))
+        return sorted(found, key=lambda file: (file.at, file.name), reverse=True)
+
+    def open_kept(self, name: str) -> IO[bytes]:
+        """Opens a kept file to be read."""
+        return os.fdopen(os.open(self._folder / name, os.O_RDONLY | os.O_NOFOLLOW), "rb")
+
+    def remove(self, file: KeptFile) -> bool:
+        """Removes a file, unless the same content was kept again since it was listed. True: it is gone."""
+        path = self._folder / file.name
+        aside = path.with_name(f"{uuid.uuid4().hex}{_PARTIAL}")
+        try:
+            if path.stat().st_mtime > file.at:
+                return False
+            # First out of the way, then another look: whoever keeps the same meanwhile has either touched
+            # this one, and gets it back, or does not find it, and writes it anew.
+            path.rename(aside)
+            if aside.stat().st_mtime > file.at:
+                aside.rename(path)
+                return False
+            aside.unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         """Runs `work` in a thread and waits for it even when cancelled: a file must be complete to be
         removed."""
@@ -70,12 +126,14 @@ class FolderFileStore:
 
     def _write(self, data: bytes, mime_type: str | None) -> str:
         path = self._path(hashlib.sha256(data).hexdigest(), mime_type)
-        if path.exists():
+        with contextlib.suppress(OSError):
+            os.utime(path)  # kept again: it counts as new
             return str(path)
-        partial = path.with_suffix(f".{uuid.uuid4().hex}.part")
+        partial = path.with_name(f"{uuid.uuid4().hex}{_PARTIAL}")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            partial.write_bytes(data)
+            make_folder(self._folder)
+            with open_file(partial) as file:
+                file.write(data)
             partial.replace(path)
         except OSError as error:
             with contextlib.suppress(OSError):

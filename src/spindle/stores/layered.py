@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 
 from spindle.domain.tool import Tool, ToolSummary
-from spindle.ports.store import SourceState, StoredTool, ToolFilter, ToolStore
+from spindle.ports.store import PinChange, Pins, SourceState, StoredTool, ToolFilter, ToolStore
 from spindle.stores.rows import name_conflict
 
 
@@ -52,16 +52,23 @@ class LayeredToolStore:
     async def stored_tools(self, source: str) -> list[StoredTool]:
         return await self._store_of(source).stored_tools(source)
 
-    async def sources(self) -> dict[str, SourceState]:
+    async def sources(self, only: str | None = None) -> dict[str, SourceState]:
+        if only is not None:
+            return await self._store_of(only).sources(only)
         shared = await self._shared.sources()
         kept = {name: state for name, state in shared.items() if name not in self._own}
         return {**kept, **await self._private.sources()}
 
-    async def replace_tools(self, state: SourceState, tools: Sequence[StoredTool]) -> None:
+    async def pins(self, source: str) -> Pins | None:
+        return await self._store_of(source).pins(source)
+
+    async def replace_tools(
+        self, state: SourceState, tools: Sequence[StoredTool], pins: PinChange | None = None
+    ) -> bool:
         # One at a time: two concurrent syncs would each miss the other's names.
         async with self._replacing:
             await self._refuse_conflicts(state.name, tools)
-            await self._store_of(state.name).replace_tools(state, tools)
+            return await self._store_of(state.name).replace_tools(state, tools, pins)
 
     async def _refuse_conflicts(self, source: str, tools: Sequence[StoredTool]) -> None:
         other = self._shared if source in self._own else self._private
@@ -70,6 +77,9 @@ class LayeredToolStore:
             mine = stored.current or stored.held
             if clash is not None and mine is not None:
                 raise name_conflict(stored.name, clash.spec.place, mine.spec.place)
+
+    async def note_synced(self, state: SourceState) -> None:
+        await self._store_of(state.name).note_synced(state)
 
     async def note_failure(self, source: str, kind: str, error: str) -> None:
         await self._store_of(source).note_failure(source, kind, error)

@@ -38,9 +38,10 @@ def schema_version(db: sqlite3.Connection) -> int:
     return db.execute("PRAGMA user_version").fetchone()[0]
 
 
-def migrate(db: sqlite3.Connection) -> None:
-    """Applies the missing migrations in one transaction, so several processes may try at once."""
-    known = migrations()
+def migrate(db: sqlite3.Connection, up_to: int | None = None) -> None:
+    """Applies the missing migrations in one transaction, so several processes may try at once. `up_to` stops
+    at an older version."""
+    known = migrations()[:up_to]
     current = schema_version(db)
     if current > len(known):
         raise StoreError(

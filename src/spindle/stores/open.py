@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from spindle.errors import ConfigurationError, suggest
+from spindle.owner_only import tighten_folder
 from spindle.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from spindle.ports.source import Note
     from spindle.ports.store import Store
 
 _SCHEMES = ("postgresql", "postgres")
@@ -33,6 +36,14 @@ async def open_store(address: str) -> Store:
             hint="pip install 'spindle-tools[postgres]'",
         ) from None
     return await PostgresStore(address).open()
+
+
+def close_to_others(folder: Path, note: Note) -> None:
+    """Takes others' rights to the state away, where an older Spindle or somebody's umask left them some."""
+    opened = tighten_folder(folder)
+    if opened:
+        more = f" and {len(opened) - 1} more in it" if len(opened) > 1 else ""
+        note(f"others could use {opened[0]}{more}: they are yours alone now")
 
 
 def shown(address: str) -> str:

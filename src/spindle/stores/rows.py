@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.definitions import Definitions, references_in
 from spindle.domain.json_schema import canonical, from_json, to_json
 from spindle.domain.tool import Tool, ToolSpec, ToolSummary
-from spindle.errors import NameConflictError
-from spindle.ports.store import SourceState, StoredTool
+from spindle.errors import NameConflictError, StoreError
+from spindle.ports.store import Seal, SourceState, StoredTool
 
 MAX_CACHED_RESULT = 1024 * 1024
 CALL = (
@@ -47,8 +48,8 @@ def row_from_stored(stored: StoredTool, state: SourceState) -> dict[str, Any]:
         "tags": storable("\n".join(shown.spec.tags)),
         "place": storable(shown.spec.place),
         "fingerprint": stored.current.fingerprint if stored.current else None,
-        "definition": to_json(stored.current.spec.definition()) if stored.current else None,
-        "held": to_json(stored.held.spec.definition()) if stored.held else None,
+        "definition": to_json(stored.current.spec.to_dict()) if stored.current else None,
+        "held": to_json(stored.held.spec.to_dict()) if stored.held else None,
         "shared": _key(stored.current),
         "held_shared": _key(stored.held),
     }
@@ -148,27 +149,50 @@ def summary_from_row(row: tuple[str, str, str, str, str, int]) -> ToolSummary:
     return ToolSummary(name, source, kind, description, tuple(tags.splitlines()), bool(held))
 
 
-def row_from_record(record: CallRecord) -> tuple[Any, ...]:
-    """The columns of a call record."""
+def row_from_record(record: CallRecord, seal: Seal) -> tuple[Any, ...]:
+    """The columns of a call record, its details sealed for it. Without a key they are left out: never in
+    clear, and never at the cost of the record."""
+    arguments = to_json(record.arguments, default=str)
+    error = to_json(record.error, default=str) if record.error else None
+    result = to_json(record.result, default=str) if record.result else None
+    try:
+        arguments = seal.seal(arguments, f"call:{record.key}:arguments")
+        error = error and seal.seal(error, f"call:{record.key}:error")
+        result = result and seal.seal(result, f"call:{record.key}:result")
+    except StoreError as problem:
+        told = {"category": "store", "message": f"the details were not kept: {problem.message}"}
+        arguments, error, result = b"{}", to_json(told), None
     return (
-        record.key, storable(record.tool), record.source, storable(record.principal),
-        to_json(record.arguments, default=str), record.outcome, record.started_at, record.duration,
-        record.attempts, to_json(record.error, default=str) if record.error else None, record.parent,
-        to_json(record.result, default=str) if record.result else None,
+        record.key, storable(record.tool), record.source, storable(record.principal), arguments,
+        record.outcome, record.started_at, record.duration, record.attempts, error, record.parent, result,
     )  # fmt: skip
 
 
-def record_from_row(row: tuple[Any, ...]) -> CallRecord:
-    """The call record in a row."""
+def record_from_row(row: tuple[Any, ...], seal: Seal) -> CallRecord:
+    """The call record in a row. Details that cannot be opened are replaced by a word on why."""
     (key, tool, source, principal, arguments, outcome, started_at, duration, attempts, error, parent,
      result) = row  # fmt: skip
+    try:
+        arguments = seal.open(arguments, f"call:{key}:arguments")
+        error = error and seal.open(error, f"call:{key}:error")
+        result = result and seal.open(result, f"call:{key}:result")
+    except StoreError as unreadable:
+        arguments, result = b"{}", None
+        error = to_json({"category": "store", "message": unreadable.message})
     return CallRecord(
         key, tool, source, principal, from_json(arguments), outcome, started_at, duration, attempts,
         from_json(error) if error else None, parent, from_json(result) if result else None,
     )  # fmt: skip
 
 
-def cache_blob(result: Result) -> bytes | None:
-    """The bytes of a result for the cache, or None if it is too large."""
+def without_details(record: CallRecord) -> CallRecord:
+    """The record without what the call was given and what came of it."""
+    return replace(record, arguments={}, error=None, result=None)
+
+
+def cache_blob(key: str, result: Result, seal: Seal) -> bytes | None:
+    """The bytes of a result for the cache, sealed for its key, or None if it is too large."""
     blob = to_json({**result.to_dict(), "has_structured": result.has_structured})
-    return blob if len(blob) <= MAX_CACHED_RESULT else None
+    if len(blob) > MAX_CACHED_RESULT:
+        return None
+    return seal.seal(blob, f"cache:{key}")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from spindle.auth.details import CLEAR
 from spindle.domain.identity import Principal, Secret
 from spindle.domain.json_schema import from_json, to_json
 from spindle.domain.run import Pause, Run, RunEvent
+from spindle.errors import StoreError
+from spindle.ports.store import Seal
 from spindle.stores.rows import storable
 
 RUN = (
     "id", "kind", "name", "principal", "groups", "status", "created_at", "updated_at", "error", "owner",
-    "lease_until",
+    "lease", "generation",
 )  # fmt: skip
+"""Of which `lease` is a column only as the time at which it ends."""
 EVENT = ("run", "kind", "at", "path", "sealed", "id")
 PAUSE = (
     "token", "run", "path", "kind", "message", "principal", "groups", "created_at", "source", "tool",
@@ -21,23 +25,32 @@ PAUSE = (
 SECRET = ("kind", "key", "sealed", "source", "principal", "expires_at", "used", "updated_at")
 
 
-def run_row(run: Run) -> dict[str, Any]:
-    """The columns of a run."""
+def run_row(run: Run, seal: Seal = CLEAR) -> dict[str, Any]:
+    """The columns of a run, its error sealed for it."""
+    error = to_json(run.error, default=str) if run.error else None
+    if error is not None:
+        error = seal.seal(error, f"run:{run.id}:error")
     values = (
         run.id, run.kind, storable(run.name), storable(run.principal.id), _groups(run.principal), run.status,
-        run.created_at, run.updated_at, to_json(run.error, default=str) if run.error else None,
-        run.owner, run.lease_until,
+        run.created_at, run.updated_at, error, run.owner, run.lease, run.generation,
     )  # fmt: skip
     return dict(zip(RUN, values, strict=True))
 
 
-def run_from_row(row: tuple[Any, ...]) -> Run:
-    """The run in a row."""
-    id, kind, name, principal, groups, status, created_at, updated_at, error, owner, lease_until = row
+def run_from_row(row: tuple[Any, ...], seal: Seal = CLEAR) -> Run:
+    """The run in a row. An error that cannot be opened is replaced by a word on why."""
+    id, kind, name, principal, groups, status, created_at, updated_at, error, owner, lease, generation = row
     return Run(
         name, kind, Principal(principal, frozenset(from_json(groups))), status, created_at, updated_at,
-        from_json(error) if error else None, owner, lease_until, id,
+        _opened(error, f"run:{id}:error", seal) if error else None, owner, lease, generation, id,
     )  # fmt: skip
+
+
+def _opened(error: bytes, place: str, seal: Seal) -> Any:
+    try:
+        return from_json(seal.open(error, place))
+    except StoreError as unreadable:
+        return {"category": "store", "message": unreadable.message}
 
 
 def event_row(event: RunEvent) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Statements that every database takes, so that the stores share them.
 
-`{schema}` stands for the place of our tables and `:name` for a value; each store writes both in its own way.
+`{schema}` stands for the place of our tables, `{now}` for the clock by which leases end, and `:name` for a
+value; each store writes them in its own way.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
+
+from spindle.auth.details import CLEAR
+from spindle.ports.store import Seal
 
 Row: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = Mapping[str, Any]
@@ -20,6 +24,12 @@ NO_LIMIT = 2**62
 class SqlQueries(ABC):
     """A store that runs single statements. The texts among the values may be any: the store makes them such
     that its database takes them."""
+
+    _seal: Seal = CLEAR
+
+    def seal_with(self, seal: Seal) -> None:
+        """Encrypts details with this from now on, and opens what was encrypted."""
+        self._seal = seal
 
     @abstractmethod
     async def _rows(self, query: str, values: Values = NO_VALUES) -> list[Row]:

@@ -16,7 +16,7 @@ class SqlRuns(SqlQueries):
         rows = await self._rows(query, {"first": id, "last": f"{id}\U0010ffff"})
         if len(rows) > 1 and rows[0][0] != id:
             raise NotFoundError(f"several runs begin with {id!r}", hint="give more characters of the id")
-        return run_from_row(rows[0]) if rows else None
+        return run_from_row(rows[0], self._seal) if rows else None
 
     async def runs(
         self,
@@ -34,7 +34,7 @@ class SqlRuns(SqlQueries):
             "name": name,
             "limit": limit if limit >= 0 else NO_LIMIT,
         }
-        return [run_from_row(row) for row in await self._rows(_SELECT_RUNS, values)]
+        return [run_from_row(row, self._seal) for row in await self._rows(_SELECT_RUNS, values)]
 
     async def history(self, run: str) -> list[RunEvent]:
         query = f"{select('run_events', EVENT)} WHERE run = :run ORDER BY number"
@@ -55,11 +55,9 @@ class SqlRuns(SqlQueries):
         values = {"run": run, "principal": principal, "source": source, "waiting": waiting}
         return [pause_from_row(row) for row in await self._rows(_SELECT_PAUSES, values)]
 
-    async def renew_leases(self, owner: str, lease_until: float) -> None:
-        await self._change(_RENEW, {"owner": owner, "lease_until": lease_until})
 
-
-_SELECT_RUN = select("runs", RUN)
+LEASE_END = "{now} + CAST(:lease AS DOUBLE PRECISION)"
+_SELECT_RUN = select("runs", RUN).replace("lease,", "lease_until - {now},")
 _SELECT_RUNS = f"""
     {_SELECT_RUN}
     WHERE (CAST(:status AS TEXT) IS NULL OR status = :status)
@@ -68,21 +66,25 @@ _SELECT_RUNS = f"""
       AND (CAST(:name AS TEXT) IS NULL OR name = :name)
     ORDER BY number DESC LIMIT :limit
 """
+_INSERT_RUN = insert("runs", RUN).replace(".runs", ".runs AS held").replace("lease,", "lease_until,", 1)
 UPSERT_RUN = f"""
-    {insert("runs", RUN)}
+    {_INSERT_RUN.replace(":lease,", f"{LEASE_END},")}
     ON CONFLICT (id) DO UPDATE SET status = excluded.status, updated_at = excluded.updated_at,
-        error = excluded.error, owner = excluded.owner, lease_until = excluded.lease_until
+        error = excluded.error, lease_until = excluded.lease_until
+    WHERE held.owner = excluded.owner AND held.generation = excluded.generation AND held.status = 'running'
 """
-OWN_RUN = """
-    UPDATE {schema}.runs
-    SET status = 'running', owner = :owner, lease_until = :lease_until, updated_at = :now
+"""Touches no row if somebody else holds the run, or nobody."""
+_HELD = "id = :id AND owner = :owner AND generation = :generation AND status = 'running'"
+LOOK_AT_HELD = f"SELECT 1 FROM {{schema}}.runs WHERE {_HELD}"  # noqa: S608 - only constants
+RENEW_HELD = f"UPDATE {{schema}}.runs SET lease_until = {LEASE_END} WHERE {_HELD}"  # noqa: S608 - only constants
+OWN_RUN = f"""
+    UPDATE {{schema}}.runs
+    SET status = 'running', owner = :owner, lease_until = {LEASE_END}, updated_at = :now,
+        generation = generation + 1
     WHERE id = :id
-"""
-CLAIM_RUN = f"{OWN_RUN} AND (status = 'paused' OR (status = 'running' AND lease_until <= :now))"
-_RENEW = """
-    UPDATE {schema}.runs SET lease_until = :lease_until WHERE status = 'running' AND owner = :owner
-"""
-INSERT_EVENT = insert("run_events", EVENT)
+"""  # noqa: S608 - only constants
+INSERT_EVENT = f"{insert('run_events', EVENT)} ON CONFLICT DO NOTHING"
+"""By its id, or because the outcome of its step is there: a write may be repeated."""
 _SELECT_PAUSE = select("pauses", PAUSE)
 _SELECT_PAUSES = f"""
     {_SELECT_PAUSE}
@@ -92,5 +94,9 @@ _SELECT_PAUSES = f"""
       AND (NOT :waiting OR state = 'waiting')
     ORDER BY number
 """
-INSERT_PAUSE = f"{insert('pauses', PAUSE)} ON CONFLICT (token) DO NOTHING"
+INSERT_PAUSE = f"""
+    {insert("pauses", PAUSE).replace(".pauses", ".pauses AS known")}
+    ON CONFLICT (token) DO UPDATE SET state = excluded.state
+    WHERE excluded.state = 'answered' AND known.state = 'waiting'
+"""
 ANSWER_PAUSE = "UPDATE {schema}.pauses SET state = 'answered', answer = :answer WHERE token = :token"

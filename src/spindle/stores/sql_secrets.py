@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from spindle.domain.identity import Secret, SecretKind
 from spindle.stores.run_rows import SECRET, secret_from_row, secret_row
 from spindle.stores.sql import SqlQueries, insert, select
@@ -9,6 +11,9 @@ from spindle.stores.sql import SqlQueries, insert, select
 
 class SqlSecrets(SqlQueries):
     """The parts of the store that `LeaseStore` and, but for `swap_secret`, `SecretStore` describe."""
+
+    _acquire: ClassVar[str]
+    """The statement that takes a lease which is free, or has ended by the store's clock."""
 
     async def secret(self, kind: SecretKind, key: str) -> Secret | None:
         query = f"{_SELECT} WHERE kind = :kind AND key = :key"
@@ -34,9 +39,8 @@ class SqlSecrets(SqlQueries):
     async def forget_secrets(self, now: float) -> int:
         return await self._change("DELETE FROM {schema}.secrets WHERE expires_at <= :now", {"now": now})
 
-    async def acquire(self, name: str, owner: str, until: float, now: float) -> bool:
-        values = {"name": name, "owner": owner, "until": until, "now": now}
-        return await self._change(_ACQUIRE, values) == 1
+    async def acquire(self, name: str, owner: str, lease: float) -> bool:
+        return await self._change(self._acquire, {"name": name, "owner": owner, "lease": lease}) == 1
 
     async def release(self, name: str, owner: str) -> None:
         statement = "DELETE FROM {schema}.leases WHERE name = :name AND owner = :owner"
@@ -54,8 +58,9 @@ _UPSERT = f"""
 DELETE_SAME = """
     DELETE FROM {schema}.secrets WHERE kind = :kind AND key = :key AND sealed = :sealed AND used = :used
 """
-_ACQUIRE = """
-    INSERT INTO {schema}.leases AS held (name, owner, until) VALUES (:name, :owner, :until)
+ACQUIRE = """
+    INSERT INTO {schema}.leases AS held (name, owner, until)
+    VALUES (:name, :owner, {now} + CAST(:lease AS DOUBLE PRECISION))
     ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
-    WHERE held.owner = :owner OR held.until <= :now
-"""
+    WHERE held.owner = :owner OR """
+"""To which a store adds its condition for a lease that has ended."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sqlite3
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,14 @@ from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import Secret
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.errors import StoreError
-from spindle.ports.store import SourceState, StoredTool, ToolFilter
+from spindle.owner_only import make_file, make_folder, tighten
+from spindle.ports.store import PinChange, SourceState, StoredTool, ToolFilter
 from spindle.stores.migrate import migrate, migrations, schema_version, use_write_ahead_log
 from spindle.stores.rows import (
     CALL,
     SharedRows,
-    cache_blob,
     definition_rows,
     name_conflict,
-    row_from_record,
     row_from_stored,
     storable,
     stored_from_row,
@@ -38,9 +38,21 @@ from spindle.stores.search import index, search
 from spindle.stores.search_index import weighed_words
 from spindle.stores.sql import insert, select
 from spindle.stores.sql_calls import SqlCalls
-from spindle.stores.sql_secrets import DELETE_SAME, INSERT_SECRET, SqlSecrets
-from spindle.stores.sql_tools import BUMP_VERSION, TOOL, UPSERT_SOURCE, SqlTools
-from spindle.stores.sqlite_queries import sql
+from spindle.stores.sql_secrets import ACQUIRE, DELETE_SAME, INSERT_SECRET, SqlSecrets
+from spindle.stores.sql_tools import (
+    BUMP_VERSION,
+    DELETE_PINS,
+    INSERT_PIN,
+    SELECT_PINS,
+    TOOL,
+    UPSERT_SOURCE,
+    SqlTools,
+    pin_rows,
+    pins_from,
+    source_row,
+)
+from spindle.stores.sqlite_queries import CLOCK, ENDED, sql, storable_values
+from spindle.stores.sqlite_retention import INCREMENTAL, SqliteRetention
 from spindle.stores.sqlite_runs import SqliteRuns
 from spindle.stores.worker import Worker, as_store_error
 
@@ -49,10 +61,14 @@ TIDY_EVERY = 256
 """Records between two that go through the thread."""
 
 
-class SqliteStore(SqliteRuns, SqlSecrets, SqlCalls, SqlTools):
-    """Implements the whole store port. `SqliteStore(":memory:")` keeps everything in memory."""
+class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqlCalls, SqlTools):
+    """Implements the whole store port. `SqliteStore(":memory:")` keeps everything in memory. `clock` is the
+    one by which leases end; all who open a file must share it."""
 
-    def __init__(self, path: str | Path) -> None:
+    _acquire = ACQUIRE + ENDED.format(end="held.until")
+
+    def __init__(self, path: str | Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._memory = str(path) == ":memory:"
         self._path = str(path)
         self._writer = Worker(self._connect, name="spindle-store-write", transactions=True)
@@ -60,6 +76,12 @@ class SqliteStore(SqliteRuns, SqlSecrets, SqlCalls, SqlTools):
             self._writer
             if self._memory
             else Worker(self._connect, name="spindle-store-read", transactions=False)
+        )
+        # Lists of thousands of tools are read beside, so that no call waits for one.
+        self._lister = (
+            self._writer
+            if self._memory
+            else Worker(self._connect, name="spindle-store-list", transactions=False)
         )
         self._loop_connection: sqlite3.Connection | None = None
         self._saved = 0
@@ -79,14 +101,23 @@ class SqliteStore(SqliteRuns, SqlSecrets, SqlCalls, SqlTools):
     def _is_current(self) -> bool:
         try:
             # Records show who called what with which arguments: only the user may read them.
-            Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(Path(self._path).parent)
         except OSError as error:
             raise StoreError(f"cannot create the folder of {self._path}: {error}") from None
+        self._tighten()
         try:
             self._loop_connection = self._connect()
             return schema_version(self._loop_connection) == len(migrations())
         except sqlite3.Error as error:
             raise as_store_error(error) from None
+
+    def _tighten(self) -> None:
+        file = Path(self._path)
+        with contextlib.suppress(OSError):  # SQLite says it better
+            make_file(file)
+        # What SQLite makes beside the file has its permissions.
+        for ending in ("", "-wal", "-shm"):
+            tighten(Path(f"{file}{ending}"))
 
     async def __aenter__(self) -> SqliteStore:
         return await self.open()
@@ -95,6 +126,7 @@ class SqliteStore(SqliteRuns, SqlSecrets, SqlCalls, SqlTools):
         await self.close()
 
     async def close(self) -> None:
+        await self._lister.close()
         await self._reader.close()
         await self._writer.close()
         if self._loop_connection is not None:
@@ -106,10 +138,13 @@ class SqliteStore(SqliteRuns, SqlSecrets, SqlCalls, SqlTools):
             self._path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
         )
         try:
+            # Before anything is written: a file that is there keeps what it has.
+            connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
             if not self._memory:
                 use_write_ahead_log(connection, BUSY_TIMEOUT)
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
+            connection.create_function(CLOCK, 0, self._clock)
         except sqlite3.Error:
             connection.close()
             raise
@@ -142,7 +177,12 @@ class SqliteStore(SqliteRuns, SqlSecrets, SqlCalls, SqlTools):
               AND (:pattern IS NULL OR name GLOB :pattern)
             ORDER BY name
         """
-        return [summary_from_row(row) for row in await self._rows(query, dataclasses.asdict(where))]
+        values = storable_values(dataclasses.asdict(where))
+
+        def work(db: sqlite3.Connection) -> list[ToolSummary]:
+            return [summary_from_row(row) for row in db.execute(query, values)]
+
+        return await self._lister.run(work)
 
     async def search(self, query: str, limit: int) -> list[ToolSummary]:
         return await self._reader.run(lambda db: search(db, query, limit))
@@ -154,15 +194,19 @@ class SqliteStore(SqliteRuns, SqlSecrets, SqlCalls, SqlTools):
             shared = SharedRows(db)
             return [stored_from_row(row, shared) for row in db.execute(query, (storable(source),)).fetchall()]
 
-        return await self._reader.run(work)
+        return await self._lister.run(work)
 
-    async def replace_tools(self, state: SourceState, tools: Sequence[StoredTool]) -> None:
+    async def replace_tools(
+        self, state: SourceState, tools: Sequence[StoredTool], pins: PinChange | None = None
+    ) -> bool:
         rows = [row_from_stored(tool, state) for tool in tools]
         weighed = [(storable(tool.name), weighed_words(tool.current)) for tool in tools if tool.current]
         definitions = definition_rows(state.name, tools)
 
-        def work(db: sqlite3.Connection) -> None:
-            db.execute(sql(UPSERT_SOURCE), dataclasses.asdict(state))
+        def work(db: sqlite3.Connection) -> bool:
+            if pins is not None and not _repin(db, state.name, pins):
+                return False
+            db.execute(sql(UPSERT_SOURCE), source_row(state))
             _delete_tools(db, state.name)
             db.executemany("INSERT INTO definitions VALUES (?, ?, ?, ?)", definitions)
             for row in rows:
@@ -170,12 +214,14 @@ class SqliteStore(SqliteRuns, SqlSecrets, SqlCalls, SqlTools):
                 db.execute(_INSERT_TOOL, row)
             index(db, state.name, weighed)
             db.execute(sql(BUMP_VERSION))
+            return True
 
-        await self._writer.run(work)
+        return await self._writer.run(work)
 
     async def forget_source(self, source: str) -> None:
         def work(db: sqlite3.Connection) -> None:
             _delete_tools(db, source)
+            db.execute(sql(DELETE_PINS), {"source": storable(source)})
             db.execute("DELETE FROM sources WHERE name = ?", (source,))
             db.execute(sql(BUMP_VERSION))
 
@@ -184,7 +230,7 @@ class SqliteStore(SqliteRuns, SqlSecrets, SqlCalls, SqlTools):
     # --- calls
 
     async def save_call(self, record: CallRecord) -> None:
-        row = row_from_record(record)
+        row = self._call_row(record)
         if not self._saved_at_once(row):
             await self._writer.run(lambda db: db.execute(_INSERT_CALL, row) and None)
 
@@ -216,12 +262,12 @@ class SqliteStore(SqliteRuns, SqlSecrets, SqlCalls, SqlTools):
     # --- cache
 
     async def cache(self, key: str, result: Result, expires_at: float, now: float) -> None:
-        blob = cache_blob(result)
+        blob = self._cache_blob(key, result)
         if blob is None:
             return
 
         def work(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM cache WHERE expires_at <= ?", (now,))
+            db.execute(_DELETE_EXPIRED, (now,))
             db.execute("INSERT OR REPLACE INTO cache VALUES (?, ?, ?)", (key, blob, expires_at))
 
         await self._writer.run(work)
@@ -230,6 +276,9 @@ class SqliteStore(SqliteRuns, SqlSecrets, SqlCalls, SqlTools):
 _SELECT_TOOL = sql(select("tools", TOOL))
 _INSERT_TOOL = sql(insert("tools", (*TOOL, "local_name", "description", "tags")))
 _INSERT_CALL = f"INSERT INTO calls ({', '.join(CALL)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_DELETE_EXPIRED = """
+    DELETE FROM cache WHERE key IN (SELECT key FROM cache WHERE expires_at <= ? LIMIT 100)
+"""
 
 
 def _never_wait(connection: sqlite3.Connection) -> None:
@@ -245,6 +294,16 @@ def _catalog_version(db: sqlite3.Connection) -> int:
 def _delete_tools(db: sqlite3.Connection, source: str) -> None:
     for table in ("search_words", "tools", "definitions"):
         db.execute(f"DELETE FROM {table} WHERE source = ?", (source,))  # noqa: S608 - constants
+
+
+def _repin(db: sqlite3.Connection, source: str, pins: PinChange) -> bool:
+    """Replaces the pins of a source, unless they have changed since they were read."""
+    if pins_from(db.execute(sql(SELECT_PINS), {"source": storable(source)}).fetchall()) != pins.before:
+        return False
+    if pins.after != pins.before:
+        db.execute(sql(DELETE_PINS), {"source": storable(source)})
+        db.executemany(sql(INSERT_PIN), pin_rows(source, pins.after))
+    return True
 
 
 def _refuse_conflict(db: sqlite3.Connection, name: str, place: str) -> None:

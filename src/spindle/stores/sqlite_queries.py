@@ -9,6 +9,12 @@ from spindle.stores.rows import storable
 from spindle.stores.sql import NO_VALUES, Row, SqlQueries, Values
 from spindle.stores.worker import Worker
 
+CLOCK = "machine_clock"
+"""The clock by which leases end: seconds since the machine started. All processes that share a SQLite file
+see the same, and neither a correction of the time of day nor a sleep of the machine moves it."""
+ENDED = f"({{end}} <= {CLOCK}() OR {{end}} > {CLOCK}() + :lease)"
+"""A lease ends further ahead than any can if the machine has started anew since: its holder is gone."""
+
 
 class SqliteQueries(SqlQueries):
     """Runs single statements in the threads of a store."""
@@ -28,7 +34,7 @@ class SqliteQueries(SqlQueries):
 @cache
 def sql(text: str) -> str:
     """The statement for SQLite. The text must be a constant of ours."""
-    return text.replace("{schema}", "main")
+    return text.replace("{schema}", "main").replace("{now}", f"{CLOCK}()")
 
 
 def storable_values(values: Values) -> dict[str, Any]:

@@ -11,34 +11,46 @@ from spindle.stores.rows import storable
 from spindle.stores.run_rows import event_row, pause_row, run_row
 from spindle.stores.sql_runs import (
     ANSWER_PAUSE,
-    CLAIM_RUN,
     INSERT_EVENT,
     INSERT_PAUSE,
+    LOOK_AT_HELD,
     OWN_RUN,
+    RENEW_HELD,
     UPSERT_RUN,
     SqlRuns,
 )
-from spindle.stores.sqlite_queries import SqliteQueries, sql
+from spindle.stores.sqlite_queries import ENDED, SqliteQueries, sql
 
 
 class SqliteRuns(SqliteQueries, SqlRuns):
-    """The part of the store that `RunStore` describes."""
+    """The part of the store that `RunStore` and `TraceStore` describe. Each transaction has the file to
+    itself, so what a statement looks at stays so until the commit."""
 
-    async def save_run(self, run: Run, events: Sequence[RunEvent] = (), pauses: Sequence[Pause] = ()) -> None:
-        def work(db: sqlite3.Connection) -> None:
-            db.execute(sql(UPSERT_RUN), run_row(run))
-            db.executemany(sql(INSERT_EVENT), [event_row(event) for event in events])
+    async def save_run(self, run: Run, events: Sequence[RunEvent] = (), pauses: Sequence[Pause] = ()) -> bool:
+        row = run_row(run, self._seal)
+
+        def work(db: sqlite3.Connection) -> bool:
+            if not db.execute(sql(UPSERT_RUN), row).rowcount:
+                return False
+            _insert_events(db, events)
             db.executemany(sql(INSERT_PAUSE), [pause_row(pause) for pause in pauses])
+            return True
 
-        await self._writer.run(work)
+        return await self._writer.run(work)
 
-    async def save_events(self, events: Sequence[RunEvent]) -> None:
-        rows = [event_row(event) for event in events]
-        await self._writer.run(lambda db: db.executemany(sql(INSERT_EVENT), rows) and None)
+    async def save_events(self, run: Run, events: Sequence[RunEvent]) -> bool:
+        def work(db: sqlite3.Connection) -> bool:
+            if db.execute(sql(LOOK_AT_HELD), run_row(run)).fetchone() is None:
+                return False
+            _insert_events(db, events)
+            return True
 
-    async def claim(
-        self, token: str, answer: bytes | None, owner: str, lease_until: float, now: float
-    ) -> Claim:
+        return await self._writer.run(work)
+
+    async def save_trace(self, events: Sequence[RunEvent]) -> None:
+        await self._writer.run(lambda db: _insert_events(db, events))
+
+    async def claim(self, token: str, answer: bytes | None, owner: str, lease: float, now: float) -> Claim:
         def work(db: sqlite3.Connection) -> Claim:
             row = db.execute(
                 "SELECT run, state, expires_at FROM pauses WHERE token = ?", (storable(token),)
@@ -51,12 +63,26 @@ class SqliteRuns(SqliteQueries, SqlRuns):
             if expires_at is not None and expires_at <= now:
                 return "expired"
             db.execute(sql(ANSWER_PAUSE), {"answer": answer, "token": token})
-            values = {"id": run, "owner": owner, "lease_until": lease_until, "now": now}
-            return "claimed" if db.execute(sql(CLAIM_RUN), values).rowcount else "noted"
+            values = {"id": run, "owner": owner, "lease": lease, "now": now}
+            return "claimed" if db.execute(sql(_CLAIM_RUN), values).rowcount else "noted"
 
         return await self._writer.run(work)
 
-    async def take_run(self, id: str, owner: str, lease_until: float, now: float) -> bool:
-        resting = "status IN ('paused', 'cancelled') OR (status = 'running' AND lease_until <= :now)"
-        values = {"id": id, "owner": owner, "lease_until": lease_until, "now": now}
-        return await self._change(f"{OWN_RUN} AND ({resting})", values) == 1
+    async def take_run(self, id: str, owner: str, lease: float, now: float) -> bool:
+        return await self._change(_TAKE_RUN, {"id": id, "owner": owner, "lease": lease, "now": now}) == 1
+
+    async def renew_leases(self, runs: Sequence[Run], lease: float) -> set[str]:
+        def work(db: sqlite3.Connection) -> set[str]:
+            renewed = ((run.id, db.execute(sql(RENEW_HELD), run_row(run) | {"lease": lease})) for run in runs)
+            return {id for id, done in renewed if done.rowcount}
+
+        return await self._writer.run(work)
+
+
+def _insert_events(db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
+    db.executemany(sql(INSERT_EVENT), [event_row(event) for event in events])
+
+
+_IS_DEAD = f"status = 'running' AND {ENDED.format(end='lease_until')}"
+_CLAIM_RUN = f"{OWN_RUN} AND (status = 'paused' OR ({_IS_DEAD}))"
+_TAKE_RUN = f"{OWN_RUN} AND (status IN ('paused', 'cancelled') OR ({_IS_DEAD}))"

@@ -146,7 +146,7 @@ def _words(key: str, values: list[Any], hidden: Hidden, *, secret: bool) -> list
 
 
 _PASSWORD = re.compile(r"(://[^/?#\s:@]*:)([^/?#\s]*)(@)")
-_QUERY = re.compile(r"([?&]([^=&#\s]+)=)([^&#\s]+)")
+_QUERY = re.compile(r"([?&]([^=?&#\s]+)=)([^&#\s]+)")
 
 
 def _without_password(key: str, text: str, hidden: Hidden) -> str:

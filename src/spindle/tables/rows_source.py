@@ -157,7 +157,7 @@ class RowsSession(Session):
         that looks like one."""
         if result.is_error:
             shown = self._data.hidden_in(result.text, given) if given else None
-            return result if shown is None else Result.of_text(shown, is_error=True)
+            return result if shown is None else Result.of_text(shown, is_error=True, meaning=result.meaning)
         if not result.has_structured:
             return result
         marked, value = table_results(row), result.structured

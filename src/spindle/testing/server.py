@@ -10,8 +10,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Self
 
+from pydantic import ByteSize
+
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
-from spindle.serving.server import address_of, listen, serve
+from spindle.domain.serve import ServeConfig
+from spindle.listening.server import address_of, listen
+from spindle.serving.server import serve
 from spindle.testing.anthropic_messages import Messages
 from spindle.testing.openai_chat import ChatCompletions
 from spindle.testing.openai_responses import Responses
@@ -138,8 +142,9 @@ class ModelServer:
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None
         self._stop = lambda: loop.call_soon_threadsafe(task.cancel) and None
+        config = ServeConfig(shutdown_timeout=0, max_body_size=ByteSize(MAX_BODY))
         with listening:
-            serving = serve(self._app(), listening, lambda: 0.0, lambda: None)
+            serving = serve(self._app(), listening, lambda: config, lambda: None)
             ready.set()
             try:
                 await serving

@@ -126,7 +126,7 @@ class UtcpHttp(Web):
             for name in self.tools
         }
         tools = [manual_tool(name, template) for name, template in templates.items()]
-        return manual(self.root, tools)
+        return manual(self.root, tools, auth_hosts=[self.service.url])
 
 
 def manual_tool(name: str, template: dict[str, Any]) -> dict[str, Any]:

@@ -130,4 +130,4 @@ class UtcpWebSocket(OverWebSocket):
         text = {"echo": {"text": "UTCP_ARG_text_UTCP_ARG"}}
         messages = {name: {"op": name, **text.get(name, {})} for name in self.tools}
         tools = [manual_tool(name, {**template, "message": message}) for name, message in messages.items()]
-        return manual(self.root, tools)
+        return manual(self.root, tools, auth_hosts=[self.url.rstrip("/")])

@@ -124,7 +124,7 @@ async def test_output_is_what_the_settings_say(
     [
         ('{"a": 1,\n "b" 2}', "json", "line 2 column 6"),
         ("", "json", "it is empty"),
-        ("[" * 100_000, "json", "nested too deep"),
+        ("[" * 100_000, "json", "levels deep"),
         ('{"a": 1}\n{"a":}\n', "jsonl", "line 2 column 6"),
         ("a\xff", "lines", "byte 1 is not UTF-8"),
     ],
@@ -177,6 +177,18 @@ async def test_a_failing_command_is_an_error_of_the_tool_with_its_code_and_last_
         with pytest.raises(ToolError, match="status 3") as caught:
             await app.call("p.fail", {}, CallOptions(raise_tool_errors=True))
     assert caught.value.details["structured"]["exit_code"] == 3
+
+
+async def test_an_exit_code_or_words_mean_what_the_settings_say(
+    open_sources: OpenSources, program: Any
+) -> None:
+    commands = {"three": {"args": ["exit", "3"]}, "four": {"args": ["exit", "4"]}, "none": {"args": ["kill"]}}
+    rules = {"not_found": [3, 44], "rate_limited": "was ended by SIGKILL"}
+    async with open_sources({"p": program(commands, errors=rules, retry={"attempts": 1})}) as app:
+        found = [(await app.call(f"p.{name}")).category for name in commands]
+        with pytest.raises(NotFoundError, match="status 3"):
+            await app.call("p.three", {}, CallOptions(raise_tool_errors=True))
+    assert found == ["not_found", "tool", "rate_limited"]
 
 
 async def test_expected_exit_codes_are_success(open_sources: OpenSources, program: Any) -> None:

@@ -431,6 +431,53 @@ async def test_jetstream_takes_a_repeated_event_once(workspace: Workspace, tmp_p
     assert (second["sequence"], second["duplicate"]) == (1, True)
 
 
+async def test_an_event_waits_for_a_server_that_is_slow_to_say_which_stream_takes_it(start: Started) -> None:
+    """Sent as if there were none, it would seem to be acknowledged before it is stored."""
+    from spindle.domain.event import Event
+    from spindle.domain.identity import NO_CREDENTIAL
+    from spindle.sources.events.links.nats import NatsLink
+    from spindle.sources.events.links.port import Outgoing
+    from spindle.sources.events.links.target import Target
+    from spindle.sources.events.servers import Endpoint
+
+    running = start("nats")
+    assert running.broker is not None
+    make_stream(running.host, running.address)
+    where = Endpoint("main", "nats", f"nats://{running.host}")
+    link = NatsLink(Target("events", where, NO_CREDENTIAL, 2 * PATIENCE, PATIENCE, 1000))
+    await link.connect()
+    running.broker.freeze()
+    message = Outgoing(Event(type="a", source="b", data=1, channel=running.address))
+    sending = asyncio.create_task(link.publish(message))
+    await asyncio.wait([sending], timeout=2.5)
+    running.broker.thaw()
+    said = await sending
+    await link.close()
+    assert (said["stream"], said["sequence"]) == (running.address.replace(".", "_"), 1)
+
+
+async def test_a_user_who_may_not_ask_for_streams_can_send_all_the_same(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    config = tmp_path / "nats.conf"
+    config.write_text(
+        "authorization { users: [ { user: ann, password: pw,"
+        ' permissions: { publish: { deny: "$JS.API.>" } } } ] }\n'
+    )
+    with brokers.nats(tmp_path / "broker", "-c", str(config)) as broker:
+        server = {"host": broker.host, "protocol": "nats"}
+        workspace.write("events/a.json", document(address="orders", server=server))
+        workspace.settings(
+            auth={"type": "basic", "username": "ann", "password": "pw"},
+            publish_timeout=100,
+            retry={"attempts": 1},
+        )
+        async with workspace.open() as app:
+            for _ in range(2):
+                said = await app.call("emit", n=1)
+                assert said.structured["acknowledged"] == {"stream": None}
+
+
 @pytest.mark.brokers
 async def test_redis_channels_and_lists_where_the_binding_says_so(
     workspace: Workspace, tmp_path: Path
@@ -480,6 +527,21 @@ async def test_what_a_waiting_tool_passes_over_stays_in_the_queue(
         assert found.structured["data"] == {"n": 2}
     left = await asyncio.to_thread(running.read, running.address)
     assert sorted(event["data"]["n"] for event in left) == [1, 3]
+
+
+@of("amqp")
+async def test_what_was_passed_over_is_there_for_others_at_once(
+    workspace: Workspace, running: Running
+) -> None:
+    """Given back while it was still subscribed, it would come again, and be kept for as long as we live."""
+    workspace.write("events/a.json", running.document())
+    async with workspace.open() as app:
+        for _ in range(5):
+            for number in range(20):
+                await app.call("emit", n=number)
+            await app.call("wait", filter={"n": 10})
+            left = await asyncio.to_thread(running.read, running.address)
+            assert sorted(event["data"]["n"] for event in left) == [n for n in range(20) if n != 10]
 
 
 async def test_nats_asks_for_the_token_of_the_settings(workspace: Workspace, tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ async def test_no_event_in_time_is_an_answer(workspace: Workspace) -> None:
         result = await app.call("wait", timeout=0.01)
     assert result.is_error
     assert result.text == "no event came on orders/placed within 0.01 s"
+    assert result.category == "timeout"
 
 
 async def test_a_question_gets_its_answer_and_no_other(workspace: Workspace) -> None:

@@ -49,13 +49,30 @@ async def test_an_operation_that_says_so_is_a_tool_under_its_plain_name(
     assert tools["emit"].kind == "events"
 
 
-@pytest.mark.parametrize("given", [False, None, {"enabled": False}, {"enabled": "yes"}])
-async def test_one_that_is_not_enabled_is_none(workspace: Workspace, given: Any) -> None:
+NOT_SAID = "has no `enabled: true`"
+NEITHER = "must say `enabled: true` or `false`"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (False, None),
+        (None, None),
+        ({"enabled": False}, None),
+        ({}, NOT_SAID),
+        ({"name": "emit_order", "description": "Places an order."}, NOT_SAID),
+        ({"enabled": None}, NOT_SAID),
+        ({"enabled": "yes"}, NEITHER),
+        ({"enabled": 1}, NEITHER),
+    ],
+)
+async def test_one_that_is_not_enabled_is_none(workspace: Workspace, given: Any, said: str | None) -> None:
     content = document()
     del content["operations"]["wait"]
     content["operations"]["emit"]["x-agent-tool"] = given
     workspace.write("events/a.json", content)
     assert await tools_of(workspace) == {}
+    assert [said in note for note in workspace.notes] == [True] * (said is not None)
 
 
 async def test_names_and_descriptions_come_from_the_extension_first(workspace: Workspace) -> None:
@@ -66,7 +83,7 @@ async def test_names_and_descriptions_come_from_the_extension_first(workspace: W
             "action": "send", "channel": reference, "summary": "no",
             "x-agent-tool": {"enabled": True, "name": "place order", "description": "Place it."},
         },
-        "b": {"action": "send", "channel": reference, "summary": "In short.", "x-agent-tool": {}},
+        "b": {"action": "send", "channel": reference, "summary": "In short.", "x-agent-tool": True},
         "c": {"action": "receive", "channel": reference, "x-agent-tool": True},
     }  # fmt: skip
     workspace.write("events/a.json", content)
@@ -148,6 +165,66 @@ async def test_an_operation_may_choose_from_the_messages_of_its_channel(workspac
     content["operations"]["emit"]["messages"] = [{"$ref": "#/channels/c/messages/Other"}]
     workspace.write("events/a.json", content)
     assert (await tools_of(workspace))["emit"].input_schema == SCHEMA
+
+
+@pytest.mark.parametrize("version", ["3.0.0", "2.6.0"])
+async def test_pointers_lead_through_a_channel_that_stands_in_another_file(
+    workspace: Workspace, version: str
+) -> None:
+    """As most documents of several files have it: the channel is a reference, and so are its messages."""
+    message = {"payload": {"$ref": "#/schemas/Order"}}
+    channel = {"address": "orders/placed", "messages": {"Placed": {"$ref": "#/messages/placed"}}}
+    parts = {"channel": channel, "messages": {"placed": message}, "schemas": {"Order": SCHEMA}}
+    workspace.write("parts/orders.json", parts)
+    content = document()
+    content["channels"]["c"] = {"$ref": "../parts/orders.json#/channel"}
+    content["operations"]["emit"]["messages"] = [{"$ref": "#/channels/c/messages/Placed"}]
+    if version == "2.6.0":
+        parts["channel"] = {"subscribe": {"$ref": "#/operation"}, "shared": message}
+        parts["operation"] = {"operationId": "emit", "x-agent-tool": True,
+                              "message": {"$ref": "../events/a.json#/channels/c/shared"}}  # fmt: skip
+        workspace.write("parts/orders.json", parts)
+        content = {"asyncapi": version, "channels": {"c": {"$ref": "../parts/orders.json#/channel"}}}
+    workspace.write("events/a.json", content)
+    tools = await tools_of(workspace)
+    assert workspace.notes == []
+    assert tools["emit"].input_schema == SCHEMA
+
+
+async def test_what_one_part_of_a_payload_refers_to_in_vain_leaves_the_others_checked(
+    workspace: Workspace,
+) -> None:
+    payload = {
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "of": {"$ref": "#/components/schemas/No"}},
+        "required": ["id"],
+    }
+    workspace.write("events/a.json", document(payload=payload))
+    async with workspace.open() as app:
+        assert not (await app.call("emit", id=1, of=["anything"])).is_error
+        with pytest.raises(InvalidArgumentsError):
+            await app.call("emit", id="x")
+    assert len([line for line in workspace.notes if "schemas/No' points at nothing" in line]) == 1
+
+
+async def test_a_reference_into_a_list_of_draft_7_survives_its_conversion(workspace: Workspace) -> None:
+    pair = {"type": "array", "items": [{"type": "integer"}, {"type": "string"}]}
+    payload = {
+        "type": "object",
+        "properties": {"pair": {"$ref": "#/components/schemas/Pair"}},
+    }
+    content = document(payload=payload, components={"schemas": {"Pair": pair}})
+    first = {"type": "object", "properties": {"first": {"$ref": "#/components/schemas/Pair/items/0"}}}
+    content["channels"]["d"] = {"address": "d", "messages": {"First": {"payload": first}}}
+    content["operations"]["second"] = {
+        "action": "send", "channel": {"$ref": "#/channels/d"}, "x-agent-tool": True,
+    }  # fmt: skip
+    workspace.write("events/a.json", content)
+    async with workspace.open() as app:
+        assert not (await app.call("second", first=1)).is_error
+        with pytest.raises(InvalidArgumentsError):
+            await app.call("second", first="x")
+    assert workspace.notes == []
 
 
 @pytest.mark.parametrize("payload", [{"type": "string"}, {"type": "array", "items": {"type": "integer"}}])
@@ -257,7 +334,7 @@ async def test_traits_are_merged(workspace: Workspace) -> None:
     ("content", "said"),
     [
         ("a: 1\nb: }", "line 2"),
-        ("{", "neither JSON nor YAML"),
+        ("{", "this is not JSON"),
         ("", "it holds no object"),
         ("<!DOCTYPE html><html>", "not an AsyncAPI document"),
         ("asyncapi: 1.2.0", "AsyncAPI 1.2.0 is not known"),
@@ -285,7 +362,7 @@ async def test_a_broken_file_is_reported_and_the_others_work(
         ({"channel": {"$ref": "#/channels/dynamic"}}, "has no address"),
         ({"channel": {"$ref": "other.yaml#/x"}}, "cannot be read"),
         ({"x-agent-tool": "yes"}, "must be true or an object"),
-        ({"x-agent-tool": {"name": 3}}, "name must be text"),
+        ({"x-agent-tool": {"enabled": True, "name": 3}}, "name must be text"),
         ({"channel": {"$ref": "#/channels/jms"}}, "not known here: jms"),
         ({"channel": {"$ref": "#/channels/password"}}, "holds a password"),
     ],
@@ -418,7 +495,12 @@ async def test_variables_of_a_server_come_from_document_settings_and_environment
     workspace.settings(retry={"attempts": 1})
     workspace.write("events/a.json", document(address="orders", server=server))
     async with workspace.open() as app:
-        with pytest.raises(ConfigurationError, match="EVENTS_HOST is not set"):
+        with pytest.raises(
+            ConfigurationError, match="EVENTS_HOST is not set, but the address of server main"
+        ):
+            await app.call("emit")
+        monkeypatch.setenv("EVENTS_HOST", "")
+        with pytest.raises(ConfigurationError, match="EVENTS_HOST is empty, but the address of server main"):
             await app.call("emit")
         monkeypatch.setenv("EVENTS_HOST", "127.0.0.1")
         with pytest.raises(SpindleError, match=r"nats://127\.0\.0\.1:1\)"):

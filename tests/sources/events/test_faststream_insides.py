@@ -52,6 +52,17 @@ def test_a_nats_broker_takes_a_client_that_was_made_for_it() -> None:
     )
 
 
+def test_a_rabbitmq_subscriber_tells_its_queue_and_consumer() -> None:
+    broker = broker_of("rabbitmq")()
+    subscriber = broker.subscriber("q")
+    source = inspect.getsource(type(subscriber).__mro__[1]) + inspect.getsource(type(subscriber))
+    for name in ("_queue_obj", "_consumer_tag"):
+        assert hasattr(subscriber, name), changed(f"a subscriber of rabbitmq has no {name}")
+    assert "_queue_obj.cancel(self._consumer_tag)" in source, changed(
+        "a subscriber of rabbitmq stops otherwise"
+    )
+
+
 def test_a_redis_pool_tells_its_connections() -> None:
     broker_of("redis")
     from redis.asyncio import Redis

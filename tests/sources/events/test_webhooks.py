@@ -22,6 +22,7 @@ from servers.running import PATIENCE
 from spindle.app import Spindle
 from spindle.errors import (
     AuthError,
+    BreakerOpenError,
     CallTimeoutError,
     ClientError,
     ConfigurationError,
@@ -122,6 +123,16 @@ async def test_an_event_is_one_signed_request(workspace: Workspace, hook: Hook) 
     expected = base64.b64encode(hmac.digest(b"hunter2hunter2", content, hashlib.sha256)).decode()
     assert headers["webhook-signature"] == f"v1,{expected}"
     assert result.structured["acknowledged"] == {"status": 204}
+
+
+async def test_the_queries_of_server_and_channel_are_kept_and_what_follows_a_hash_is_not(
+    workspace: Workspace, hook: Hook
+) -> None:
+    workspace.settings(servers={"main": {"url": f"http://{hook.host}/hooks?team=a#part"}})
+    hooked(workspace, hook, address="orders/placed?kind=b#more")
+    async with workspace.open() as app:
+        await app.call("emit", id=1)
+    assert [path for _, path, _, _ in hook.requests] == ["/hooks/orders/placed?team=a&kind=b"]
 
 
 async def test_binary_mode_where_the_message_has_such_headers(workspace: Workspace, hook: Hook) -> None:
@@ -277,6 +288,78 @@ async def test_several_may_wait_at_one_place(workspace: Workspace) -> None:
     assert [task.result().structured["data"] for task in two] == [{"n": 1}] * 2
 
 
+async def test_strangers_cannot_send_webhooks_through_a_page_or_another_name(workspace: Workspace) -> None:
+    listen = f"127.0.0.1:{free_port()}"
+    workspace.settings(listen=listen, allowed_hosts=["hooks.example.com"])
+    workspace.write("events/a.json", document(server={"host": "example.com", "protocol": "https"}))
+    url = f"http://{listen}/orders/placed"
+    plain = {"content-type": "application/json"}
+    async with workspace.open() as app:
+        await app.sync()
+        async with waiting(app) as task:
+            refused = {
+                421: {"host": "rebound.example"},
+                403: {"origin": "https://evil.example"},
+                415: {"content-type": "text/plain"},
+            }
+            for status, headers in refused.items():
+                answer = await send(url, content=b'{"id": 1}', headers=plain | headers)
+                assert answer.status_code == status, answer.text
+            assert (await send(url, content=b'{"id": 1}')).status_code == 415
+            large = await send(url, content=b" " * (4 * 1024 * 1024 + 1), headers=plain)
+            assert large.status_code == 413
+            named = plain | {"host": "hooks.example.com"}
+            assert (await send(url, content=b'{"id": 2}', headers=named)).status_code == 202
+            result = await asyncio.wait_for(task, PATIENCE)
+    assert result.structured["data"] == {"id": 2}
+
+
+async def test_a_place_that_others_reach_wants_a_secret(workspace: Workspace) -> None:
+    workspace.settings(listen=f"0.0.0.0:{free_port()}")
+    workspace.write("events/a.json", document(server={"host": "example.com", "protocol": "https"}))
+    async with workspace.open() as app:
+        with pytest.raises(ConfigurationError, match="can be reached by others") as caught:
+            await app.call("wait")
+    assert "secret" in str(caught.value.hint)
+    workspace.settings(listen=f"0.0.0.0:{free_port()}", secret="sesame-secret", timeout=0.1)
+    async with workspace.open() as app:
+        with pytest.raises(CallTimeoutError):
+            await app.call("wait")
+
+
+async def test_sources_that_share_a_place_each_keep_their_secret(workspace: Workspace) -> None:
+    from spindle.sources.events.links.receiver import Receiver
+
+    receiver = Receiver(f"127.0.0.1:{free_port()}", ("one-secret", "other-secret"), 1000)
+    async with receiver.subscribe() as inbox:
+        statuses = [
+            (await send(f"{receiver.url}/x", content=b"1", headers=headers)).status_code
+            for headers in (
+                {"content-type": "application/json"},
+                signed("wrong-secret", "m", b"1"),
+                signed("one-secret", "m", b"1"),
+                signed("other-secret", "m", b"1"),
+            )
+        ]
+        assert statuses == [401, 401, 202, 202]
+        assert [(await anext(inbox)).event.data for _ in range(2)] == [1, 1]
+
+
+async def test_who_sends_half_a_webhook_ends_with_the_receiver(workspace: Workspace) -> None:
+    from spindle.sources.events.links.receiver import Receiver
+
+    receiver = Receiver(f"127.0.0.1:{free_port()}", (), 1000)
+    async with receiver.subscribe():
+        reader, writer = await asyncio.open_connection("127.0.0.1", httpx2.URL(receiver.url).port)
+        writer.write(b"POST /x HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 40_000)
+        async with asyncio.timeout(PATIENCE):
+            assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
+        writer.close()
+        _, half = await asyncio.open_connection("127.0.0.1", httpx2.URL(receiver.url).port)
+        half.write(b"POST /x HT")
+    half.close()
+
+
 async def test_waiting_for_webhooks_without_a_place_says_what_to_set(workspace: Workspace) -> None:
     workspace.write("events/a.json", document(server={"host": "example.com", "protocol": "https"}))
     async with workspace.open() as app:
@@ -367,3 +450,25 @@ async def test_a_name_that_leads_here_when_it_is_connected_gets_no_event(
         assert not caught.value.sent
     assert found["rebind.test"] == ["127.0.0.1"]
     assert hook.requests == []
+
+
+async def test_each_server_of_the_documents_is_left_alone_by_itself(workspace: Workspace, hook: Hook) -> None:
+    workspace.settings(retry={"attempts": 1}, breaker={"failures": 2})
+    gone = f"127.0.0.1:{free_port()}"
+    reference = {"$ref": "#/channels/c"}
+    operations = {"emit_there": {"action": "send", "channel": reference, "x-agent-tool": True}}
+    workspace.write(
+        "events/a.json",
+        document(server={"host": hook.host, "protocol": "http", "pathname": "/hooks"}),
+    )
+    workspace.write(
+        "events/b.json", document(server={"host": gone, "protocol": "http"}, operations=operations)
+    )
+    async with workspace.open() as app:
+        for _ in range(2):
+            with pytest.raises(ConnectionFailedError, match="cannot reach main"):
+                await app.call("emit_there", id=1)
+        assert not (await app.call("emit", id=1)).is_error
+        with pytest.raises(BreakerOpenError, match=rf"'events' at main \(http://{gone}\) failed 2 times"):
+            await app.call("emit_there", id=1)
+    assert len(hook.requests) == 1

@@ -71,6 +71,17 @@ async def test_an_event_is_a_message_on_the_channel_s_own_connection(
     assert len(service.connections) == 1
 
 
+async def test_the_query_of_a_server_goes_to_each_of_its_channels(
+    workspace: Workspace, service: Service
+) -> None:
+    workspace.settings(servers={"main": {"url": f"ws://127.0.0.1:{service.port}/v1?team=a#part"}})
+    connected(workspace, service)
+    async with workspace.open() as app:
+        await app.call("emit", id=1)
+        path, _ = await service.got.get()
+    assert path == "/v1/orders/placed?team=a"
+
+
 async def test_plain_messages_for_services_that_know_no_envelope(
     workspace: Workspace, service: Service
 ) -> None:

@@ -117,15 +117,16 @@ async def test_looking_can_be_turned_off(bare: EchoServer, open_sources: OpenSou
         assert list(tool.input_schema["properties"]) == ["path", "method", "query", "headers"]
 
 
-async def test_a_broken_description_is_an_error_not_overlooked(
+async def test_a_broken_description_is_said_not_overlooked(
     bare: EchoServer, open_sources: OpenSources
 ) -> None:
     broken = a_document({"/a": {"get": {"parameters": [{"$ref": "#/nowhere"}]}}})
     bare.answers["/openapi.json"] = Answer(json.dumps(broken).encode())
     async with open_sources(settings(bare.url)) as app:
         [report] = await app.sync()
-    assert report.error is not None
-    assert f"{bare.url}/openapi.json: the reference '#/nowhere' points at nothing" in report.error["message"]
+    assert report.complaints() == [
+        f"the tool get_a is left out: {bare.url}/openapi.json: the reference '#/nowhere' points at nothing"
+    ]
 
 
 async def test_a_server_that_is_not_there_is_one_error(open_sources: OpenSources) -> None:
@@ -358,15 +359,16 @@ async def test_a_redirect_does_not_lead_out_either(
             assert len(bare.requests) == 1
 
 
-async def test_a_key_without_a_name_needs_one_when_there_is_no_document(
+async def test_a_key_without_a_name_is_the_usual_header_when_there_is_no_document(
     bare: EchoServer, open_sources: OpenSources
 ) -> None:
     auth = {"type": "api_key", "value": "k"}
     async with open_sources(settings(bare.url, discover=False, auth=auth)) as app:
-        [report] = await app.sync()
-    assert report.error is not None
-    assert report.error["message"] == "nothing says where the API key of this source goes"
-    assert bare.requests == []
+        await app.sync()
+        await app.call("shop.request", path="/x")
+        assert dict(bare.last.headers)["x-api-key"] == "k"
+        with pytest.raises(InvalidArgumentsError, match="X-Api-Key"):
+            await app.call("shop.request", path="/x", headers={"X-Api-Key": "another"})
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from spindle.errors import (
     AuthError,
     CallTimeoutError,
     ClientError,
-    ConnectionFailedError,
+    NotFoundError,
     ServerError,
     SpindleError,
 )
@@ -35,28 +35,37 @@ from spindle.sources.mcp.convert import to_error
     ],
 )
 def test_retry_after_is_read_or_ignored(value: str | None, seconds: float | None) -> None:
-    assert retry_after(value) == seconds
+    assert retry_after({} if value is None else {"retry-after": value}) == seconds
 
 
 @pytest.mark.parametrize("zone", ["GMT", "-0000"])
 def test_retry_after_may_be_a_date(zone: str) -> None:
     date = formatdate(time.time() + 60, usegmt=True).replace("GMT", zone)
-    found = retry_after(date)
+    found = retry_after({"retry-after": date})
     assert found is not None
     assert 50 < found <= 60
+
+
+@pytest.mark.parametrize("wrong", [-60.0, 60.0, 1e6])
+def test_between_two_dates_the_clock_of_the_server_counts(wrong: float) -> None:
+    now = time.time() + wrong
+    headers = {"retry-after": formatdate(now + 7, usegmt=True), "date": formatdate(now, usegmt=True)}
+    assert retry_after(headers) in (6.0, 7.0, 8.0)
+    assert retry_after({"retry-after": formatdate(now + 7), "date": "now"}) is not None
 
 
 @pytest.mark.parametrize(
     ("code", "kind", "retryable"),
     [
-        (-32000, ConnectionFailedError, True),
-        (-32001, CallTimeoutError, True),
-        (-32700, ServerError, False),
+        (-32000, ServerError, False),
+        (-32001, CallTimeoutError, False),
+        (-32002, NotFoundError, False),
+        (-32700, ClientError, False),
         (-32600, ClientError, False),
         (-32601, ClientError, False),
         (-32602, ClientError, False),
         (-32020, ClientError, False),
-        (-32603, ServerError, True),
+        (-32603, ServerError, False),
         (-32042, AuthError, False),
         (-32099, ServerError, False),
         (5, ServerError, False),
@@ -65,5 +74,6 @@ def test_retry_after_may_be_a_date(zone: str) -> None:
 def test_a_code_means_one_kind_of_error(code: int, kind: type[SpindleError], retryable: bool) -> None:
     found = to_error(MCPError(code=code, message="words"), "s")
     assert type(found) is kind
+    assert found.answered
     assert found.retryable is retryable
     assert found.details == {"code": code}

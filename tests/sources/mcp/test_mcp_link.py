@@ -110,3 +110,19 @@ def test_where_to_post_is_said_once() -> None:
             return [link._endpoint.result()]
 
     assert asyncio.run(read()) == ["http://server/post?session=1"]
+
+
+def test_many_small_lines_are_read_in_turns_and_none_is_lost() -> None:
+    lines: list[bytes] = []
+    reader = LineReader(100, lines.append, lambda _head, _tail: None)
+    data = b"{\n" * 200_000 + b"rest"
+    turns, read = 0, 0
+    while read < len(data):
+        read = reader.feed_a_while(data, read)
+        turns += 1
+    reader.feed(b" of it\n")
+    assert turns > 1
+    assert lines == [b"{"] * 200_000 + [b"rest of it"]
+    whole: list[bytes] = []
+    LineReader(100, whole.append, lambda _head, _tail: None).feed(data + b" of it\n")
+    assert whole == lines

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from servers.echo_server import Api, OpenApi
-from spindle.catalog.naming import name_tools
+from spindle.catalog.screening import take
 from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.sources.openapi import OpenApiSource
 from spindle.sources.openapi.config import OpenApiConfig
@@ -28,7 +28,9 @@ def open_api(tmp_path: Path) -> OpenApi:
         notes: list[str] = []
         source = OpenApiSource("api", config, tmp_path, notes.append)
         async with source.open(credential, lambda: None) as session:
-            tools = name_tools("api", config, await session.discover())
-            yield Api(session, {tool.local_name: tool for tool in tools}, notes, credential)
+            taken = take("api", config, await session.discover())
+            reasons = {item.name: item.reason for item in taken.left_out}
+            tools = {tool.local_name: tool for tool in taken.tools}
+            yield Api(session, tools, notes, credential, reasons)
 
     return opened

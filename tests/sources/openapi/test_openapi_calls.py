@@ -4,15 +4,18 @@ import asyncio
 import base64
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from servers.brokers import free_port
 from servers.echo_server import Answer, EchoServer, OpenApi, Sent, a_document
 from servers.running import OpenSources
 from spindle.calls.caller import CallOptions
 from spindle.domain.identity import Credential, Principal
 from spindle.errors import (
     AuthError,
+    BreakerOpenError,
     ClientError,
     ConfigurationError,
     ConnectionFailedError,
@@ -124,6 +127,63 @@ async def test_an_error_is_what_its_status_says_with_the_body_kept(
     assert caught.value.status == status
     assert caught.value.retry_after == 7
     assert caught.value.details == {"body": {"error": {"message": "no such pet"}}}
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "category", "wait"),
+    [
+        (400, {}, {"__type": "x#ThrottlingException", "message": "x"}, "rate_limited", None),
+        (
+            403,
+            {},
+            {"error": {"code": 403, "errors": [{"reason": "userRateLimitExceeded"}]}},
+            "rate_limited",
+            None,
+        ),
+        (403, {"x-ratelimit-remaining": "0"}, {"message": "x"}, "rate_limited", None),
+        (403, {"x-ratelimit-remaining": "7"}, {"message": "x"}, "permission", None),
+        (403, {"x-ratelimit-remaining": "0", "retry-after": "9"}, {"message": "x"}, "rate_limited", 9),
+        (429, {}, {"retry_after": 2.5}, "rate_limited", 2.5),
+        (
+            400,
+            {},
+            {"error": {"code": "resource_missing", "type": "invalid_request_error"}},
+            "not_found",
+            None,
+        ),
+        (400, {}, {"error": "invalid_request"}, "client", None),
+        (404, {}, {"code": "forbidden"}, "not_found", None),
+        (500, {}, {"code": "rate_limited"}, "server", None),
+    ],
+)
+async def test_a_body_that_says_more_than_its_status_is_heard(
+    open_api: OpenApi, echo: EchoServer, status: int, headers: dict[str, str], body: Any, category: str,
+    wait: float | None,
+) -> None:  # fmt: skip
+    echo.answers["/a"] = Answer(json.dumps(body).encode(), status, headers)
+    document = a_document({"/a": {"get": {"operationId": "a"}}})
+    async with open_api(document, base_url=echo.url) as api:
+        with pytest.raises(SpindleError) as caught:
+            await api.call("a")
+    assert (caught.value.category, caught.value.status, caught.value.retry_after) == (category, status, wait)
+
+
+async def test_an_api_that_tells_of_its_own_mistakes_is_well_and_a_gateway_before_it_is_not(
+    open_sources: OpenSources, echo: EchoServer, tmp_path: Path
+) -> None:
+    paths = {path: {"get": {"operationId": path[1:]}} for path in ("/broken", "/away", "/well")}
+    (tmp_path / "api.json").write_text(json.dumps(a_document(paths)))
+    echo.answers["/broken"], echo.answers["/away"] = Answer(b"{}", 500), Answer(b"{}", 502)
+    table = {"kind": "openapi", "document": "api.json", "base_url": echo.url, "breaker": {"failures": 1}}
+    rules = {"not_found": "^'s' answered with HTTP status 500"}
+    async with open_sources({"s": {**table, "retry": {"attempts": 1}, "errors": rules}}) as app:
+        with pytest.raises(NotFoundError):
+            await app.call("s.broken")
+        assert not (await app.call("s.well")).is_error
+        with pytest.raises(ServerError):
+            await app.call("s.away")
+        with pytest.raises(BreakerOpenError):
+            await app.call("s.well")
 
 
 async def test_a_long_error_is_kept_in_part(open_api: OpenApi, echo: EchoServer) -> None:
@@ -265,7 +325,8 @@ def guarded(**more: object) -> dict[str, object]:
 
 
 def shown(request: Sent) -> dict[str, str]:
-    return {name: value for name, value in request.headers if name in ("authorization", "x-key", "cookie")}
+    names = ("authorization", "x-key", "x-api-key", "cookie")
+    return {name: value for name, value in request.headers if name in names}
 
 
 @pytest.mark.parametrize(("credential", "mine"), [(KEY, {"x-key": "s3cret"}), (TOKEN, None)])
@@ -295,23 +356,32 @@ async def test_a_scheme_that_no_operation_names_is_for_all(open_api: OpenApi, ec
     assert shown(echo.last) == {"x-key": "s3cret"}
 
 
-async def test_a_key_without_a_name_is_not_sent_where_nothing_says_where_it_goes(
+async def test_a_key_without_a_name_is_the_usual_header_where_nothing_says_where_it_goes(
     open_api: OpenApi, echo: EchoServer
 ) -> None:
     auth = {"type": "api_key", "value": "s3cret"}
     async with open_api(DOCUMENT, KEY, base_url=echo.url, auth=auth) as api:
-        assert api.notes[-1] == (
-            "api: its document wants no API key, so that `auth` is not sent;"
-            " give `auth` its `name` (and `in`)"
-        )
         await api.call("a")
-        assert shown(echo.last) == {}
+        assert shown(echo.last) == {"x-api-key": "s3cret"}
         echo.answers["/a"] = Answer(b"", 401)
         with pytest.raises(AuthError) as caught:
             await api.call("a")
     assert caught.value.hint == (
-        "the document does not say that this operation wants the API key; give `auth` its `name` (and `in`)"
+        "the document does not say where the API key goes; give `auth` its `name` (and `in`)"
     )
+
+
+async def test_a_key_is_not_sent_where_the_document_says_that_none_is_wanted(
+    open_api: OpenApi, echo: EchoServer
+) -> None:
+    auth = {"type": "api_key", "value": "s3cret"}
+    async with open_api({**DOCUMENT, "security": []}, KEY, base_url=echo.url, auth=auth) as api:
+        assert api.notes[-1] == (
+            "api: its document says that no operation wants a credential, so that `auth` is not sent;"
+            " `headers` always are"
+        )
+        await api.call("a")
+    assert shown(echo.last) == {}
 
 
 @pytest.mark.parametrize(
@@ -381,3 +451,21 @@ async def test_a_call_goes_the_whole_guarded_path(open_sources: OpenSources, ech
         echo.answers["/s"] = Answer(b'{"n": "not a number"}')
         with pytest.raises(ServerError, match="does not fit its output schema"):
             await app.call("api.s")
+
+
+async def test_each_server_of_a_document_is_left_alone_by_itself(
+    open_sources: OpenSources, tmp_path: Path, echo: EchoServer
+) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    paths = {
+        "/a": {"get": {"operationId": "a"}},
+        "/b": {"get": {"operationId": "b", "servers": [{"url": nowhere}]}},
+    }
+    (tmp_path / "api.json").write_text(json.dumps(a_document(paths) | {"servers": [{"url": echo.url}]}))
+    table = {"kind": "openapi", "document": "api.json", "breaker": {"failures": 1}, "retry": {"attempts": 1}}
+    async with open_sources({"s": table}) as app:
+        with pytest.raises(ConnectionFailedError, match="cannot reach"):
+            await app.call("s.b")
+        assert not (await app.call("s.a")).is_error
+        with pytest.raises(BreakerOpenError, match=f"'s' at {nowhere.removeprefix('http://')} failed once"):
+            await app.call("s.b")

@@ -146,6 +146,7 @@ ROWS = [
     query("null", None, "?q="),
     query("unicode", "žluť", "?q=%C5%BElu%C5%A5"),
     query("reserved", "a/b?c,d e", "?q=a/b?c,d%20e", allowReserved=True),
+    query("reserved_that_ends_it", "a#b&c=d+[e]", "?q=a%23b%26c=d%2B%5Be%5D", allowReserved=True),
     query("nested_in_form", {"a": {"b": 1}}, "?a=%7B%22b%22%3A1%7D"),
     query("empty_list", [], ""),
     Row("by_content", {"q": {"a": [1]}}, "?q=%7B%22a%22%3A%5B1%5D%7D",

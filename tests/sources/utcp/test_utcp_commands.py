@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from utcp_service import OpenManual, a_manual, a_tool
 
-from servers.running import PATIENCE, process_end
+from servers.running import PATIENCE, OpenSources, process_end
 from spindle.errors import (
     ConfigurationError,
     ConnectionFailedError,
@@ -180,6 +180,15 @@ async def test_a_failing_command_is_an_error_result(open_manual: OpenManual) -> 
     assert result.structured == {"command": 1, "exit_code": 3, "stderr": "why", "stdout": "1"}
     assert result.text == "command 1 of shop.t exited with status 3:\nwhy"
     assert not Path("ran").exists()
+
+
+async def test_an_exit_code_means_what_the_settings_say(open_sources: OpenSources, tmp_path: Path) -> None:
+    fails = f"{sys.executable} -I -c 'import sys; sys.exit(3)'"
+    (tmp_path / "manual.json").write_text(json.dumps(a_manual(a_tool("t", cli(fails)))))
+    source = {"kind": "utcp", "document": "manual.json", "allowed_protocols": ["cli"]}
+    async with open_sources({"shop": {**source, "errors": {"not_found": 3}}, "plain": source}) as app:
+        found = [(await app.call(name)).category for name in ("shop.t", "plain.t")]
+    assert found == ["not_found", "tool"]
 
 
 async def test_what_a_failing_command_says_does_not_give_secrets_away(open_manual: OpenManual) -> None:

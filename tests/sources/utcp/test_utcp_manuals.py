@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from utcp_service import OpenManual, Service, a_manual, a_tool
 
 from servers.running import OpenSources
@@ -78,6 +78,56 @@ async def test_a_base_url_without_a_manual_is_an_error_that_says_where_it_looked
             pass
 
 
+@pytest.mark.parametrize("place", ["/api/utcp", "/api/.well-known/utcp.json", "/.well-known/utcp"])
+@pytest.mark.parametrize("here", ["nothing", "a page", "some JSON", "a refusal"])
+async def test_without_a_mode_a_manual_is_found_at_the_usual_places_too(
+    place: str, here: str, open_manual: OpenManual, service: Service
+) -> None:
+    pages = {
+        "a page": HTMLResponse("<html><title>Our API</title></html>"),
+        "some JSON": JSONResponse({"status": "ok"}),
+        "a refusal": JSONResponse({}, 405),
+    }
+    if here in pages:
+        service.pages["/api"] = pages[here]
+    service.pages[place] = JSONResponse(a_manual(a_tool("t", http(service))))
+    async with open_manual(at=f"{service.url}/api") as opened:
+        assert list(opened.tools) == ["t"]
+
+
+async def test_without_a_mode_a_manual_at_the_address_itself_is_the_one(
+    open_manual: OpenManual, service: Service
+) -> None:
+    service.pages["/api"] = JSONResponse(a_manual(a_tool("here", http(service))))
+    service.pages["/api/utcp"] = JSONResponse(a_manual(a_tool("elsewhere", http(service))))
+    async with open_manual(at=f"{service.url}/api") as opened:
+        assert list(opened.tools) == ["here"]
+    assert [entry["path"] for entry in service.seen] == ["/api"]
+
+
+async def test_only_the_address_itself_will_do_with_manual_url(
+    open_manual: OpenManual, service: Service
+) -> None:
+    service.pages["/api/utcp"] = JSONResponse(a_manual(a_tool("t", http(service))))
+    with pytest.raises(NotFoundError, match="/api answered with HTTP status 404"):
+        async with open_manual(at=f"{service.url}/api", utcp_mode="manual_url"):
+            pass
+    assert [entry["path"] for entry in service.seen] == ["/api"]
+
+
+async def test_where_there_is_no_manual_at_all_the_address_is_what_the_error_is_about(
+    open_manual: OpenManual, service: Service
+) -> None:
+    with pytest.raises(NotFoundError, match="/api answered with HTTP status 404") as caught:
+        async with open_manual(at=f"{service.url}/api"):
+            pass
+    assert "nor is there a manual below it, at /utcp, /.well-known/utcp" in str(caught.value.hint)
+    service.pages["/api"] = JSONResponse({"status": "ok"})
+    with pytest.raises(ConfigurationError, match=r"it has no `tools` \(it holds status\)"):
+        async with open_manual(at=f"{service.url}/api"):
+            pass
+
+
 async def test_an_openapi_document_is_taken_too_unless_only_a_manual_will_do(
     open_manual: OpenManual, service: Service
 ) -> None:
@@ -86,9 +136,10 @@ async def test_an_openapi_document_is_taken_too_unless_only_a_manual_will_do(
     auth = {"auth": {"type": "api_key", "value": "k"}}
     async with open_manual(at=place, **auth) as opened:
         assert (await opened.call("get", id=7)).structured["path"] == "/echo/7"
-    with pytest.raises(ConfigurationError, match="is an OpenAPI document, and utcp_mode = 'manual'"):
-        async with open_manual(at=place, utcp_mode="manual"):
-            pass
+    for mode in ("manual_url", "manual"):
+        with pytest.raises(ConfigurationError, match="is an OpenAPI document, and utcp_mode = 'manual_url'"):
+            async with open_manual(at=place, utcp_mode=mode):
+                pass
 
 
 async def test_a_call_template_in_a_file_leads_to_its_manual(
@@ -97,7 +148,7 @@ async def test_a_call_template_in_a_file_leads_to_its_manual(
     service.tools = [a_tool("t", http(service))]
     auth = {"auth_type": "api_key", "api_key": "$KEY", "var_name": "X-Key"}
     template = {"name": "weather", **http(service, "/utcp"), "auth": auth}
-    async with open_manual(template, variables={"weather_KEY": "k-1"}) as opened:
+    async with open_manual(template, auth_hosts=[service.url], variables={"weather_KEY": "k-1"}) as opened:
         assert list(opened.tools) == ["t"]
     assert service.seen[0]["headers"] == {"x-key": "k-1"}
 
@@ -109,7 +160,7 @@ async def test_auth_tools_are_shown_by_the_operations_that_want_them(
     template = {
         "call_template_type": "text", "content": json.dumps(API), "base_url": service.url, "auth_tools": auth,
     }  # fmt: skip
-    async with open_manual(template) as opened:
+    async with open_manual(template, auth_hosts=[service.url]) as opened:
         assert "literal-key" not in repr(opened.tools["get"].spec)
         sent = (await opened.call("get", id=1)).structured
     assert sent["headers"] == {"x-key": "literal-key"}
@@ -126,7 +177,9 @@ async def test_the_settings_of_a_utcp_client_give_several_manuals(
             {"name": "two", "call_template_type": "text", "content": json.dumps(a_manual(*service.tools))},
         ]
     }
-    async with open_manual(settings, variables={"one_K": "1", "two_K": "2"}) as opened:
+    async with open_manual(
+        settings, auth_hosts=[service.url], variables={"one_K": "1", "two_K": "2"}
+    ) as opened:
         assert list(opened.tools) == ["one.t", "two.t"]
         assert (await opened.call("one.t")).structured["headers"] == {"x-k": "1"}
         assert (await opened.call("two.t")).structured["headers"] == {"x-k": "2"}
@@ -242,7 +295,7 @@ async def test_a_broken_tool_is_named_by_its_place(broken: Any, open_manual: Ope
         ('{"hello": 1}', r"it has no `tools` \(it holds hello\)"),
         ("{}", "it is empty"),
         ("[1]", "is not a UTCP manual: it holds no object"),
-        ('{"a": ', "neither JSON nor YAML"),
+        ('{"a": ', "this is not JSON"),
         ("<html>", "is an HTML page, not a UTCP manual"),
         ('{"call_template_type": "mcp", "config": {}}', "does not match any of the expected tags"),
     ],

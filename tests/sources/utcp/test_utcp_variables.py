@@ -49,7 +49,9 @@ def test_a_text_without_variables_of_ours_stays(text: str, given_variables: dict
 
 async def test_a_dollar_sign_in_a_url_may_be_just_that(open_manual: OpenManual, service: Service) -> None:
     template = http(service, "/echo/x?$filter=a&$top=$TOP")
-    async with open_manual(a_manual(a_tool("t", template)), variables={"TOP": "5"}) as opened:
+    async with open_manual(
+        a_manual(a_tool("t", template)), auth_hosts=[service.url], variables={"TOP": "5"}
+    ) as opened:
         sent = (await opened.call("t")).structured
     assert sent["query"] == [["$filter", "a"], ["$top", "5"]]
 
@@ -76,11 +78,17 @@ async def test_a_variable_that_has_gone_since_is_told_by_the_call(
     open_manual: OpenManual, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("shop_KEY", "k")
-    async with open_manual(a_manual(a_tool("t", http(service, auth=KEY)))) as opened:
+    manual = a_manual(a_tool("t", http(service, auth=KEY)))
+    async with open_manual(manual, auth_hosts=[service.url]) as opened:
         assert (await opened.call("t")).structured["headers"] == {"authorization": "Bearer k"}
         monkeypatch.delenv("shop_KEY")
         with pytest.raises(
             ConfigurationError, match=r"shop_KEY is not set, but auth\.api_key of shop\.t uses it"
+        ):
+            await opened.call("t")
+        monkeypatch.setenv("shop_KEY", "")
+        with pytest.raises(
+            ConfigurationError, match=r"shop_KEY is empty, but auth\.api_key of shop\.t uses it"
         ):
             await opened.call("t")
 

@@ -45,6 +45,10 @@ class Sockets:
             self.received.append(message)
             await self.behaves(connection, message)
 
+    @property
+    def host(self) -> str:
+        return self.url.partition("://")[2].partition("/")[0]
+
     def template(self, **more: Any) -> dict[str, Any]:
         return {"call_template_type": "websocket", "url": self.url, **more}
 
@@ -165,7 +169,9 @@ async def test_headers_and_auth_are_shown_with_the_handshake(
 ) -> None:
     auth = {"auth_type": "api_key", "api_key": "$KEY", "var_name": "X-Key"}
     template = sockets.template(auth=auth, headers={"X-Fixed": "1"}, header_fields=["X-User"], protocol="v1")
-    async with open_manual(a_manual(a_tool("t", template)), variables={"KEY": "k"}) as opened:
+    async with open_manual(
+        a_manual(a_tool("t", template)), auth_hosts=[sockets.host], variables={"KEY": "k"}
+    ) as opened:
         first = await opened.call("t", **{"X-User": "a", "n": 1})
         await opened.call("t", **{"X-User": "b"})
     assert first.text == '{"n":1}'
@@ -190,7 +196,9 @@ async def test_keys_in_query_and_cookie_and_tokens_are_shown(
         a_tool("cookie", sockets.template(auth=key("cookie"))),
         a_tool("token", sockets.template(auth=token)),
     )
-    async with open_manual(manual, variables={"S": "s3cr3t-value"}) as opened:
+    async with open_manual(
+        manual, auth_hosts=[sockets.host, service.url], variables={"S": "s3cr3t-value"}
+    ) as opened:
         for name in opened.tools:
             await opened.call(name)
     requests = [connection.request for connection in sockets.connections if connection.request]
@@ -199,15 +207,17 @@ async def test_keys_in_query_and_cookie_and_tokens_are_shown(
     assert requests[2].headers["Authorization"] == "Bearer token-1"
 
 
-async def test_a_key_without_a_name_has_no_place_in_a_handshake(
+async def test_a_key_without_a_name_is_the_usual_header_of_a_handshake(
     open_manual: OpenManual, sockets: Sockets
 ) -> None:
     nameless = Credential(headers=(("", "key"),))
-    async with open_manual(a_manual(a_tool("t", sockets.template())), credential=nameless) as opened:
-        await opened.call("t")
-    [connection] = sockets.connections
-    assert connection.request is not None
-    assert "key" not in connection.request.headers.values()
+    for hosts, sent in (([sockets.host], "key"), ([], None)):
+        manual = a_manual(a_tool("t", sockets.template()))
+        async with open_manual(manual, credential=nameless, auth_hosts=hosts) as opened:
+            await opened.call("t")
+        request = sockets.connections[-1].request
+        assert request is not None
+        assert request.headers.get("X-API-Key") == sent
 
 
 async def test_a_wrong_secret_is_not_told(
@@ -220,7 +230,9 @@ async def test_a_wrong_secret_is_not_told(
         "client_secret": "$S",
     }
     async with open_manual(
-        a_manual(a_tool("t", sockets.template(auth=token))), variables={"S": "wrong-one"}
+        a_manual(a_tool("t", sockets.template(auth=token))),
+        auth_hosts=[sockets.host, service.url],
+        variables={"S": "wrong-one"},
     ) as opened:
         with pytest.raises(AuthError) as caught:
             await opened.call("t")
@@ -263,7 +275,9 @@ async def test_plain_ws_is_for_this_machine(open_manual: OpenManual) -> None:
     async with open_manual(a_manual(a_tool("t", template))) as opened:
         assert not opened.tools
     template = {"call_template_type": "websocket", "url": "ws://${HOST}/"}
-    async with open_manual(a_manual(a_tool("t", template)), variables={"HOST": "example.com"}) as opened:
+    async with open_manual(
+        a_manual(a_tool("t", template)), auth_hosts=["ws://example.com"], variables={"HOST": "example.com"}
+    ) as opened:
         with pytest.raises(ConfigurationError, match="where others can listen") as caught:
             await opened.call("t")
     assert "use wss" in str(caught.value.hint)

@@ -238,6 +238,31 @@ async def test_a_reply_that_reports_an_error_is_an_error_of_the_tool(
     assert text is None or result.text == text
 
 
+@pytest.mark.parametrize(
+    ("error", "category"),
+    [
+        ({"code": 429, "message": "slower"}, "rate_limited"),
+        ({"code": -32601, "message": "no such method"}, "client"),
+        ({"code": "NOT_FOUND"}, "not_found"),
+        ({"code": 5, "message": "the vault is shut"}, "permission"),
+        ({"code": 1013, "message": "x"}, "timeout"),
+        ({"code": 5, "message": "something else"}, "tool"),
+    ],
+)
+async def test_an_error_in_a_reply_has_its_category(
+    open_sources: OpenSources, service: Service, error: dict[str, Any], category: str
+) -> None:
+    async def refuses(connection: ServerConnection) -> None:
+        async for message in service.messages(connection):
+            await connection.send(json.dumps({"error": error, "id": message["id"]}))
+
+    service.behaves = refuses
+    rules = {"permission": "vault", "timeout": 1013}
+    settings = service({"add": {**ADD, "error": "error"}}, id_field="id", errors=rules, retry={"attempts": 1})
+    async with open_sources({"s": settings}) as app:
+        assert (await app.call("s.add", a=1)).category == category
+
+
 async def test_a_reply_without_its_useful_part_is_an_error_that_shows_it(
     open_sources: OpenSources, service: Service
 ) -> None:
@@ -625,7 +650,9 @@ async def test_a_connection_that_is_not_answered_any_more_is_given_up(
         (404, {}, NotFoundError),
         (400, {}, ClientError),
         (302, {"Location": "ws://elsewhere/"}, ClientError),
+        (302, {"location": "ws://nowhere/", "Location": "ws://elsewhere/"}, ClientError),
         (429, {"Retry-After": "7"}, RateLimitedError),
+        (429, {"Retry-After": "7", "retry-after": "7", "date": "today"}, RateLimitedError),
         (500, {}, ServerError),
     ],
 )

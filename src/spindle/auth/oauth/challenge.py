@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 MAX_HEADER = 8 * 1024
 
-# A scheme such as `Bearer`, then `name=value` parts; a part may be quoted, with backslashes.
-_PART = re.compile(r'([A-Za-z][\w-]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+# A scheme such as `Bearer`, then `name=value` parts; a part may be quoted, with backslashes. A quote that is
+# not closed goes to the end, or the rest would be searched again from each sign in it.
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)', re.DOTALL)
+_PART = re.compile(r'(?<![\w-])([A-Za-z][\w-]*+)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,"]+))')
 _SCHEME = re.compile(r"(?:^|,)\s*([A-Za-z][\w-]*)(?=\s+[A-Za-z][\w-]*\s*=|\s*(?:,|$))")
 
 
@@ -25,7 +27,7 @@ def bearer_challenge(header: str | None) -> Challenge | None:
     """The Bearer part of the header; None where it has none."""
     text = (header or "")[:MAX_HEADER]
     # Commas inside quoted values must not look like the start of another scheme.
-    bare = re.sub(r'"(?:[^"\\]|\\.)*"', lambda found: '"' + "_" * (len(found[0]) - 2) + '"', text)
+    bare = _QUOTED.sub(lambda found: "_" * len(found[0]), text)
     schemes = list(_SCHEME.finditer(bare))
     for index, scheme in enumerate(schemes):
         if scheme[1].lower() == "bearer":

@@ -12,6 +12,7 @@ from spindle.auth.oauth.http import OAuthHttp, OAuthProblem
 from spindle.auth.oauth.single_flight import Flights
 from spindle.auth.oauth.token_endpoint import Grant, OAuthClient, ask_for_tokens
 from spindle.auth.oauth.token_store import AHEAD
+from spindle.domain.bounded import BoundedMap
 
 if TYPE_CHECKING:
     from spindle.auth.oauth.parts import OAuthParts
@@ -95,7 +96,7 @@ class ClientTokens:
 
     def __init__(self, parts: OAuthParts) -> None:
         self._oauth = parts
-        self._kept: dict[tuple[str, str], OwnToken] = {}
+        self._kept: BoundedMap[tuple[str, str], OwnToken] = BoundedMap()
 
     async def token(self, source: str, config: SourceConfig, refused: str | None = None) -> str:
         """Returns one that is valid now, and is not the one that was refused."""
@@ -112,7 +113,7 @@ class ClientTokens:
         auth = config.auth
         assert isinstance(auth, ClientCredentialsAuth)
         provider = await self._oauth.discovery.provider(source, config)
-        client = configured_client(auth, provider)
+        client = configured_client(source, auth, provider)
         try:
             return await ask_for_own_token(
                 self._oauth.http, provider.token_url, client, " ".join(auth.scopes),

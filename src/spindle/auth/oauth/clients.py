@@ -13,6 +13,7 @@ from spindle.auth.oauth.single_flight import SharedLocks
 from spindle.auth.oauth.token_endpoint import OAuthClient
 from spindle.domain.identity import Secret
 from spindle.errors import ConfigurationError, StoreError
+from spindle.http.addresses import same_origin
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
@@ -39,7 +40,7 @@ class OAuthClients:
         self, source: str, auth: OAuthAuth, provider: Provider, redirect_uri: str
     ) -> OAuthClient:
         if auth.client_id:
-            return configured_client(auth, provider)
+            return configured_client(source, auth, provider)
         document = auth.client_metadata_url or self.metadata_url
         if document and provider.reads_client_documents:
             return OAuthClient(document)
@@ -113,11 +114,22 @@ class OAuthClients:
         return client
 
 
-def configured_client(auth: OAuthAuth | ClientCredentialsAuth, provider: Provider) -> OAuthClient:
-    """The client that the settings name."""
+def configured_client(
+    source: str, auth: OAuthAuth | ClientCredentialsAuth, provider: Provider
+) -> OAuthClient:
+    """The client that the settings name. Its secret goes to the source's own origin, or to a server that the
+    settings name too: any other could be a stranger's, to whom the source has led us."""
     assert auth.client_id is not None
     if not auth.client_secret:
         return OAuthClient(auth.client_id)
+    led_here = provider.found_by is not None and auth.token_url is None
+    if led_here and not same_origin(provider.found_by or "", provider.token_url):
+        raise ConfigurationError(
+            f"the client_secret would go to {origin(provider.token_url)}, which only {source} names",
+            hint=f"if it is for that server, set `issuer = {(provider.issuer or '')!r}` in"
+            f" sources.{source}.auth",
+            source=source,
+        )
     usable = [method for method in METHODS if method in provider.auth_methods]
     return OAuthClient(auth.client_id, auth.client_secret, usable[0] if usable else METHODS[0])
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from spindle.auth.oauth.browser import new_code, page_of, require_proof
 from spindle.auth.oauth.discovery import Provider, binding
 from spindle.auth.oauth.http import OAuthProblem, words
 from spindle.auth.oauth.token_endpoint import Grant, OAuthClient, ask_for_tokens
@@ -52,6 +53,8 @@ class AuthorizationRequest:
     state: str = field(repr=False)
     redirect_uri: str
     expires_at: float
+    code: str | None = field(default=None, repr=False)
+    """The code that the page at the link asks for, where it is ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +78,34 @@ class Consent:
     # --- the first phase
 
     async def begin(
-        self, source: str, config: SourceConfig, principal: str, scopes: Sequence[str], redirect_uri: str
+        self,
+        source: str,
+        config: SourceConfig,
+        principal: str,
+        scopes: Sequence[str],
+        redirect_uri: str,
+        *,
+        by_page: bool = False,
     ) -> AuthorizationRequest:
+        """Returns a link. `by_page`: to our own page first, where the settings want that."""
         auth = oauth_settings(source, config)
-        key = ("begin", source, principal, tuple(scopes), redirect_uri, binding(config))
+        by_page = by_page and self._oauth.consent == "browser"
+        key = ("begin", source, principal, tuple(scopes), redirect_uri, by_page, binding(config))
 
         async def work() -> AuthorizationRequest:
             provider = await self._oauth.discovery.provider(source, config)
             wanted = wanted_scopes(auth, provider, scopes)
             async with self._oauth.leases.hold(f"oauth begin {source}:{principal}"):
-                known = await self._pending(source, principal, wanted, redirect_uri, binding(config))
-                return known or await self._begin(source, config, principal, provider, wanted, redirect_uri)
+                same = (wanted, redirect_uri, by_page, binding(config))
+                known = await self._pending(source, principal, same)
+                return known or await self._begin(
+                    source, config, principal, provider, wanted, redirect_uri, by_page
+                )
 
         return await self._oauth.flights.share(key, work)
 
     async def _pending(
-        self, source: str, principal: str, scopes: tuple[str, ...], redirect_uri: str, bound: str
+        self, source: str, principal: str, wanted: tuple[tuple[str, ...], str, bool, str]
     ) -> AuthorizationRequest | None:
         """A link to the same that was handed out before and can still be followed."""
         for secret in await self._oauth.store.secrets("pending", source=source):
@@ -100,11 +115,9 @@ class Consent:
                 found = self._oauth.sealer.open(secret.sealed, place(secret.key))
             except StoreError:
                 continue  # its key is gone; a new link is as good
-            same = (tuple(found["scopes"]), found["redirect_uri"], found["binding"])
-            if (
-                same == (scopes, redirect_uri, bound)
-                and found["expires_at"] - self._oauth.now() >= SHARED_UNTIL
-            ):
+            by_page = found.get("code") is not None
+            same = (tuple(found["scopes"]), found["redirect_uri"], by_page, found["binding"])
+            if same == wanted and found["expires_at"] - self._oauth.now() >= SHARED_UNTIL:
                 return _request(found)
         return None
 
@@ -116,6 +129,7 @@ class Consent:
         provider: Provider,
         scopes: tuple[str, ...],
         redirect_uri: str,
+        by_page: bool,
     ) -> AuthorizationRequest:
         auth = oauth_settings(source, config)
         if provider.authorization_url is None:
@@ -144,6 +158,7 @@ class Consent:
             "scopes": list(scopes),
             "binding": binding(config),
             "expires_at": self._oauth.now() + EXPIRES_AFTER,
+            "code": new_code() if by_page else None,
         }
         found["url"] = _authorization_url(provider, client, found)
         key = key_of(state)
@@ -165,6 +180,7 @@ class Consent:
         error: str | None,
         error_description: str | None,
         principal: str | None,
+        browser: str | None = None,
     ) -> Completed:
         key = key_of(state)
 
@@ -172,6 +188,8 @@ class Consent:
             # One at a time, here and in other processes: a code is good for one exchange.
             async with self._oauth.leases.hold(f"oauth complete {key}"):
                 secret, found = await self._claim(key, principal)
+                if principal is None:
+                    require_proof(self._oauth.consent, secret, found, browser)
                 stranger = _wrong_issuer(found, iss)
                 if stranger is not None:
                     await self._use_up(secret, found)
@@ -373,7 +391,9 @@ def _authorization_url(provider: Provider, client: OAuthClient, found: dict[str,
 
 
 def _request(found: dict[str, Any]) -> AuthorizationRequest:
+    code = found.get("code")
+    url = found["url"] if code is None else page_of(found["redirect_uri"], key_of(found["state"]))
     return AuthorizationRequest(
-        found["source"], found["principal"], found["url"], found["provider"], tuple(found["scopes"]),
-        found["state"], found["redirect_uri"], found["expires_at"],
+        found["source"], found["principal"], url, found["provider"], tuple(found["scopes"]),
+        found["state"], found["redirect_uri"], found["expires_at"], code,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from spindle.auth.oauth.challenge import Challenge, bearer_challenge
 from spindle.auth.oauth.http import OAuthHttp, origin
+from spindle.domain.bounded import BoundedMap
 from spindle.errors import AuthError, ConfigurationError, ServerError
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ class Discovery:
     def __init__(self, http: OAuthHttp, now: Callable[[], float]) -> None:
         self._http = http
         self._now = now
-        self._known: dict[tuple[str, str], tuple[float, Provider]] = {}
-        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._known: BoundedMap[tuple[str, str], tuple[float, Provider]] = BoundedMap()
+        self._locks: BoundedMap[tuple[str, str], asyncio.Lock] = BoundedMap()
 
     async def provider(self, source: str, config: SourceConfig) -> Provider:
         """Kept for a while; looked up once by all who ask at the same moment."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
+from spindle.domain.bounded import BoundedMap
 from spindle.domain.json_schema import from_json, is_object, to_json
 from spindle.errors import AuthError, ConnectionFailedError, ServerError, SpindleError
 from spindle.http.addresses import host_of, is_loopback, is_wholly_inside, leads_inside
@@ -54,7 +55,7 @@ class OAuthHttp:
 
     def __init__(self) -> None:
         self._client: HttpClient | None = None
-        self._outside: set[str] = set()
+        self._outside: BoundedMap[str, None] = BoundedMap(10_000)
         """Origins that have answered from outside, whatever their names lead to by now."""
 
     async def close(self) -> None:
@@ -137,7 +138,7 @@ class OAuthHttp:
                 exchange(self.opened(), request, policy, public_only=await self.is_bound(found_by)) as answer,
             ):
                 if await answer.is_from_outside():
-                    self._outside.add(origin(answer.url))
+                    self._outside[origin(answer.url)] = None
                 # A stream of events, which the source itself may answer with, never ends.
                 body = b"" if answer.media_type == "text/event-stream" else await _read(answer, place)
         except TimeoutError:
@@ -170,14 +171,33 @@ async def _read(answer: HttpAnswer, place: str) -> bytes:
     return await answer.read(MAX_BODY)
 
 
+_OWN_CODES = {
+    # GitHub's
+    "bad_refresh_token": "invalid_grant",
+    "bad_verification_code": "invalid_grant",
+    "incorrect_client_credentials": "invalid_client",
+    # Slack's
+    "bad_client_secret": "invalid_client",
+    "code_already_used": "invalid_grant",
+    "invalid_client_id": "invalid_client",
+    "invalid_code": "invalid_grant",
+    "invalid_refresh_token": "invalid_grant",
+    "token_expired": "invalid_grant",
+}
+"""Codes of providers, and those of the standard that they mean."""
+
+
 def refused(answer: OAuthAnswer, what: str, place: str, secrets: frozenset[str]) -> SpindleError:
     """The error that an answer other than success stands for: one of OAuth's own codes (OAuthProblem), or
     a failure that says nothing of the request."""
     found = answer.json() or {}
     code = found.get("error")
-    if 400 <= answer.status < 500 and answer.status != 429 and isinstance(code, str) and code:
+    # Some large providers refuse with the status of success.
+    is_refusal = answer.status == 200 or (400 <= answer.status < 500 and answer.status != 429)
+    if is_refusal and isinstance(code, str) and code:
         said = words(code, found.get("error_description"), secrets)
-        return OAuthProblem(f"{place} refused {what}: {said}", code=code, status=answer.status, sent=False)
+        known = _OWN_CODES.get(code, code)
+        return OAuthProblem(f"{place} refused {what}: {said}", code=known, status=answer.status, sent=False)
     # A 2xx that is not what the standard says may have come from a proxy's login page.
     said = f"answered {what} with HTTP status {answer.status}"
     if answer.status < 300:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from spindle.auth.encryption import Sealer
     from spindle.ports.store import LeaseStore, SecretStore
+    from spindle.ports.token_store import GrantStore, TokenStore
     from spindle.settings.auth import AuthSettings
 
     class OAuthStore(SecretStore, LeaseStore, Protocol):
@@ -36,14 +37,29 @@ class OAuthParts:
     shelf: TokenShelf
     discovery: Discovery
     clients: OAuthClients
+    consent: str
+    """Whoever may complete a consent, as in the settings."""
 
     @classmethod
-    def of(cls, store: OAuthStore, sealer: Sealer, settings: AuthSettings, now: Callable[[], float]) -> Self:
-        """Makes the parts over a store. Nothing is sent before a token is wanted."""
-        http, leases = OAuthHttp(), SharedLocks(store, now)
+    def of(
+        cls,
+        store: OAuthStore,
+        sealer: Sealer,
+        settings: AuthSettings,
+        now: Callable[[], float],
+        token_store: TokenStore | GrantStore | None = None,
+    ) -> Self:
+        """Makes the parts over a store. Nothing is sent before a token is wanted. Users' tokens are kept in
+        `token_store`, if there is one."""
+        http, leases = OAuthHttp(), SharedLocks(store)
         clients = OAuthClients(
             store, sealer, http, leases, now,
             metadata_url=settings.client_metadata_url, name=settings.client_name or "Spindle",
         )  # fmt: skip
-        shelf, discovery = TokenShelf(store, sealer, now), Discovery(http, now)
-        return cls(store, sealer, now, http, Flights(), leases, shelf, discovery, clients)
+        shelf = TokenShelf(store, sealer, now)
+        if token_store is not None:
+            from spindle.auth.oauth.given_store import GivenShelf
+
+            shelf = GivenShelf(token_store, store, sealer, now)
+        discovery = Discovery(http, now)
+        return cls(store, sealer, now, http, Flights(), leases, shelf, discovery, clients, settings.consent)

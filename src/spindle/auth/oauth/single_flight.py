@@ -58,9 +58,8 @@ class Flights:
 class SharedLocks:
     """Locks that hold between tasks of this process and between processes."""
 
-    def __init__(self, store: LeaseStore, now: Callable[[], float]) -> None:
+    def __init__(self, store: LeaseStore) -> None:
         self._store = store
-        self._now = now
         self._owner = secrets.token_hex(8)
         self._local: dict[str, tuple[asyncio.Lock, int]] = {}
 
@@ -88,8 +87,7 @@ class SharedLocks:
     async def _acquire(self, name: str) -> None:
         deadline = time.monotonic() + 2 * LEASE
         while True:
-            now = self._now()
-            if await self._store.acquire(name, self._owner, now + LEASE, now):
+            if await self._store.acquire(name, self._owner, LEASE):
                 return
             if time.monotonic() > deadline:
                 raise ConnectionFailedError(

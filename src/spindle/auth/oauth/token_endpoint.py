@@ -18,6 +18,10 @@ _SECRETS = ("code", "code_verifier", "refresh_token", "client_secret", "device_c
 _OTHER_WAY = {"client_secret_basic": "client_secret_post", "client_secret_post": "client_secret_basic"}
 
 
+_SHOWN_AS_BEARER = ("bearer", "user")
+"""Types of tokens that are shown as bearer tokens. The second is Slack's for those of its users."""
+
+
 @dataclass(frozen=True, slots=True)
 class OAuthClient:
     """The client that a provider knows us as."""
@@ -73,7 +77,8 @@ async def ask_for_tokens(
         return await ask(client)
     except SpindleError as refusal:
         other = _OTHER_WAY.get(client.method)
-        is_unknown = refusal.status in (400, 401) and getattr(refusal, "code", "") in ("", "invalid_client")
+        is_refusal = refusal.status in (200, 400, 401, 404)
+        is_unknown = is_refusal and getattr(refusal, "code", "") in ("", "invalid_client")
         if other is None or not is_unknown or client.registered:
             raise
         # A client that somebody registered by hand may be known to show its secret in the other way.
@@ -98,7 +103,7 @@ def _grant(found: dict[str, Any]) -> Grant | None:
     token, kind = found.get("access_token"), found.get("token_type", "bearer")
     if not isinstance(token, str) or not token or len(token) > MAX_TOKEN or not token.isascii():
         return None
-    if not token.isprintable() or not isinstance(kind, str) or kind.lower() != "bearer":
+    if not token.isprintable() or not isinstance(kind, str) or kind.lower() not in _SHOWN_AS_BEARER:
         return None
     refresh, scope, lifetime = (found.get(key) for key in ("refresh_token", "scope", "expires_in"))
     try:
@@ -111,5 +116,10 @@ def _grant(found: dict[str, Any]) -> Grant | None:
         token,
         refresh if isinstance(refresh, str) and 0 < len(refresh) <= MAX_TOKEN else None,
         seconds,
-        tuple(scope.split()) if isinstance(scope, str) and scope.strip() else None,
+        _scopes(scope) if isinstance(scope, str) and scope.strip() else None,
     )
+
+
+def _scopes(text: str) -> tuple[str, ...]:
+    # GitHub and Slack separate them with commas, which the standard does not.
+    return tuple(text.split() if " " in text else text.replace(",", " ").split())

@@ -26,8 +26,8 @@ class Stored:
     principal: str
     access_token: str = field(repr=False)
     obtained_at: float
-    binding: str
-    """The mark of the settings under which it may be shown."""
+    binding: str | None
+    """The mark of the settings under which it may be shown; None: the program gave it for this source."""
     client: dict[str, str | None] = field(repr=False)
     token_url: str
     refresh_token: str | None = field(default=None, repr=False)
@@ -42,10 +42,16 @@ class Stored:
     found_by: str | None = None
     consented_at: float = 0.0
     renewed_after_refusal: bool = False
+    elsewhere: str | None = None
+    """A mark of the access token, if it is kept in another store; None: the tokens are here."""
 
     @property
     def key(self) -> str:
         return key_of(self.source, self.principal)
+
+    def fits(self, binding: str) -> bool:
+        """True if it may be shown under the settings that have this mark."""
+        return self.binding is None or self.binding == binding
 
     def is_fresh(self, now: float) -> bool:
         if self.expires_at is None:
@@ -103,13 +109,17 @@ class TokenShelf:
         self._now = now
 
     async def load(self, source: str, principal: str) -> Stored | None:
+        record = await self._record(source, principal)
+        return record if record is not None and record.elsewhere is None else None
+
+    async def _record(self, source: str, principal: str) -> Stored | None:
         secret = await self._store.secret("token", key_of(source, principal))
         return self._opened(secret) if secret is not None else None
 
     async def save(self, stored: Stored) -> None:
         # The secret of a client that is registered or configured is kept where it belongs, not twice.
         shown = replace(stored, client={**stored.client, "secret": None})
-        sealed = self._sealer.seal(asdict(shown), _place(stored.key))
+        sealed = self._sealer.seal(asdict(shown), place_of(stored.key))
         await self._store.save_secret(
             Secret("token", stored.key, sealed, stored.source, stored.principal, updated_at=self._now())
         )
@@ -134,20 +144,30 @@ class TokenShelf:
         except StoreError as error:
             updated = secret.updated_at
             return TokenInfo(secret.source, secret.principal, "", (), updated, None, False, error.message)
-        return TokenInfo(
-            stored.source,
-            stored.principal,
-            stored.provider,
-            stored.scopes,
-            stored.obtained_at,
-            stored.expires_at,
-            stored.refresh_token is not None,
-        )
+        return info_of(stored)
 
     def _opened(self, secret: Secret) -> Stored:
-        found: dict[str, Any] = self._sealer.open(secret.sealed, _place(secret.key))
-        found["scopes"], found["asked"] = tuple(found["scopes"]), tuple(found["asked"])
-        return Stored(**found)
+        return read_stored(self._sealer.open(secret.sealed, place_of(secret.key)))
+
+
+def info_of(stored: Stored) -> TokenInfo:
+    """The facts about a user's tokens that may be shown."""
+    return TokenInfo(
+        stored.source,
+        stored.principal,
+        stored.provider,
+        stored.scopes,
+        stored.obtained_at,
+        stored.expires_at,
+        stored.refresh_token is not None,
+    )
+
+
+def read_stored(found: dict[str, Any]) -> Stored:
+    """A user's tokens from the fields that were sealed."""
+    fields: dict[str, Any] = dict(found)
+    fields["scopes"], fields["asked"] = tuple(found["scopes"]), tuple(found["asked"])
+    return Stored(**fields)
 
 
 def key_of(source: str, principal: str) -> str:
@@ -166,5 +186,6 @@ def union(*groups: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(scope for group in groups for scope in group))
 
 
-def _place(key: str) -> str:
+def place_of(key: str) -> str:
+    """The place that a record is sealed for."""
     return f"token {key}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spindle.auth.oauth.challenge import Challenge, bearer_challenge
@@ -41,7 +42,7 @@ class UserTokens:
         if stored is None:
             raise await self._ask_user(source, config, principal, ())
         missing = [scope for scope in oauth_settings(source, config).scopes if scope not in stored.asked]
-        if missing:
+        if missing and stored.binding is not None:
             raise await self._ask_user(source, config, principal, union(stored.asked, missing))
         return stored.access_token
 
@@ -88,7 +89,7 @@ class UserTokens:
 
     async def _usable(self, source: str, config: SourceConfig, principal: Principal) -> Stored | None:
         stored = await self._oauth.shelf.load(source, principal.id)
-        return stored if stored is not None and stored.binding == binding(config) else None
+        return _renewable(stored, config) if stored is not None and stored.fits(binding(config)) else None
 
     # --- refreshing
 
@@ -112,6 +113,7 @@ class UserTokens:
             stored = await self._oauth.shelf.load(old.source, old.principal)
             if stored is None or stored.binding != old.binding:
                 return None
+            stored = _renewable(stored, config)
             if stored.access_token != old.access_token and stored.is_fresh(self._oauth.now()):
                 return stored  # another process did it while we waited for the lease
             if stored.refresh_token is None:
@@ -131,8 +133,13 @@ class UserTokens:
                     found_by=stored.found_by, what="to refresh a token",
                 )  # fmt: skip
             except OAuthProblem as problem:
+                latest = await self._oauth.shelf.load(old.source, old.principal)
+                has_changed = latest is not None and latest.access_token != stored.access_token
+                if latest is not None and has_changed and latest.fits(binding(config)):
+                    return latest  # a process that shares the tokens with us, and no lease, was faster
                 return await self._gone(stored, client, problem)
             renewed = stored.renewed(grant, self._oauth.now(), after_refusal=after_refusal)
+            renewed = replace(renewed, binding=binding(config))
             await self._oauth.shelf.save(renewed)
             return renewed
 
@@ -149,7 +156,9 @@ class UserTokens:
         await self._oauth.shelf.delete(stored)
 
     async def client(self, stored: Stored, config: SourceConfig | None) -> OAuthClient | None:
-        """The client that the token was given to; None when it is no longer known."""
+        """The client that the token was given to; None when it is no longer known, or never was."""
+        if not stored.client:
+            return None
         known = stored.to_client()
         if known.registered is not None:
             found = await self._oauth.clients.recall(known.registered)
@@ -157,5 +166,20 @@ class UserTokens:
         auth = oauth_settings(stored.source, config) if config is not None else None
         if auth is not None and auth.client_id == known.id:
             methods = (known.method,) if known.method != "none" else ()
-            return configured_client(auth, Provider("", stored.token_url, auth_methods=methods))
+            return configured_client(
+                stored.source, auth, Provider("", stored.token_url, auth_methods=methods)
+            )
         return known if known.method == "none" else None
+
+
+def _renewable(stored: Stored, config: SourceConfig) -> Stored:
+    """Tokens that the program itself got can be renewed where the settings say how: what a server says of its
+    provider is no reason to send a refresh token there."""
+    if stored.binding is not None:
+        return stored
+    auth = oauth_settings(stored.source, config)
+    if auth.token_url is None or auth.client_id is None:
+        return replace(stored, refresh_token=None)
+    method = "client_secret_basic" if auth.client_secret else "none"
+    client = OAuthClient(auth.client_id, None, method).to_dict()
+    return replace(stored, token_url=auth.token_url, client=client, resource=auth.resource)

@@ -24,7 +24,7 @@ def print_key(cli: CliContext) -> None:
 @click.option(
     "--drop-old",
     is_flag=True,
-    help="Forget the old keys. Runs that were recorded under them can no longer be read.",
+    help="Forget the old keys. Runs and details of calls recorded under them can no longer be read.",
 )
 async def rotate(cli: CliContext, drop_old: bool) -> None:
     """Create a new key and encrypt all stored tokens with it.
@@ -52,6 +52,11 @@ async def rotate(cli: CliContext, drop_old: bool) -> None:
             f"{plural(done.unreadable, 'secret')} could not be decrypted with any key and stayed as before"
         )
     if done.old_keys and not keys.is_ours_to_change:
-        cli.output.note(f"{plural(done.old_keys, 'key')} after the first can now be removed from SPINDLE_KEY")
+        cli.output.note(
+            f"{plural(done.old_keys, 'key')} after the first can now be removed from SPINDLE_KEY, if nobody"
+            " needs the runs and calls recorded before"
+        )
     elif done.old_keys:
-        cli.output.note(f"{plural(done.old_keys, 'old key')} kept, for runs recorded before; see --drop-old")
+        cli.output.note(
+            f"{plural(done.old_keys, 'old key')} kept, for runs and calls recorded before; see --drop-old"
+        )

@@ -95,14 +95,14 @@ async def _login(
     timeout: float | None,
 ) -> int:
     from spindle.cli.errors import exit_code
-    from spindle.cli.sync import print_report
+    from spindle.cli.sync_report import print_report
     from spindle.errors import PermissionDeniedError
 
     async with cli.open() as app:
         if device:
             done = await _on_another_device(cli, app, source, scopes, who, timeout)
         else:
-            done = await _in_a_browser(cli, app, source, scopes, no_browser, who, timeout)
+            done = await in_a_browser(cli, app, source, scopes, no_browser, who, timeout)
         if done.denied:
             raise PermissionDeniedError(
                 f"{done.provider} gave no access: {done.denied}",
@@ -131,7 +131,7 @@ async def _login(
     return exit_code(report.error["category"]) if report and report.error else 0
 
 
-async def _in_a_browser(
+async def in_a_browser(
     cli: CliContext,
     app: Spindle,
     source: str,
@@ -140,6 +140,7 @@ async def _in_a_browser(
     who: Principal,
     timeout: float | None,
 ) -> Completed:
+    """Opens the link, waits until the user comes back to this process, and gets their tokens."""
     from spindle.auth.access import DEFAULT_REDIRECT
     from spindle.cli.auth.loopback import Loopback
     from spindle.errors import SpindleError

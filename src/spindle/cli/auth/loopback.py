@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import hmac
 import html
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from spindle.errors import ConfigurationError
+from spindle.listening.addressing import Addressing
 
-MAX_REQUEST = 32 * 1024
-READ_TIMEOUT = 10.0
+GRACE = 1.0
+"""Seconds in which visitors who wait for a page get it, when the command ends."""
 
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -24,6 +26,9 @@ _PAGE = """<!doctype html>
 </style>
 <h1>{title}</h1><p>{text}</p></html>
 """
+
+
+_LOCAL = Addressing("127.0.0.1", frozenset(), frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +49,12 @@ class Visit:
 
 
 class Loopback:
-    """Listens on this machine for the browser that a provider sends back."""
+    """Listens on this machine for the browser that a provider sends back: an ASGI application."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._state = ""
         self._came: asyncio.Future[Visit] = asyncio.get_running_loop().create_future()
-        self._tasks: set[asyncio.Task[None]] = set()
         self.redirect_uri = ""
 
     async def visit(self, state: str) -> Visit:
@@ -63,6 +67,8 @@ class Loopback:
     async def listening(cls, configured: str | None, default: str) -> AsyncGenerator[Loopback]:
         """Listens at the address in the settings, if it is on this machine; else at the usual port, or any
         free one."""
+        from spindle.listening.server import answering, open_socket
+
         parts = urlsplit(configured or "")
         own = parts.scheme == "http"
         if not own:
@@ -70,76 +76,52 @@ class Loopback:
         host = "::1" if parts.hostname == "::1" else "127.0.0.1"
         loopback = cls(parts.path or "/")
         try:
-            server = await asyncio.start_server(loopback.serve, host, parts.port or 0, limit=MAX_REQUEST)
+            opened = open_socket(host, parts.port or 0)
         except OSError as error:
             if own:
                 raise ConfigurationError(
                     f"cannot listen at {configured}, which [auth] redirect_uri names: {error.strerror}",
                     hint="another login may be open; end it, or change the port",
                 ) from None
-            server = await asyncio.start_server(loopback.serve, host, 0, limit=MAX_REQUEST)
-        port = server.sockets[0].getsockname()[1]
-        shown = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        loopback.redirect_uri = f"http://{shown}:{port}{parts.path}"
-        try:
-            yield loopback
-        finally:
-            server.close()
-            await loopback.close()
+            opened = open_socket(host, 0)
+        with opened:
+            shown = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+            loopback.redirect_uri = f"http://{shown}:{opened.getsockname()[1]}{parts.path}"
+            async with answering(loopback, opened, GRACE):
+                yield loopback
 
-    async def close(self) -> None:
-        """Sends the pages that visitors wait for, then closes the other connections."""
-        waiting = {task for task in self._tasks if not task.done()}
-        if waiting:
-            _, late = await asyncio.wait(waiting, timeout=1.0)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        """Answers one request."""
+        if scope["type"] != "http":
+            return
+        status, title, text = await self._answer(scope)
+        body = _PAGE.format(title=html.escape(title), text=html.escape(text)).encode()
+        headers = (
+            (b"content-type", b"text/html; charset=utf-8"),
+            (b"content-length", str(len(body)).encode()),
+            (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
+            (b"referrer-policy", b"no-referrer"),
+            (b"cache-control", b"no-store"),
+            (b"connection", b"close"),
+        )
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one connection."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            async with asyncio.timeout(READ_TIMEOUT):
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            status, title, text = await self._answer(*head.split("\r\n", 1)[0].split(" ")[:2])
-            body = _PAGE.format(title=html.escape(title), text=html.escape(text)).encode()
-            lines = (
-                f"HTTP/1.1 {status}",
-                "Content-Type: text/html; charset=utf-8",
-                f"Content-Length: {len(body)}",
-                "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'",
-                "Referrer-Policy: no-referrer",
-                "Cache-Control: no-store",
-                "Connection: close",
-            )
-            writer.write("\r\n".join((*lines, "", "")).encode() + body)
-            await writer.drain()
-        except (
-            TimeoutError,
-            ConnectionError,
-            TypeError,
-            asyncio.IncompleteReadError,
-            asyncio.LimitOverrunError,
-        ):
-            pass  # not the returning browser, but some other request
-        finally:
-            self._tasks.discard(task)
-            writer.close()
-
-    async def _answer(self, method: str, target: str) -> tuple[str, str, str]:
-        parts = urlsplit(target)
-        if method != "GET" or parts.path != self._path:
-            return "404 Not Found", "Not here", "There is nothing at this address."
-        query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+    async def _answer(self, scope: Mapping[str, Any]) -> tuple[int, str, str]:
+        [host] = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"] or [""]
+        if not _LOCAL.knows(host):
+            # Another name for this machine is that of a page which would like to look like ours.
+            return 421, "Not here", "There is nothing at this address."
+        if scope["method"] != "GET" or scope["path"] != self._path:
+            return 404, "Not here", "There is nothing at this address."
+        given = parse_qs(scope["query_string"].decode("latin-1"))
+        query = {key: values[0] for key, values in given.items()}
         state = query.get("state", "")
         if not self._state or not hmac.compare_digest(state.encode(), self._state.encode()):
             text = "This is not the login that the terminal waits for. Follow the link in the terminal."
-            return "400 Bad Request", "Another login", text
+            return 400, "Another login", text
         if self._came.done():
-            return "409 Conflict", "Done before", "This login was completed. You can close this page."
+            return 409, "Done before", "This login was completed. You can close this page."
         visit = Visit(
             query.get("code"),
             state,
@@ -149,4 +131,4 @@ class Loopback:
             asyncio.get_running_loop().create_future(),
         )
         self._came.set_result(visit)
-        return "200 OK", *await visit.page
+        return 200, *await visit.page

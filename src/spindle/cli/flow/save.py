@@ -69,18 +69,19 @@ async def save_flow(app: Spindle, flow: FlowDefinition, form: Format = "json") -
     """Writes a flow into flows/ under its name, replacing one that exists, and returns the file's name."""
     from spindle.flows.library import with_fingerprints
     from spindle.flows.text.files import write
-    from spindle.settings.edit import replace_file
+    from spindle.settings.edit import own_change, replace_file
 
     library = app.flows.library
     saved = await with_fingerprints(flow, app.show)
     there = [path for path in library.files() if path.stem == flow.name]
     same = [path for path in there if path.suffix == f".{form}"]
     target = same[0] if same else library.folder / f"{flow.name}.{form}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(target, write(saved, form))
-    for other in there:
-        if other != target:
-            other.unlink()  # the same flow in another format
+    with own_change(app.settings.root):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(target, write(saved, form))
+        for other in there:
+            if other != target:
+                other.unlink()  # the same flow in another format
     return library.place(target)
 
 

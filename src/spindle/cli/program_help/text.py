@@ -38,13 +38,18 @@ _LIBRARIES = re.compile(
 _GNU = re.compile(
     r"--version +output version information and exit|long options (?:are|apply)|\bGNU\b", re.IGNORECASE
 )
+MAX_TEXT = 512 * 1024
+MAX_LINE = 1000
 _NO_OPTIONS = frozenset({"help", "version", "h"})
 
 
 def clean(text: str) -> str:
     """The text without colours, overstrikes and tabs, and without `${`, which settings would take for a
     variable."""
-    return re.sub(r"\x1b\[[0-9;]*m|.\x08", "", text).expandtabs().replace("${", "{")
+    plain = re.sub(r"\x1b\[[0-9;]*m|.\x08", "", text[:MAX_TEXT])
+    # What is looked for in a line is looked for at each of its places.
+    lines = (line[:MAX_LINE].expandtabs() for line in plain.split("\n"))
+    return "\n".join(lines).replace("${", "{")
 
 
 def described(text: str) -> str:

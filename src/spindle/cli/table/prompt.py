@@ -120,11 +120,10 @@ def prompt(
 
 
 def _config(cli: CliContext, model: str | None) -> Any:
-    from spindle import settings
     from spindle.agents.models import check_name, require_library
     from spindle.errors import ConfigurationError
 
-    config = settings.load(cli.workspace).agent()
+    config = cli.load().agent()
     config = config.model_copy(update={"model": model}) if model else config
     if config.model is None:
         raise ConfigurationError(

@@ -11,32 +11,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from spindle.compat.private import Background, opened
 from spindle.domain.identity import Principal
 from spindle.errors import AuthorizationRequired, SpindleError
+from spindle.ports.token_store import TokenStore as TokenStore
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.auth.oauth import AuthorizationRequest
-
-
-class TokenStore(Protocol):
-    """Keeps access tokens of users, in Redis or PostgreSQL for instance."""
-
-    async def store(self, user_id: str, provider: str, token: str, expires_at: float | None) -> None:
-        """Keeps a token until it expires (seconds since 1970, None for never)."""
-        ...
-
-    async def get(self, user_id: str, provider: str) -> str | None:
-        """Returns a token that is still good, or None."""
-        ...
-
-    async def delete(self, user_id: str, provider: str) -> None:
-        """Forgets a token."""
-        ...
 
 
 class InMemoryTokenStore:

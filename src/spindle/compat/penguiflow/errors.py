@@ -123,6 +123,10 @@ _THEIRS: tuple[tuple[type[SpindleError], type[ToolNodeError]], ...] = (
 )
 
 
+_TRANSIENT = range(500, 505)
+"""Statuses that are worth another try by themselves. Ours also asks if the tool may be called again."""
+
+
 def adapt_exception(exc: BaseException, transport: str) -> ToolNodeError:
     """Returns the ToolNodeError for an exception. Cancellation and pauses are raised again, never wrapped."""
     if isinstance(exc, asyncio.CancelledError | Interruption):
@@ -167,7 +171,7 @@ def _adapted(error: SpindleError) -> ToolNodeError:
     category = kind.category
     if isinstance(error, ours.CancelledCallError):
         category = ErrorCategory.CANCELLED
-    elif kind is ToolServerError and not error.retryable:
+    elif kind is ToolServerError and not error.retryable and error.status not in _TRANSIENT:
         category = ErrorCategory.UNKNOWN  # a broken protocol does not mend itself
     return kind(
         message, status_code=error.status, category=category, cause=error, retry_after=error.retry_after

@@ -104,9 +104,10 @@ class ToolNode:
 
     async def _discovered(self, app: Spindle, principal: Principal) -> list[Tool]:
         name = self.config.name
-        missing = sorted({variable for variable, _ in app.catalog.sources.missing_variables(name)})
+        missing = sorted({item.variable for item in app.catalog.sources.missing_variables(name)})
         if missing:
-            raise ToolAuthError(f"{name} needs environment variables that are not set: {', '.join(missing)}")
+            listed = ", ".join(missing)
+            raise ToolAuthError(f"{name} needs environment variables that are not set, or empty: {listed}")
         try:
             (report,) = await app.sync(name, principal=principal)
             if report.error is not None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from spindle.documents.places import DocumentPath
 from spindle.domain.tool import Tool
-from spindle.errors import SpindleError, did_you_mean
+from spindle.errors import AuthorizationRequired, SpindleError, did_you_mean
 from spindle.flows.check.availability import Availability, Level
 from spindle.flows.check.data import DataCheck
 from spindle.flows.check.graph import Graph
@@ -42,6 +42,11 @@ async def check(
         except SpindleError as error:
             complaint = Complaint("error", f"{node.id}: {error.message}", error.hint_for(surface))
             found.append(((*path, "tool"), complaint))
+            continue
+        except AuthorizationRequired as asked:
+            message = f"{node.id}: {node.tool} is not known before you give {asked.source} your consent"
+            hint = Remedy("login", asked.source or "").words(surface)
+            found.append(((*path, "tool"), Complaint("warning", message, hint)))
             continue
         if node.fingerprint is not None and node.fingerprint != tool.fingerprint:
             message = f"{node.id}: {tool.name} has changed since the flow was saved"

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spindle.calls.validate import schema_problem
 from spindle.documents.places import DocumentPath
 from spindle.domain.json_schema import JsonObject, type_of, types_of
 from spindle.domain.tool import Tool
@@ -26,6 +25,7 @@ from spindle.flows.check.parts import (
 )
 from spindle.flows.check.shapes import Shape
 from spindle.flows.definition import NodeDefinition
+from spindle.schemas.compiled import schema_problem
 
 
 @dataclass(slots=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from spindle.calls.validate import schema_problem
 from spindle.documents.places import DocumentPath
 from spindle.domain.json_schema import JsonObject, is_object, type_of, types_of
 from spindle.domain.tool import Tool
@@ -15,6 +13,7 @@ from spindle.flows import expression, templates
 from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits
 from spindle.flows.check.shapes import Shape, within
 from spindle.flows.definition import NodeDefinition
+from spindle.schemas.compiled import CompiledSchema, schema_problem
 
 Finding = tuple[DocumentPath, Complaint]
 
@@ -117,15 +116,13 @@ def input_findings(name: str, schema: JsonObject, place: DocumentPath) -> Iterat
 
 def schema_errors(tool: Tool, given: JsonObject) -> Iterator[tuple[list[str | int], str]]:
     """Yields the path and message of every argument that does not fit the tool's schema."""
-    import jsonschema_rs
-
     try:
-        validator = jsonschema_rs.validator_for(tool.input_schema, offline=True, validate_formats=False)
+        found = CompiledSchema(tool.input_schema).mistakes(given)
     except ValueError:
         return  # a call says what is wrong with the tool's schema
-    for error in itertools.islice(validator.iter_errors(given), 50):
-        if error.instance_path:  # what is said of all arguments together speaks of those that are not here
-            yield list(error.instance_path), error.message
+    for steps, problem in found:
+        if steps:  # what is said of all arguments together speaks of those that are not here
+            yield steps, problem
 
 
 def no_input(node: NodeDefinition, name: str, shape: Shape) -> Complaint:

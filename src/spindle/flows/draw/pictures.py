@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from spindle.domain.visible import visible
 from spindle.flows.check.graph import Graph
 from spindle.flows.check.shapes import REFUSED
 from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition
@@ -256,7 +257,7 @@ def _short(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return html.escape(_NOT_XML.sub("\ufffd", text))
+    return html.escape(_NOT_XML.sub("\ufffd", visible(text)))
 
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from spindle.documents.bounds import MAX_DEPTH
 from spindle.documents.places import DocumentPath
-from spindle.documents.text import MAX_DEPTH
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve_pointer, type_of
 from spindle.errors import did_you_mean
 from spindle.flows.definition import (
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 MAX_PROBLEMS: Final = 50
+MAX_EXPLAINED_PARTS: Final = 10_000
 
 
 def schema() -> JsonObject:
@@ -92,10 +93,30 @@ def _problems(document: Any) -> Iterator[Finding]:
         yield (), f"a flow is an object with `nodes`, not {_article(type_of(document))}", None
         return
     yield from _half_characters(document, ())
-    for count, error in enumerate(_validator().iter_errors(document)):
+    for count, error in enumerate(_errors(document)):
         if count == MAX_PROBLEMS:
             return
         yield from _finding(error)
+
+
+def _errors(document: JsonObject) -> Iterator[ValidationError]:
+    """Yields what is wrong; of a very large document the first thing only, since the library finds all of it
+    before it tells any."""
+    import jsonschema_rs
+
+    parts, waiting = 0, list[Any]([document])
+    while waiting and parts <= MAX_EXPLAINED_PARTS:
+        node = waiting.pop()
+        parts += len(node)
+        inside: Iterable[Any] = node.values() if is_object(node) else node
+        waiting += [item for item in inside if is_object(item) or is_array(item)]
+    if parts <= MAX_EXPLAINED_PARTS:
+        yield from _validator().iter_errors(document)
+        return
+    try:
+        _validator().validate(document)
+    except jsonschema_rs.ValidationError as error:
+        yield error
 
 
 def _finding(error: ValidationError) -> Iterator[Finding]:
@@ -105,7 +126,7 @@ def _finding(error: ValidationError) -> Iterator[Finding]:
     match kind.name:
         case "additionalProperties":
             known = list(_parent_schema(error).get("properties", {}))
-            for name in kind.unexpected:
+            for name in kind.unexpected[:MAX_PROBLEMS]:
                 yield (*path, name), f"{what} has no key {name!r}", _meant(name, known)
         case "required":
             hint = _REQUIRED_HINTS.get(str(kind.property))

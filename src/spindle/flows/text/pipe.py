@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from spindle.calls.flags import Flags, load_object
+from spindle.documents.bounds import MAX_DEPTH
 from spindle.documents.places import DocumentPath, Lines, TextMark
-from spindle.documents.text import MAX_DEPTH
 from spindle.domain.json_schema import JsonObject, Parameter, is_array, is_object, parameters, types_of
 from spindle.domain.tool import Tool
 from spindle.errors import InvalidArgumentsError, SpindleError

@@ -10,12 +10,19 @@ let api = null;
 let tools = [];
 let asked = 0;
 
+// Signs that a page would obey or not show: controls, marks of direction, joiners, tags.
+const HIDDEN = /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/gu;
+
+function visible(text) {
+  return String(text).replaceAll("\r\n", "\n").replace(HIDDEN, (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
+}
+
 function make(tag, properties = {}, ...inside) {
   const node = document.createElement(tag);
   for (const [key, value] of Object.entries(properties)) {
     if (key === "class") node.className = value;
     else if (key.startsWith("aria-") || key === "for" || key === "role") node.setAttribute(key, value);
-    else node[key] = value;
+    else node[key] = key === "textContent" || key === "title" ? visible(value) : value;
   }
   node.append(...inside.filter((part) => part !== null && part !== undefined));
   return node;
@@ -239,7 +246,7 @@ class Form {
     let right = true;
     for (const field of this.fields) {
       const [given, inner, mistake] = field.get(strict);
-      field.mistake.textContent = strict ? mistake : "";
+      field.mistake.textContent = strict ? visible(mistake) : "";
       if (mistake && right && strict) field.input.focus();
       right = right && !mistake;
       if (given) value[field.name] = inner;

@@ -10,6 +10,7 @@ from spindle.ports.source import Source
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
+    from spindle.domain.tool import Tool
     from spindle.sources.cli.config import CliConfig
     from spindle.sources.cli.session import CliSession
 
@@ -27,6 +28,9 @@ class CliSource(Source["CliConfig"]):
     def signature(settings: Mapping[str, Any], root: Path) -> str | None:
         # The settings are the whole definition, and changes to them are noticed anyway.
         return "settings"
+
+    def server_of(self, tool: Tool | None) -> str | None:
+        return None
 
     def open(self, credential: Credential, on_change: Callable[[], None]) -> CliSession:
         from spindle.sources.cli.session import CliSession

@@ -14,16 +14,18 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from spindle.calls.context import Context
+from spindle.calls.failure import failure_of
+from spindle.calls.reported import result_of
 from spindle.domain.call import Block, Call, Result
 from spindle.errors import (
     InvalidArgumentsError,
     NotFoundError,
     ServerError,
+    SpindleError,
     ToolError,
     interruption_in,
 )
 from spindle.remedies import Remedy
-from spindle.sources.code.failure import failure_of
 from spindle.threads import in_thread
 
 if TYPE_CHECKING:
@@ -47,6 +49,9 @@ async def call_function(
         value = await _run(found.function, arguments, source)
     except ToolError as error:
         value = Result.of_text(error.message, is_error=True)
+    except SpindleError as error:
+        # Its category is kept, whether the function raised it or a call that it made.
+        value = replace(result_of(error), failure=failure_of(error, root))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's function raises is its result
         said = Result.of_text(f"{type(error).__name__}: {error}", is_error=True)
         value = replace(said, failure=failure_of(error, root))

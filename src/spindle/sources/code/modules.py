@@ -25,12 +25,14 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from spindle.domain.bounded import BoundedMap
+
 MAX_FILES = 2000
 
 # A file that changed this recently may change again with the same times.
 _SETTLED_AFTER = 2.0
 
-_digests: dict[str, tuple[tuple[int, ...], str]] = {}
+_digests: BoundedMap[str, tuple[tuple[int, ...], str]] = BoundedMap(10_000)
 
 
 def folder_signature(folder: Path, endings: tuple[str, ...] = (".py",)) -> str:

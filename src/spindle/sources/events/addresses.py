@@ -44,6 +44,16 @@ def filled(address: str, values: Mapping[str, Any], protocol: str) -> str:
     return _PLACE.sub(value, address)
 
 
+def url_of(server: str, address: str) -> str:
+    """The URL of a channel at a server, with the queries of both. What follows a `#` is no part of a
+    request."""
+    front, _, fixed = server.partition("#")[0].partition("?")
+    path, _, own = address.partition("#")[0].partition("?")
+    whole = f"{front.rstrip('/')}/{path.lstrip('/')}" if path.strip("/") else front
+    query = "&".join(part for part in (fixed, own) if part)
+    return f"{whole}?{query}" if query else whole
+
+
 def covering(address: str, protocol: str) -> str | None:
     """An address that covers all values of its parameters; None if the protocol has no wildcard."""
     if not _PLACE.search(address):

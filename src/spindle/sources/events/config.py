@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import ByteSize, Field, field_validator, model_validator
 
 from spindle.domain.source import Section, SourceConfig
+from spindle.domain.tool import ToolSpec
 from spindle.sources.events.cloudevents import Envelope
 
 
@@ -42,6 +43,8 @@ class EventsConfig(SourceConfig):
     """Headers for HTTP and WebSocket servers."""
     listen: str | None = None
     """The host and port that receive webhooks, such as `127.0.0.1:8787`."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names under which webhooks may be sent here, such as `hooks.example.com`."""
     allow_private: bool = False
     """True if a remote document may point at this machine or private networks."""
     max_document_size: ByteSize = Field(default=ByteSize(32 * 1024 * 1024), gt=0)
@@ -59,6 +62,10 @@ class EventsConfig(SourceConfig):
         if value is not None and not value.startswith("${"):
             host_and_port(value)
         return value
+
+    def is_repeatable(self, spec: ToolSpec) -> bool:
+        # Who waited for an event has done nothing yet.
+        return spec.metadata.get("action") == "receive" or super().is_repeatable(spec)
 
     @model_validator(mode="after")
     def _one_place(self) -> EventsConfig:

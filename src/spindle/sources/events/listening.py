@@ -32,6 +32,7 @@ from spindle.sources.events.tools import bindings_of
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.sources.events import EventsSource
+    from spindle.sources.events.config import EventsConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ async def listen(
     listening = Listening(_each(found))
     async with contextlib.AsyncExitStack() as stack:
         forwards: list[AsyncIterator[Incoming]] = []
-        receivers: dict[str, str | None] = {} if webhook is None else {webhook: None}
+        receivers: dict[str, list[EventsConfig]] = {} if webhook is None else {webhook: []}
         for source, credential in sources:
             pool = LinkPool(source.name, source.config, source.root, credential)
             stack.push_async_callback(pool.close)
@@ -79,9 +80,11 @@ async def listen(
                 elif where is None:
                     listening.silent.append(f"{place.address}: {_ELSEWHERE}")
                 else:
-                    receivers[where] = source.config.secret
-        for where, secret in receivers.items():
-            receiver = Receiver(where, secret, MAX_BODY)
+                    receivers.setdefault(where, []).append(source.config)
+        for where, configs in receivers.items():
+            secrets = tuple(config.secret for config in configs if config.secret is not None)
+            hosts = tuple(host for config in configs for host in config.allowed_hosts)
+            receiver = Receiver(where, secrets, MAX_BODY, hosts)
             forwards.append(await stack.enter_async_context(receiver.subscribe()))
             listening.places.append(f"webhooks at {receiver.url}")
         tasks = [asyncio.create_task(_forward(item, pattern, found)) for item in forwards]

@@ -85,7 +85,12 @@ class EventOperation:
             return None
         if not is_object(given):
             raise ConfigurationError(f"{EXTENSION} must be true or an object, such as {{enabled: true}}")
-        return given if given.get("enabled", True) is True else None
+        enabled = given.get("enabled")
+        if not isinstance(enabled, bool):
+            # Nothing is a tool by accident: the one word that makes it so must be there.
+            said = "has no `enabled: true`" if enabled is None else "must say `enabled: true` or `false`"
+            raise ConfigurationError(f"{EXTENSION} {said}, so the operation is no tool")
+        return given if enabled else None
 
 
 class AsyncApiReader:

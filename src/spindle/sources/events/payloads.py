@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from spindle.calls.validate import schema_problem
 from spindle.documents.refs import Documents
 from spindle.domain.definitions import Definitions
-from spindle.domain.json_schema import JsonObject, canonical, is_array, is_object, types_of
+from spindle.domain.json_schema import JsonObject, canonical, is_object, types_of
 from spindle.errors import SpindleError
+from spindle.schemas.compiled import schema_problem
+from spindle.schemas.repair import Repairs, Usable
 from spindle.sources.events.operations import EventMessage
-from spindle.sources.schemas import Schemas, circle
+from spindle.sources.schema_circles import circles
+from spindle.sources.schemas import Schemas
 
 PAYLOAD = "payload"
 """The argument that holds a payload which is not an object."""
@@ -41,6 +42,9 @@ class Payloads:
 
     def __init__(self, documents: Documents) -> None:
         self._schemas = Schemas(documents, version="3.1")
+        self._repairs = Repairs()
+        self._usable: dict[int, JsonObject] = {}
+        """By payload, which the documents keep: many operations send the same messages."""
 
     def definitions(self) -> Definitions:
         """The definitions that the schemas refer to, so far: each payload may add some."""
@@ -57,13 +61,23 @@ class Payloads:
         node = message.payload.node
         if node is True or node == {}:
             return dict(PERMISSIVE)
+        known = self._usable.get(id(node))
+        if known is not None:
+            return known
+        usable = Usable({})
         try:
             problem = None if is_object(node) else f"it is {node!r}"
             schema = self._schemas.convert(node, message.payload.document) if problem is None else {}
-            for part in (schema, *self.definitions().completed(schema).get("$defs", {}).values()):
-                _modernise(part)
             whole = self.definitions().completed(schema)
-            problem = problem or _circular(whole) or schema_problem(whole)
+            holes = self._schemas.holes_of(whole.get("$defs", {}))
+            for hole in holes:
+                note(f"the payload of {message.name}: {hole}")
+            if holes and not self._schemas.resolve(schema):
+                return dict(PERMISSIVE)
+            usable = self._repairs.of(whole)
+            problem = problem or _circular(usable.schema) or schema_problem(usable.schema)
+            if problem is None and usable.faults and not usable.schema.keys() - {"$defs"}:
+                problem = usable.faults[0]
         except SpindleError as error:
             schema, problem = {}, error.message
         except RecursionError:
@@ -71,12 +85,13 @@ class Payloads:
         if problem is not None:
             note(f"the payload of {message.name} cannot be used, and is not checked: {problem}")
             return dict(PERMISSIVE)
-        return schema
-
-    def take_problems(self) -> list[str]:
-        """The problems found since the last time."""
-        found, self._schemas.problems = self._schemas.problems, []
-        return found
+        # Definitions are shared by all tools, and repaired with them.
+        for fault in usable.faults:
+            if not fault.startswith("$defs."):
+                note(f"the payload of {message.name} is loosened: {fault}")
+        made = {key: value for key, value in usable.schema.items() if key != "$defs"}
+        self._usable[id(node)] = made
+        return made
 
     def arguments(self, payloads: list[JsonObject], parameters: dict[str, JsonObject]) -> Arguments:
         """One schema for all payloads that may be sent, and for the channel's parameters."""
@@ -130,37 +145,6 @@ def beside(schema: JsonObject, parameters: dict[str, JsonObject]) -> Arguments:
     return Arguments(whole | ({"required": required} if required else {}), wrapped=False, names=names)
 
 
-def _modernise(schema: JsonObject) -> None:
-    """Rewrites keywords of draft 7, the dialect of AsyncAPI, that newer JSON Schema has changed."""
-    waiting: list[Any] = [schema]
-    seen: set[int] = set()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if is_object(node):
-            items = node.get("items")
-            if is_array(items):
-                node["prefixItems"] = items
-                del node["items"]
-                if "additionalItems" in node:
-                    node["items"] = node.pop("additionalItems")
-            elif "additionalItems" in node and not is_object(node.get("properties")):
-                del node["additionalItems"]
-            needs = node.get("dependencies")
-            if is_object(needs) and "type" in node:
-                del node["dependencies"]
-                lists = {name: item for name, item in needs.items() if is_array(item)}
-                schemas = {name: item for name, item in needs.items() if not is_array(item)}
-                if lists:
-                    node["dependentRequired"] = lists
-                if schemas:
-                    node["dependentSchemas"] = schemas
-        inner = node.values() if is_object(node) else node
-        waiting += [value for value in inner if is_object(value) or is_array(value)]
-
-
 def _circular(whole: JsonObject) -> str | None:
-    names = circle(whole.get("$defs", {}))
-    return None if names is None else f"{names[0]} is defined by nothing but itself"
+    found = next(circles(whole.get("$defs", {})), None)
+    return None if found is None else f"{found[1]} is defined by nothing but itself"

@@ -106,7 +106,7 @@ def endpoint(
                 sent=False,
             )
         url = _VARIABLE.sub(lambda match: _value(match[1], variables, name, source), url)
-        url = expand_text(url, environ, source, f"servers.{name}.url")
+        url = expand_text(url, environ, f"the address of server {name}", source)
     scheme = urlsplit(url).scheme if "://" in url else ""
     protocol = PROTOCOLS.get(scheme) or PROTOCOLS.get(str(server["protocol"]), "")
     if not protocol:

@@ -11,16 +11,19 @@ from spindle.domain.call import Call, Result, new_id
 from spindle.domain.event import Event
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError, SpindleError
+from spindle.meanings import Meaning
 from spindle.ports.source import Session
+from spindle.schemas.compiled import CompiledSchema
 from spindle.sources.events.addresses import filled
 from spindle.sources.events.answers import AwaitedReply, asked, at_pointer, is_answer
 from spindle.sources.events.files import documents
 from spindle.sources.events.links.pool import LinkPool
-from spindle.sources.events.links.port import EventLink, Incoming, Outgoing
+from spindle.sources.events.links.port import EventLink, Incoming, Outgoing, give_back
 from spindle.sources.events.payloads import PAYLOAD
 from spindle.sources.events.servers import Endpoint, endpoint, process_environment
 from spindle.sources.events.tools import import_tools, longest_wait
 from spindle.sources.message_paths import at
+from spindle.threads import in_turn
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
@@ -50,7 +53,7 @@ class EventsSession(Session):
         notes: list[str] = []
         for found, remote in await documents(self._config, self._root, notes.append):
             try:
-                specs += await asyncio.to_thread(
+                specs += await in_turn(
                     import_tools, found, self._config, self._name, remote=remote, note=notes.append
                 )
             except ConfigurationError as error:
@@ -113,15 +116,19 @@ class EventsSession(Session):
         if link.has_responses:
             return _received(await link.exchange(message))
         question: AwaitedReply = asked(tool, message, new_id())
-        async with link.subscribe(question.reply_address, message.bindings) as incoming:
-            await link.publish(question.message)
-            try:
-                # The call's own timeout limits the wait for an answer.
-                answer = await _first(incoming, lambda item: is_answer(question, item))
-            except SpindleError as error:
-                error.sent = True  # the question was taken, so it must not be asked again
-                raise
-            return _received(answer)
+        passed_over: list[Incoming] = []
+        try:
+            async with link.subscribe(question.reply_address, message.bindings) as incoming:
+                await link.publish(question.message)
+                try:
+                    # The call's own timeout limits the wait for an answer.
+                    answer = await _first(incoming, lambda item: is_answer(question, item), passed_over)
+                except SpindleError as error:
+                    error.sent = True  # the question was taken, so it must not be asked again
+                    raise
+                return _received(answer)
+        finally:
+            await give_back(passed_over)
 
     # --- receiving
 
@@ -136,30 +143,31 @@ class EventsSession(Session):
             return all(at(item.event.data, path) == value for path, value in wanted.items())
 
         timer = asyncio.timeout(patience)
+        passed_over: list[Incoming] = []
         try:
             async with timer, link.subscribe(address, metadata.get("bindings", {})) as incoming:
-                return _received(await _first(incoming, fits))
+                return _received(await _first(incoming, fits, passed_over))
         except TimeoutError:
             if not timer.expired():
                 raise
             text = f"no event came on {address} within {patience:g} s"
-            return Result.of_text(text, is_error=True)
+            return Result.of_text(text, is_error=True, meaning=Meaning("timeout"))
+        finally:
+            await give_back(passed_over)
 
 
-async def _first(incoming: AsyncIterator[Incoming], fits: Callable[[Incoming], bool]) -> Incoming:
-    passed_over: list[Incoming] = []
-    try:
-        async for item in incoming:
-            if fits(item):
-                if item.settle is not None:
-                    await item.settle(True)
-                return item
-            passed_over.append(item)
-        raise AssertionError("a subscription ends with an error")
-    finally:
-        for item in passed_over:
+async def _first(
+    incoming: AsyncIterator[Incoming], fits: Callable[[Incoming], bool], passed_over: list[Incoming]
+) -> Incoming:
+    """Returns the first event that fits; those before it are added to `passed_over`, to be given back once
+    the subscription has ended."""
+    async for item in incoming:
+        if fits(item):
             if item.settle is not None:
-                await item.settle(False)
+                await item.settle(True)
+            return item
+        passed_over.append(item)
+    raise AssertionError("a subscription ends with an error")
 
 
 def _split(metadata: JsonObject, arguments: JsonObject) -> tuple[JsonObject, Any]:
@@ -176,13 +184,11 @@ def _fitting(tool: Tool, payload: Any) -> JsonObject:
     messages: list[JsonObject] = tool.spec.metadata["messages"]
     if len(messages) == 1:
         return messages[0]
-    import jsonschema_rs
-
     for message in messages:
         schema = message.get("schema", {})
         if tool.spec.definitions is not None:
             schema = tool.spec.definitions.completed(schema)
-        if jsonschema_rs.validator_for(schema, offline=True, validate_formats=False).is_valid(payload):
+        if not CompiledSchema(schema).mistakes(payload):
             return message
     return messages[0]
 

@@ -120,7 +120,7 @@ class _ToolMaker:
     ) -> JsonObject:
         notes: list[str] = []
         schemas = [self._payloads.schema(message, notes.append) for message in operation.messages]
-        for line in notes + self._payloads.take_problems():
+        for line in notes:
             self._note(f"{operation.place}: {line}")
         arguments = self._payloads.arguments(schemas, parameters)
         _keep_names(arguments, metadata)

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from spindle.domain.source import BreakerConfig, RetryConfig, SourceConfig
+from spindle.domain.tool import ToolSpec
 
 
 class FlowsConfig(SourceConfig):
@@ -21,3 +22,7 @@ class FlowsConfig(SourceConfig):
     retry: RetryConfig = RetryConfig(attempts=1)
     breaker: BreakerConfig = BreakerConfig(failures=1_000_000_000)
     check_results: bool | Literal["note"] = "note"
+
+    def is_repeatable(self, spec: ToolSpec) -> bool:
+        # What it does are steps and nodes, each of which is judged by itself.
+        return True

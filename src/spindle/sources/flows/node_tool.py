@@ -5,17 +5,21 @@ which kind a node is."""
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from spindle.calls.failure import failure_of
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.domain.tool import Hints, ToolSpec
-from spindle.errors import FlowError
+from spindle.errors import FlowError, SpindleError
 from spindle.flows.flow import Flow
 from spindle.flows.interface import Interface, Key, of_docstring
 from spindle.flows.node_cache import is_flow_safe
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from spindle.domain.call import Host
     from spindle.flows.node import BaseNode
 
@@ -69,8 +73,9 @@ def _object(keys: Any) -> JsonObject:
     return schema
 
 
-async def call_node(kind: type[BaseNode], arguments: JsonObject, host: Host) -> Result:
-    """Runs one node of this class, with a shared store of its own."""
+async def call_node(kind: type[BaseNode], arguments: JsonObject, host: Host, root: Path) -> Result:
+    """Runs one node of this class, with a shared store of its own. An exception becomes an error result, with
+    its place in the workspace at `root`, as that of any Python tool does."""
     from spindle.flows.trace import Recording
 
     interface = interface_of(kind)
@@ -85,7 +90,13 @@ async def call_node(kind: type[BaseNode], arguments: JsonObject, host: Host) -> 
     shared: JsonObject = {name: value for name, value in arguments.items() if name not in params}
     flow = Flow(node)
     before = dict(shared)
-    action = await flow.run_async(shared, Recording(flow, host), host)
+    try:
+        action = await flow.run_async(shared, Recording(flow, host), host)
+    except SpindleError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a user's node raises is its result
+        said = Result.of_text(f"{type(error).__name__}: {error}", is_error=True)
+        return replace(said, failure=failure_of(error, root))
     names = [key.name for key in interface.writes]
     changed = {key for key, value in shared.items() if key not in before or before[key] is not value}
     wrote = {key: shared[key] for key in (names or sorted(changed)) if key in shared}

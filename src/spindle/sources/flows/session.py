@@ -44,11 +44,11 @@ class FlowsSession(CodeSession[Found]):
             raise NotFoundError(f"{tool.name} is no longer defined", remedy=Remedy("sync"))
         assert call.host is not None
         if isinstance(found, type):
-            return await call_node(found, call.arguments, call.host)
+            return await call_node(found, call.arguments, call.host, self._root)
         reports = _Reports(call, found)
         token = observer.set(reports.heard)
         try:
-            return await execute(found, dict(call.arguments), call.host)
+            return await execute(found, dict(call.arguments), call.host, root=self._root)
         finally:
             observer.reset(token)
             await reports.settle()

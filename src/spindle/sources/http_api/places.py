@@ -11,6 +11,7 @@ from urllib.parse import urljoin
 from spindle.documents.fetch import OPENAPI, Fetcher, parse
 from spindle.documents.refs import Document
 from spindle.errors import ConfigurationError, ConnectionFailedError, SpindleError
+from spindle.threads import in_turn
 
 PLACES = (
     "openapi.json",
@@ -37,6 +38,8 @@ class FoundDocument:
     """A description. `data` is its text, and `fetcher` reads what it refers to."""
 
     kind: Literal["openapi", "utcp"]
+    asked: str
+    """The address that led to it, below the one that the user named."""
     document: Document
     data: bytes
     fetcher: Fetcher
@@ -78,12 +81,12 @@ async def _look_at(address: str, fetcher: Fetcher, refusals: list[str]) -> Found
             refusals.append(error.message)
         return None
     try:
-        document = await asyncio.to_thread(parse, fetcher.landed(address), data, OPENAPI, fetcher.limit)
+        document = await in_turn(parse, fetcher.landed(address), data, OPENAPI, fetcher.limit)
     except ConfigurationError:
         # Many servers answer anything with a page of theirs.
         return None
     if "openapi" in document.root or "swagger" in document.root:
-        return FoundDocument("openapi", document, data, fetcher)
+        return FoundDocument("openapi", address, document, data, fetcher)
     if "utcp_version" in document.root:
-        return FoundDocument("utcp", document, data, fetcher)
+        return FoundDocument("utcp", address, document, data, fetcher)
     return None

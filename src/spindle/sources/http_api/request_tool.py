@@ -8,11 +8,11 @@ from urllib.parse import quote, unquote
 
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.domain.tool import Hints, ToolSpec
-from spindle.errors import ConfigurationError, InvalidArgumentsError
+from spindle.errors import InvalidArgumentsError
 from spindle.http import credentials, encode
 from spindle.http.addresses import host_of, is_below
 from spindle.http.bodies import form
-from spindle.http.request import Prepared, check_headers
+from spindle.http.request import HEADER_NAME, Prepared, check_headers
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
@@ -29,7 +29,6 @@ _NOT_YOURS = frozenset(
         "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect",
     }
 )  # fmt: skip
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SCALAR: JsonObject = {"type": ["string", "number", "boolean", "null"]}
 _MAX_DECODINGS = 5
@@ -85,7 +84,6 @@ def prepare(arguments: JsonObject, config: HttpConfig, credential: Credential) -
         raise InvalidArgumentsError(f"{method} is not allowed here", hint="see `methods`", sent=False)
     headers = {"accept": "*/*"} | _headers(arguments.get("headers", {}), config, credential)
     content = _content(arguments, headers)
-    check_credential(credential)
     shown = credentials.apply(None, credential, {})
     taken = {name for name, _ in shown.query}
     query: list[str] = []
@@ -147,11 +145,12 @@ def _outside(path: str) -> InvalidArgumentsError:
 
 
 def _headers(given: Any, config: HttpConfig, credential: Credential) -> dict[str, str]:
-    fixed = {name.lower() for name in config.headers} | {name.lower() for name, _ in credential.headers}
+    own = credentials.named_parts(credential).headers
+    fixed = {name.lower() for name in config.headers} | {name.lower() for name, _ in own}
     headers: dict[str, str] = {}
     for name, value in given.items():
         lower = name.lower()
-        if not _HEADER_NAME.fullmatch(name):
+        if not HEADER_NAME.fullmatch(name):
             raise InvalidArgumentsError(f"headers: {name!r} is not the name of a header", sent=False)
         if lower in _NOT_YOURS or lower in fixed or lower.startswith("proxy-"):
             raise InvalidArgumentsError(
@@ -178,14 +177,6 @@ def _content(arguments: JsonObject, headers: dict[str, str]) -> bytes | None:
         return form(value, {})
     headers.setdefault("content-type", "text/plain; charset=utf-8")
     return value.encode()
-
-
-def check_credential(credential: Credential) -> None:
-    """Raises ConfigurationError for an API key without a name: there is no document to say where it goes."""
-    if not credentials.has_place(credential):
-        raise ConfigurationError(
-            "nothing says where the API key of this source goes", hint=credentials.NAME_IT, sent=False
-        )
 
 
 def _default(config: HttpConfig) -> str:

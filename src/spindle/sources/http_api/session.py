@@ -16,13 +16,15 @@ from spindle.domain.identity import Credential
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.http.addresses import same_origin
 from spindle.http.api import ApiCalls
-from spindle.http.credentials import cookie_header
+from spindle.http.credentials import cookie_header, named_parts
+from spindle.http.origins import CredentialOrigins
 from spindle.ports.source import Session
 from spindle.sources.http_api import request_tool
 from spindle.sources.http_api.places import FoundDocument, addresses, look
 from spindle.sources.openapi.operations import import_tools
 from spindle.sources.openapi.request import prepare
 from spindle.sources.openapi.servers import ServerChoice
+from spindle.threads import in_turn
 
 if TYPE_CHECKING:
     from spindle.ports.source import Note
@@ -52,6 +54,7 @@ class HttpApiSession(Session):
         self._note = note
         self._on_change = on_change
         self._calls = ApiCalls(name, config)
+        self._origins = CredentialOrigins(name, (config.url,), config.auth_hosts)
         self._delegates: dict[str, Delegate] = {}
 
     async def __aexit__(self, *_: object) -> None:
@@ -71,7 +74,8 @@ class HttpApiSession(Session):
                 return await self._operations(found)
             if plugins.source_class(UTCP) is not None:
                 self._note(f"{self._name}: its UTCP manual is at {place}")
-                return await self._manual(place)
+                # Asked for where it was found: what a redirect leads to is not what the user named.
+                return await self._manual(found.asked)
             self._note(f"{self._name}: there is a UTCP manual at {place}, and nothing here that reads it")
         else:
             count = len(addresses(config.url))
@@ -92,7 +96,6 @@ class HttpApiSession(Session):
             await self._calls.reach([self._config.url], public_only=False)
 
     def _request_tool(self) -> list[ToolSpec]:
-        request_tool.check_credential(self._credential)
         return [request_tool.spec(self._config)]
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
@@ -106,7 +109,7 @@ class HttpApiSession(Session):
             # A caller who may ask for anything would find the address that redirects to anywhere.
             below = config.url
         else:
-            prepared = prepare(tool, call.arguments, None, config.headers, self._credential)
+            prepared = prepare(tool, call.arguments, None, config.headers, self._credential, self._origins)
         # All of it goes to the origin that the user named.
         return await self._calls.perform(
             prepared, call, public_only=False, promised=tool.spec.output_schema is not None, below=below
@@ -114,7 +117,7 @@ class HttpApiSession(Session):
 
     def _fetcher(self) -> Fetcher:
         config = self._config
-        named = {name: value for name, value in self._credential.headers if name}
+        named = dict(named_parts(self._credential).headers)
         if self._credential.cookies:
             named["cookie"] = cookie_header(self._credential.cookies)
         return Fetcher(
@@ -129,7 +132,7 @@ class HttpApiSession(Session):
         documents = await complete(found.document, found.data, found.fetcher)
         notes: list[str] = []
         choice = ServerChoice(overridden=True, near=self._config.url)
-        specs = await asyncio.to_thread(import_tools, documents, choice, remote=False, note=notes.append)
+        specs = await in_turn(import_tools, documents, choice, remote=False, note=notes.append)
         # Operations are called at the origin that the user named, whatever host the document has in mind.
         moved: set[str] = set()
         here = [self._here(spec, moved) for spec in specs]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from spindle.domain.call import KeyPlace
 from spindle.domain.source import SourceConfig, WebAddress, Words
 
 
 class McpConfig(SourceConfig):
     """Settings of a source of kind `mcp`."""
+
+    key_places: ClassVar[frozenset[KeyPlace]] = frozenset({"meta", "parameter"})
 
     kind: Literal["mcp"] = "mcp"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
     command: Words = ()

@@ -7,12 +7,10 @@ from typing import Any
 from mcp_types import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
     PARSE_ERROR,
     REQUEST_TIMEOUT,
+    UNSUPPORTED_PROTOCOL_VERSION,
     URL_ELICITATION_REQUIRED,
     AudioContent,
     BlobResourceContents,
@@ -24,23 +22,44 @@ from mcp_types import (
     TextContent,
 )
 from mcp_types import Tool as McpTool
+from pydantic import ValidationError
 
 from spindle.domain import trail
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, is_object
 from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import (
-    AuthError,
     CallTimeoutError,
-    ClientError,
     ConnectionFailedError,
     LoopError,
     ResultTooLargeError,
     ServerError,
     SpindleError,
+    from_meaning,
 )
 from spindle.mcp_imports import MCPError
-from spindle.sources.mcp.dispatcher import LinkLostError, MessageTooLargeError
+from spindle.meanings import Meaning, answered, in_data, of_code
+from spindle.ports.list_budget import size_of
+from spindle.sources.mcp.dispatcher import (
+    LinkLostError,
+    MessageTooLargeError,
+    NoAnswerError,
+    UnreadableAnswerError,
+)
+from spindle.sources.mcp.exchange import CallExchange
+
+MAX_MESSAGE = 4000
+"""Characters that are kept of a server's message about an error."""
+MAX_ERROR_DATA = 256 * 1024
+OF_PROTOCOL = frozenset(
+    {
+        HEADER_MISMATCH,
+        MISSING_REQUIRED_CLIENT_CAPABILITY,
+        UNSUPPORTED_PROTOCOL_VERSION,
+        URL_ELICITATION_REQUIRED,
+    }
+)
+"""Codes that say what the protocol wants, whose data is part of that."""
 
 
 def to_spec(tool: McpTool, place: str) -> ToolSpec:
@@ -74,6 +93,7 @@ def to_result(result: CallToolResult) -> Result:
         structured=result.structured_content,
         is_error=bool(result.is_error),
         has_structured="structured_content" in result.model_fields_set,
+        meaning=in_data(result.meta) if result.is_error and result.meta else None,
     )
 
 
@@ -101,31 +121,74 @@ def to_block(block: ContentBlock) -> Block:
             )  # fmt: skip
 
 
-def to_error(error: MCPError, name: str) -> SpindleError:
-    """The error that a JSON-RPC error means, where no HTTP status says more."""
-    message = f"{name!r}: {error.error.message}"
-    details: dict[str, Any] = {"code": error.error.code}
-    if error.error.data is not None:
-        details["data"] = error.error.data
+def to_error(error: MCPError, name: str, exchange: CallExchange | None = None) -> SpindleError:
+    """The error that a JSON-RPC error means: by its data, its code, and the HTTP status that it came with."""
     if (way := loop_in(error)) is not None:
         return LoopError.along((name, *way))
-    if isinstance(error, LinkLostError):
-        return ConnectionFailedError(f"lost {name!r}: {error.error.message}", sent=error.sent)
-    if isinstance(error, MessageTooLargeError):
-        return too_large(name, error.error.message)
-    match error.error.code:
-        case code if code == CONNECTION_CLOSED:
-            return ConnectionFailedError(message, details=details)
-        case code if code == REQUEST_TIMEOUT:
-            return CallTimeoutError(message, details=details)
-        case code if code == PARSE_ERROR:
-            return ServerError(f"{name!r} sent an answer that cannot be read", details=details)
-        case code if code in (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, HEADER_MISMATCH):
-            return ClientError(message, details=details)
-        case code if code == URL_ELICITATION_REQUIRED:
-            return AuthError(message, hint="the server wants you to visit a page first", details=details)
-        case code:
-            return ServerError(message, retryable=code == INTERNAL_ERROR, details=details)
+    if (made := _made_here(error, name, exchange)) is not None:
+        return made
+    code, data = error.error.code, error.error.data
+    details: dict[str, Any] = {"code": code}
+    if data is not None and size_of(data) <= MAX_ERROR_DATA:
+        details["data"] = data
+    fields: dict[str, Any] = {"answered": True, "details": details}
+    if code == URL_ELICITATION_REQUIRED:
+        fields["hint"] = "the server wants you to visit a page first"
+    status = exchange.status if exchange is not None else None
+    # Some servers put an HTTP status in the place of the code.
+    meaning = in_data({"code": code}, details.get("data")) if code not in OF_PROTOCOL else None
+    if meaning is None and exchange is not None and status is not None and status >= 400:
+        # The code for a timeout is also that of a session which is not known, and of others.
+        known = of_code(code) if code != REQUEST_TIMEOUT else None
+        meaning = known or answered(status, exchange.retry_after)
+    meaning = meaning or of_code(code) or Meaning("server")
+    if meaning.status is None and status is not None and status >= 300:
+        fields["status"] = status
+    return from_meaning(meaning, f"{name!r}: {_shortened(error.error.message)}", **fields)
+
+
+def _made_here(error: MCPError, name: str, exchange: CallExchange | None) -> SpindleError | None:
+    """The error for an answer that never came or cannot be read, which the server itself did not report."""
+    code, message = error.error.code, error.error.message
+    match error:
+        case LinkLostError():
+            return ConnectionFailedError(f"lost {name!r}: {message}", sent=error.sent)
+        case MessageTooLargeError():
+            return too_large(name, message)
+        case UnreadableAnswerError():
+            return ServerError(f"{name!r} sent an answer that cannot be read: {message}")
+        case NoAnswerError():
+            return CallTimeoutError(f"{name!r}: {message}")
+        case _ if exchange is None or error.error.data is not None or exchange.had_json_rpc_error:
+            return None
+        # What the SDK reports of its own accord over HTTP looks like an answer of the server.
+        case _ if code == CONNECTION_CLOSED and exchange.ended:
+            return ConnectionFailedError(f"{name!r}: {message}", details={"code": code})
+        case _ if code == REQUEST_TIMEOUT and message.startswith("Request '"):
+            return CallTimeoutError(f"{name!r}: {message}", details={"code": code})
+        case _ if code == PARSE_ERROR and message.startswith("Failed to parse"):
+            return ServerError(f"{name!r} sent an answer that cannot be read", details={"code": code})
+        case _:
+            return None
+
+
+def against_protocol(name: str, error: ValidationError) -> ServerError:
+    """The error for an answer that is not as the protocol has it."""
+    return ServerError(
+        f"{name!r} answered against the protocol: {first_problem(error)}",
+        hint="tell the author of the server",
+    )
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first thing that is wrong with an answer, in one line, and none of what it holds."""
+    problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = ".".join(str(step) for step in problem["loc"])
+    return f"{where}: {problem['msg']}" if where else problem["msg"]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} … ({len(text):,} characters)"
 
 
 def loop_in(error: MCPError) -> list[str] | None:

@@ -11,9 +11,7 @@ handled at once stop the reading (so the server's own pipe fills up), and progre
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +19,6 @@ from typing import Any, cast
 
 import anyio
 import anyio.abc
-import orjson
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, REQUEST_TIMEOUT, RequestId
 
 from spindle.domain.json_schema import is_object, to_json
@@ -38,7 +35,9 @@ from spindle.mcp_imports import (
     coerce_request_id,
     run_notify_intercept,
 )
-from spindle.sources.mcp.link import EDGE, MessageLink
+from spindle.sources.mcp.exchange import set_aside
+from spindle.sources.mcp.link import MessageLink
+from spindle.sources.mcp.messages import answered_by, is_no_answer, read_message
 from spindle.sources.mcp.peers import as_sent
 
 logger = logging.getLogger("spindle.mcp")
@@ -57,14 +56,6 @@ HEEDED = frozenset(
 """The notifications that anybody acts on. Some servers log a lot; that is dropped unread unless somebody
 wants to see it."""
 
-_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
-_ID = rb'"id"\s*:\s*("?)(\d+)\1'
-_ID_AT_START = re.compile(rb"^\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*[,}]")
-_ID_AT_END = re.compile(rb"[,{]\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*$")
-_NO_ANSWER = re.compile(
-    rb"^\s*\{\s*(?:" + _VERSION + rb'\s*,\s*)?(?:"id"\s*:\s*(?:"[^"]*"|\d+)\s*,\s*)?"method"\s*:'
-)
-
 
 class LinkLostError(MCPError):
     """The server is gone. `sent` says whether the request had left."""
@@ -79,6 +70,20 @@ class MessageTooLargeError(MCPError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(code=INTERNAL_ERROR, message=f"the answer is larger than {limit} bytes")
+
+
+class UnreadableAnswerError(MCPError):
+    """The answer is not one of JSON-RPC."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(code=PARSE_ERROR, message=reason)
+
+
+class NoAnswerError(MCPError):
+    """There was no answer in time."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(code=REQUEST_TIMEOUT, message=f"{method} timed out")
 
 
 @dataclass(slots=True)
@@ -173,9 +178,9 @@ class LinkDispatcher:
             if pending.reporting is not None:
                 # Progress that came before the answer is passed on before it.
                 await pending.reporting
-            return result
+            return set_aside(result)
         except (asyncio.CancelledError, MCPError) as error:
-            gave_up = isinstance(error, asyncio.CancelledError) or error.code == REQUEST_TIMEOUT
+            gave_up = isinstance(error, (asyncio.CancelledError, NoAnswerError))
             if gave_up and opts.get("cancel_on_abandon", True):
                 self._cancel(request_id)
             raise
@@ -235,11 +240,8 @@ class LinkDispatcher:
     def _line(self, line: bytes) -> None:
         if not line.strip():
             return
-        try:
-            message: Any = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            message = _read_leniently(line)
-        if not is_object(message):
+        message = read_message(line)
+        if message is None:
             self._unreadable(line)
             return
         method = message.get("method")
@@ -258,10 +260,12 @@ class LinkDispatcher:
     def _unreadable(self, line: bytes) -> None:
         # Servers print to stdout by mistake; it is remembered for when nothing else explains a failure.
         self.noise.append(line[:200].decode("utf-8", "replace"))
-        match = _ID_AT_START.search(line[:EDGE]) or _ID_AT_END.search(line[-EDGE:])
-        pending = self._pending.get(int(match[2])) if match else None
+        answered = answered_by(line, line) if self._pending else None
+        pending = self._pending.get(answered) if answered is not None else None
         if pending is not None and not pending.future.done():
-            pending.future.set_exception(MCPError(code=PARSE_ERROR, message="the answer is not valid JSON"))
+            pending.future.set_exception(
+                UnreadableAnswerError("the answer is not valid JSON, or nested too deeply")
+            )
 
     def _answer(self, message: dict[str, Any]) -> None:
         pending = self._waiting_for(message["id"])
@@ -283,7 +287,7 @@ class LinkDispatcher:
             pending.future.set_result(result)
         else:
             pending.future.set_exception(
-                MCPError(code=INTERNAL_ERROR, message="the server's answer is neither a result nor an error")
+                UnreadableAnswerError("the server's answer is neither a result nor an error")
             )
 
     def _waiting_for(self, request_id: Any) -> _Pending | None:
@@ -340,11 +344,11 @@ class LinkDispatcher:
 
     def _too_long(self, head: bytes, tail: bytes) -> None:
         """Fail the request whose answer it was; where the line does not show it, all that wait."""
-        if _NO_ANSWER.search(head):
+        if is_no_answer(head):
             logger.debug("dropped a message of the server that is over the size limit")
             return
-        match = _ID_AT_START.search(head) or _ID_AT_END.search(tail)
-        pending = self._pending.get(int(match[2])) if match else None
+        answered = answered_by(head, tail)
+        pending = self._pending.get(answered) if answered is not None else None
         for waiting in [pending] if pending else list(self._pending.values()):
             if not waiting.future.done():
                 waiting.future.set_exception(MessageTooLargeError(self._max_message))
@@ -368,18 +372,9 @@ class LinkDispatcher:
             self._link.write_now(to_json(message) + b"\n")
 
 
-def _read_leniently(line: bytes) -> Any:
-    """JSON with text that was cut in the middle of a character, as some servers send it; else None."""
-    try:
-        text = json.dumps(json.loads(line), ensure_ascii=False)
-        return orjson.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-    except (ValueError, RecursionError):
-        return None
-
-
 def _expire(future: asyncio.Future[Any], method: str) -> None:
     if not future.done():
-        future.set_exception(MCPError(code=REQUEST_TIMEOUT, message=f"{method} timed out"))
+        future.set_exception(NoAnswerError(method))
 
 
 async def _report(pending: _Pending) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from spindle.domain.call import Call
 from spindle.domain.identity import Credential
@@ -28,6 +29,22 @@ class CallExchange:
     never_sent: bool = False
     too_large: str | None = None
     had_json_rpc_error: bool = False
+    ended: bool = False
+    """True if the stream of events ended before it brought the answer."""
+    list_key: str | None = None
+    """The name of the list that the result holds, if it is asked for one."""
+    listed: Any = None
+    """That list, as it came."""
+
+
+def set_aside(result: dict[str, Any]) -> dict[str, Any]:
+    """Returns a result without the list that was asked for, which the exchange keeps. The SDK would check
+    all of it at once, on the event loop, and refuse every item for the sake of one."""
+    exchange = current_exchange.get()
+    if exchange is None or exchange.list_key is None:
+        return result
+    exchange.listed = result.get(exchange.list_key)
+    return {**result, exchange.list_key: []}
 
 
 current_exchange: ContextVar[CallExchange | None] = ContextVar("spindle_mcp_exchange", default=None)

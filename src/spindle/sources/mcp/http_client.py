@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
+import time
 from collections.abc import AsyncIterator, Generator
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, cast
@@ -12,12 +14,14 @@ import httpx2
 from mcp_types import CONNECTION_CLOSED
 
 from spindle.domain.identity import Credential
+from spindle.domain.json_schema import from_json
 from spindle.errors import ConfigurationError
 from spindle.http.client import CONNECT_FAILURES, bounded, library_options
 from spindle.http.credentials import cookie_header
 from spindle.http.failures import TooLargeError
 from spindle.http.retry_after import retry_after
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
+from spindle.sources.mcp.messages import MAX_CONTAINERS, containers_in
 
 if TYPE_CHECKING:
     from spindle.sources.mcp.config import McpConfig
@@ -25,6 +29,9 @@ if TYPE_CHECKING:
 # Where nobody reads logs they would go to stderr: a traceback for a server that does not speak MCP,
 # of which the user is told anyway.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
+
+EVENT_BURST = 1000
+EVENTS_PER_SECOND = 500
 
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
@@ -85,7 +92,7 @@ class McpHttpClient(httpx2.AsyncClient):
             request.url = url  # without the credential: it goes into messages
         exchange.status = response.status_code
         exchange.challenge = response.headers.get("www-authenticate")
-        exchange.retry_after = retry_after(response.headers.get("retry-after"))
+        exchange.retry_after = retry_after(response.headers)
         if response.headers.get("content-encoding", "identity") != "identity":
             # It was told not to. A small body may unpack to one of any size.
             await response.aclose()
@@ -137,13 +144,26 @@ def _as_answer(request: httpx2.Request, error: Exception) -> httpx2.Response:
 
 async def _has_json_rpc_error(response: httpx2.Response) -> bool:
     try:
-        data: Any = response.json() if response.is_stream_consumed else None
-        if data is None:
-            await response.aread()
-            data = response.json()
+        data: Any = from_json(await response.aread())
     except (ValueError, httpx2.StreamError, httpx2.TransportError):
         return False
     return isinstance(data, dict) and isinstance(cast("dict[str, Any]", data).get("error"), dict)
+
+
+class EventRate:
+    """The events that a stream may bring: a burst, then so many a second. Each takes the SDK a good part of a
+    millisecond, so a server that never stops would leave nobody else anything of the event loop."""
+
+    def __init__(self) -> None:
+        self._at = time.monotonic()
+        self._left = float(EVENT_BURST)
+
+    def take(self, count: int) -> float:
+        """Returns the seconds to wait before so many events are passed on."""
+        now = time.monotonic()
+        self._left = min(EVENT_BURST, self._left + (now - self._at) * EVENTS_PER_SECOND) - count
+        self._at = now
+        return max(0.0, -self._left / EVENTS_PER_SECOND)
 
 
 class _LimitedStream(httpx2.AsyncByteStream):
@@ -159,14 +179,25 @@ class _LimitedStream(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         ends = _EVENT_END if self._by_event else None
+        room = EventRate()
+        containers = 0
         try:
             async for chunk in bounded(self._stream, self._limit, ends=ends):
+                if ends is not None and (wait := room.take(chunk.count(b"\n\n") + chunk.count(b"\r\n\r\n"))):
+                    await asyncio.sleep(wait)
+                if ends is not None and b"\n\n" in chunk:
+                    containers = 0
+                containers += containers_in(chunk)
+                if containers > MAX_CONTAINERS:
+                    raise TooLargeError(MAX_CONTAINERS, 0)
                 yield chunk
+            self._exchange.ended = self._by_event
         except httpx2.TransportError as error:
             self._exchange.failure = error
             raise BrokenResponse(str(error) or "the answer broke off") from error
         except TooLargeError as failure:
-            self._exchange.too_large = f"the answer is larger than {failure.limit} bytes"
+            what = "bytes" if containers <= MAX_CONTAINERS else "lists and objects"
+            self._exchange.too_large = f"the answer is larger than {failure.limit} {what}"
             # Each is what the SDK expects from such a body, and fails one request for.
             kind = httpx2.SSEError if self._by_event else BrokenResponse
             raise kind(self._exchange.too_large) from None

@@ -16,11 +16,11 @@ from spindle.errors import ConnectionFailedError, ServerError, SpindleError, fro
 from spindle.http.addresses import join_url, plain_url, same_origin
 from spindle.http.client import HttpAnswer, HttpClient
 from spindle.http.exchange import RedirectPolicy, exchange
-from spindle.http.failures import HttpFailure, RedirectError
+from spindle.http.failures import HttpFailure, RedirectError, UnreachableError
 from spindle.http.request import Prepared
 from spindle.http.retry_after import retry_after
 from spindle.mcp_imports import MCPError
-from spindle.sources.mcp.link import LineReader
+from spindle.sources.mcp.link import LineReader, turns
 
 
 class SseLink:
@@ -104,7 +104,10 @@ class SseLink:
         reason = "ended its stream of events"
         try:
             async for chunk in answer.chunks():
-                self._reader.feed(chunk)
+                read = self._reader.feed_a_while(chunk)
+                while read < len(chunk):
+                    await asyncio.sleep(turns.wait())
+                    read = self._reader.feed_a_while(chunk, read)
                 await self._may_read.wait()
         except HttpFailure as error:
             reason = f"broke off its stream of events: {error}"
@@ -170,7 +173,11 @@ async def open_sse_link(http: HttpClient, name: str, url: str, max_message: int)
         except RedirectError as failure:
             raise ServerError(f"{name!r} {failure}", status=failure.status) from None
         except HttpFailure as failure:
-            raise ConnectionFailedError(f"cannot reach {name!r}: {failure}", sent=False) from None
+            raise ConnectionFailedError(
+                f"cannot reach {name!r}: {failure}",
+                sent=False,
+                unreachable=isinstance(failure, UnreachableError),
+            ) from None
         _require_events(name, answer)
         link = SseLink(http, answer.url, max_message)
         reading = asyncio.create_task(link.read(answer))
@@ -186,7 +193,7 @@ async def open_sse_link(http: HttpClient, name: str, url: str, max_message: int)
 def _require_events(name: str, answer: HttpAnswer) -> None:
     status = answer.status
     if status != 200:
-        wait = retry_after(answer.headers.get("retry-after"))
+        wait = retry_after(answer.headers)
         raise from_status(status, f"{name!r} answered with HTTP status {status}", retry_after=wait)
     if answer.media_type != "text/event-stream":
         raise ServerError(f"{name!r} gives no stream of events at its URL")

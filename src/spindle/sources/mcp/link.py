@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Protocol
 
 EDGE = 256
 """Bytes that are kept of each end of a line that is too long: they may name the request it answers."""
+TURN = 0.002
+"""Seconds for which lines of one server are read before others have their turn."""
+BETWEEN_TURNS = 0.008
+"""Seconds between the turns of servers that send more than they have turns for, all of them together: so they
+never take more than a fifth of the event loop."""
 
 
 class MessageLink(Protocol):
@@ -44,6 +50,24 @@ class MessageLink(Protocol):
         ...
 
 
+class ReadingTurns:
+    """The order in which servers are read that send more than one turn takes."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def wait(self) -> float:
+        """Returns the seconds until a turn that is free, which is then taken."""
+        now = time.monotonic()
+        start = max(now, self._next)
+        self._next = start + TURN + BETWEEN_TURNS
+        return start - now
+
+
+turns = ReadingTurns()
+"""Those of this process."""
+
+
 class LineReader:
     """Cuts a stream of bytes into lines. Of a line over the limit only the two ends are kept."""
 
@@ -57,12 +81,23 @@ class LineReader:
         self._head: bytes | None = None
 
     def feed(self, data: bytes) -> None:
-        start = 0
+        """Reads all of `data`."""
+        read = 0
+        while read < len(data):
+            read = self.feed_a_while(data, read)
+
+    def feed_a_while(self, data: bytes, start: int = 0) -> int:
+        """Reads `data` from `start`, for a moment: a server that sends many small lines must not keep the
+        event loop from others. Returns where to go on, which is the end unless there is more to read."""
+        until = time.perf_counter() + TURN
         while (end := data.find(b"\n", start)) >= 0:
             self._complete(data[start:end])
             start = end + 1
+            if time.perf_counter() > until and start < len(data):
+                return start
         if start < len(data):
             self._keep(data[start:])
+        return len(data)
 
     def _complete(self, piece: bytes) -> None:
         if self._buffer:

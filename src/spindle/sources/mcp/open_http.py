@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from spindle.errors import SpindleError
 from spindle.http.client import HttpClient
 from spindle.mcp_imports import streamable_http_client
+from spindle.sources.mcp.caller_dispatcher import CallerDispatcher
 from spindle.sources.mcp.dispatcher import LinkDispatcher
 from spindle.sources.mcp.http_client import make_client
 from spindle.sources.mcp.legacy_sse import open_sse_link
-from spindle.sources.mcp.peers import CallerDispatcher
 from spindle.sources.mcp.session import McpSession, open_session, without_groups
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from mcp_types import (
     ErrorData,
     ListRootsResult,
     LoggingMessageNotificationParams,
-    RequestId,
     SamplingCapability,
     SamplingToolsCapability,
 )
@@ -33,8 +32,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from spindle.domain import trail
 from spindle.domain.json_schema import is_object
-from spindle.errors import InputRequired, SpindleError
-from spindle.mcp_imports import CallOptions, JSONRPCDispatcher, MCPError
+from spindle.errors import ApprovalRequired, InputRequired, SpindleError
+from spindle.mcp_imports import MCPError
 from spindle.sources.mcp.exchange import current_exchange
 from spindle.sources.mcp.questions import MAX_QUESTIONS, GivenAnswers, check_question, dumped, too_many
 
@@ -48,6 +47,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("spindle.mcp")
 
 QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
+
+MAX_REQUESTS = 100
+"""Requests that a server may make of the caller during one call: each may cost the answer of a model."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -69,6 +71,8 @@ class Serving:
         self._reason: BaseException | None = None
         self._given: GivenAnswers | None = None
         self._count = 0
+        self.requests = 0
+        """The requests other than questions that its server made of the caller."""
         self._open: set[asyncio.Task[Any]] = set()
         self._left: asyncio.Event | None = None
 
@@ -89,7 +93,7 @@ class Serving:
             if only_by_us and kind is asyncio.CancelledError:
                 raise self._reason from None
 
-    async def _end(self, reason: BaseException) -> None:
+    async def end(self, reason: BaseException) -> None:
         """Ends the call with an error, or a pause. Returns when the server has been told."""
         self._left = self._left or asyncio.Event()
         if self._reason is None and self._task is not None:
@@ -111,19 +115,20 @@ class Serving:
             check_question(source, params)
             if peer is not None:
                 with contextlib.suppress(InputRequired):
-                    return await self._asked(peer, params)
+                    return await self.asked(peer, "elicitation/create", params)
             raise self._given.pause(self.call, source, params)
         except (SpindleError, InputRequired) as reason:
             # First, so that the server does not go on with the call as if it had been answered.
-            await self._end(reason)
+            await self.end(reason)
             return {"action": "cancel"}
 
-    async def _asked(self, peer: Peer, params: JsonObject) -> JsonObject:
+    async def asked(self, peer: Peer, method: str, params: JsonObject | None) -> JsonObject:
+        """The peer's answer. It is not waited for any more when the call has ended."""
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)
         try:
-            return await peer.ask("elicitation/create", params)
+            return await peer.ask(method, params)
         finally:
             self._open.discard(task)
 
@@ -196,16 +201,32 @@ class Peers:
     async def _ask(
         self, method: str, params: BaseModel | None, answer: TypeAdapter[AnswerT]
     ) -> AnswerT | ErrorData:
+        serving = self.current()
+        if serving is not None:
+            serving.requests += 1
+            if serving.requests > MAX_REQUESTS:
+                return ErrorData(code=INVALID_REQUEST, message=f"more than {MAX_REQUESTS} requests")
         peer = self.peer()
         if peer is None or not peer.can_answer(method):
             if method == "sampling/createMessage":
+                logger.warning(
+                    "%s asked for a language model, and there is none: set `model` in [sampling]", self._name
+                )
                 return ErrorData(
                     code=INVALID_REQUEST, message=f"there is no language model to answer {method}"
                 )
             unclear = f", as {len(self._running)} calls run" if len(self._running) > 1 else ""
             return ErrorData(code=INVALID_REQUEST, message=f"this client cannot answer {method}{unclear}")
         try:
-            return answer.validate_python(await peer.ask(method, dumped(params)), by_name=False)
+            given = dumped(params)
+            said = await (peer.ask(method, given) if serving is None else serving.asked(peer, method, given))
+            return answer.validate_python(said, by_name=False)
+        except ApprovalRequired as pause:
+            if serving is None:
+                unclear = f"as {len(self._running)} calls run, nobody can be asked to approve this"
+                return ErrorData(code=INVALID_REQUEST, message=unclear)
+            await serving.end(pause)
+            return ErrorData(code=INTERNAL_ERROR, message="a person has to approve it first")
         except MCPError as error:
             return error.error
         except (SpindleError, InputRequired) as error:
@@ -255,18 +276,3 @@ def as_the_caller(params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         if key not in QUESTIONS or theirs.get(key) is not None
     }
     return {**params, "_meta": {**meta, CLIENT_CAPABILITIES_META_KEY: declared}}
-
-
-class CallerDispatcher(JSONRPCDispatcher[Any]):
-    """The SDK's dispatcher, acting for the caller of a call."""
-
-    async def send_raw_request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        opts: CallOptions | None = None,
-        *,
-        _related_request_id: RequestId | None = None,
-    ) -> dict[str, Any]:
-        sent = as_sent(params) or None
-        return await super().send_raw_request(method, sent, opts, _related_request_id=_related_request_id)

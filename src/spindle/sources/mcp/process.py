@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from spindle.errors import ConnectionFailedError
-from spindle.sources.mcp.link import LineReader
+from spindle.sources.mcp.link import LineReader, turns
 from spindle.sources.programs.groups import end_group, signal_group, started
 
 STDIN_GRACE = 2.0
@@ -38,6 +38,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._exited = asyncio.Event()
         self._ending: asyncio.TimerHandle | None = None
         self._output_ended = False
+        self._unread = b""
+        """Lines that were received and wait for their turn."""
+        self._held = False
         self._told_lost = False
         self._early: deque[bytes] = deque(maxlen=EARLY_LINES)
         self._on_line: Callable[[bytes], None] = self._early.append
@@ -117,11 +120,20 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._input.write(line)
 
     def pause_reading(self) -> None:
+        self._held = True
+        self._pause_output()
+
+    def resume_reading(self) -> None:
+        self._held = False
+        if not self._unread:
+            self._resume_output()
+
+    def _pause_output(self) -> None:
         if self._output is not None:
             with contextlib.suppress(RuntimeError):  # the pipe may just have closed
                 self._output.pause_reading()
 
-    def resume_reading(self) -> None:
+    def _resume_output(self) -> None:
         if self._output is not None:
             with contextlib.suppress(RuntimeError):
                 self._output.resume_reading()
@@ -184,7 +196,26 @@ class ServerProcess(asyncio.SubprocessProtocol):
         started(self.pid)
 
     def output_received(self, data: bytes) -> None:
-        self._lines.feed(data)
+        if self._unread:
+            self._unread += data
+        else:
+            self._read_lines(data)
+
+    def _read_lines(self, data: bytes) -> None:
+        read = self._lines.feed_a_while(data)
+        if read < len(data):
+            self._unread = data[read:]
+            self._pause_output()
+            asyncio.get_running_loop().call_later(turns.wait(), self._read_on)
+
+    def _read_on(self) -> None:
+        data, self._unread = self._unread, b""
+        self._read_lines(data)
+        if not self._unread:
+            if not self._held:
+                self._resume_output()
+            if self._output_ended:
+                self._end()
 
     def output_ended(self) -> None:
         self._output_ended = True
@@ -192,7 +223,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         *lines, rest = (self._stderr_rest + data).split(b"\n")
-        self._stderr.extend(_text(line) for line in lines)
+        # Of a flood only the last lines are kept, so the others are not even read.
+        self._stderr.extend(_text(line) for line in lines[-STDERR_LINES:])
         self._stderr_rest = rest[-STDERR_LINE_LENGTH:]
 
     def _line(self, line: bytes) -> None:
@@ -223,7 +255,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._writable.set()
         if self._ending is None:
             self._ending = asyncio.get_running_loop().call_later(LAST_GRACE, self._tell_lost)
-        if self._output_ended and self._exited.is_set():
+        if self._output_ended and self._exited.is_set() and not self._unread:
             self._tell_lost()
 
     def _tell_lost(self) -> None:

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from spindle.calls.forms import MAX_TEXT, fields_of
 from spindle.domain.json_schema import canonical, is_array, is_object
 from spindle.errors import ClientError, InputRequired, PermissionDeniedError, ServerError
+from spindle.mcp_imports import MCPError
 
 if TYPE_CHECKING:
     from spindle.domain.call import Call, Reply
@@ -27,6 +28,16 @@ MAX_QUESTIONS = 25
 """The questions that one call may ask, however it is answered."""
 NOT_PART = frozenset({"_meta", "elicitationId", "task"})
 """The fields of a question that differ each time it is asked."""
+
+
+def comes_back_for(call: Call, asked: InputRequiredResult) -> bool:
+    """True if the client of a call is told what the server wants, and makes the call again with it. Not if a
+    model of ours answers a part of it, with which we make the call again ourselves."""
+    peer = call.peer
+    if peer is None or not peer.comes_back:
+        return False
+    methods = {request.method for request in (asked.input_requests or {}).values()}
+    return not (peer.has_model and "sampling/createMessage" in methods)
 
 
 async def answers_to(call: Call, source: str, asked: InputRequiredResult) -> JsonObject:
@@ -45,6 +56,9 @@ async def answers_to(call: Call, source: str, asked: InputRequiredResult) -> Jso
                 continue
             except InputRequired:
                 pass  # nobody was there to answer it
+            except MCPError as error:
+                said = error.error.message
+                raise ClientError(f"the client did not answer {method}: {said}") from error
         if not is_person:
             raise not_offered(call.tool, method)
         missing[key] = params
@@ -237,7 +251,7 @@ def too_many(source: str, tool: str) -> ServerError:
 def not_offered(tool: str, method: str) -> ClientError:
     """The error for a request that nobody here answers."""
     if method.startswith("sampling/"):
-        hint = 'add "sampling" to `answers` of the source, and set `model` in [agent]'
+        hint = 'add "sampling" to `answers` of the source, and set `model` in [sampling]'
         return ClientError(f"{tool} asks for a language model, and may not use one", hint=hint)
     return ClientError(
         f"{tool} asks for {method!r} while it runs, which Spindle does not offer",

@@ -7,27 +7,26 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import (
     HEADER_MISMATCH,
     LOG_LEVEL_META_KEY,
     METHOD_NOT_FOUND,
-    UNSUPPORTED_PROTOCOL_VERSION,
     URL_ELICITATION_REQUIRED,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
     Implementation,
     InputRequiredResult,
-    PaginatedRequestParams,
     PromptListChangedNotification,
     Request,
     ResourceListChangedNotification,
     ResourceUpdatedNotification,
     ToolListChangedNotification,
 )
-from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from spindle.domain.call import Result, is_as_severe
@@ -36,7 +35,6 @@ from spindle.errors import (
     AuthError,
     ClientError,
     ConnectionFailedError,
-    LoopError,
     ServerError,
     SpindleError,
     from_status,
@@ -45,13 +43,22 @@ from spindle.errors import (
 from spindle.mcp_imports import ClientSession, MCPError
 from spindle.ports.source import RelaySession
 from spindle.sources.mcp.changes import follow_changes
-from spindle.sources.mcp.convert import loop_in, to_error, to_result, to_spec, too_large
-from spindle.sources.mcp.dispatcher import LinkDispatcher, LinkLostError
+from spindle.sources.mcp.convert import (
+    against_protocol,
+    first_problem,
+    to_error,
+    to_result,
+    too_large,
+)
+from spindle.sources.mcp.dispatcher import LinkDispatcher
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
+from spindle.sources.mcp.lists import LISTS, ToolPages, repeat_in_headers
+from spindle.sources.mcp.negotiation import negotiate
 from spindle.sources.mcp.peers import Peers, callbacks
 from spindle.sources.mcp.questions import (
     MAX_QUESTIONS,
     answers_to,
+    comes_back_for,
     dumped,
     links_of,
     refuse_if_declined,
@@ -60,6 +67,7 @@ from spindle.sources.mcp.questions import (
     too_many,
 )
 from spindle.sources.mcp.relay import offers_of, send, watch
+from spindle.threads import in_turn
 from spindle.version import __version__
 
 if TYPE_CHECKING:
@@ -73,9 +81,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("spindle.mcp")
 
-MAX_PAGES = 1000
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
-REFUSES_EVERYTHING = frozenset({401, 403, 407, 429, 503})
 
 TOLD = (PromptListChangedNotification, ResourceListChangedNotification, ResourceUpdatedNotification)
 
@@ -86,8 +92,11 @@ _call_answer: TypeAdapter[CallAnswer] = TypeAdapter(CallAnswer)
 class McpSession(RelaySession):
     """A session with an MCP server, over any transport."""
 
-    def __init__(self, name: str, session: ClientSession, place: str, peers: Peers, tell: Notice) -> None:
+    def __init__(
+        self, name: str, config: McpConfig, session: ClientSession, place: str, peers: Peers, tell: Notice
+    ) -> None:
         self._name = name
+        self._config = config
         self._session = session
         self._place = place
         self._peers = peers
@@ -107,22 +116,16 @@ class McpSession(RelaySession):
         capabilities = self._session.server_capabilities
         if capabilities is not None and capabilities.tools is None and not self.is_modern:
             return []
-        specs: list[ToolSpec] = []
+        tools = ToolPages(self._name, self._config, self._place, is_modern=self.is_modern)
         cursor: str | None = None
-        seen: set[str] = set()
-        for _ in range(MAX_PAGES):
-            params = PaginatedRequestParams(cursor=cursor) if cursor else None
-            page = await self._exchange(
-                lambda params=params: self._session.list_tools(params=params), credential
-            )
-            specs += [to_spec(tool, self._place) for tool in page.tools]
-            cursor = page.next_cursor
+        while True:
+            params: JsonObject = {"cursor": cursor} if cursor else {}
+            page = await self._list("tools/list", "tools", params, credential)
+            await in_turn(tools.take, page)
+            cursor = page.get("nextCursor")
             if cursor is None:
-                return specs
-            if cursor in seen:
-                raise ServerError(f"{self._name!r} lists its tools in a circle: page {cursor!r} came twice")
-            seen.add(cursor)
-        raise ServerError(f"{self._name!r} has more than {MAX_PAGES} pages of tools")
+                repeat_in_headers(self._session, tools.headers)
+                return tools.specs
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
         with self._peers.serving(call):
@@ -151,7 +154,7 @@ class McpSession(RelaySession):
         while isinstance(result, InputRequiredResult):
             given = {"requestState": result.request_state}
             if result.input_requests:
-                if call.peer is not None and call.peer.comes_back:
+                if comes_back_for(call, result):
                     return Result(asked=dumped(result))
                 rounds += 1
                 if rounds > MAX_QUESTIONS:
@@ -168,8 +171,11 @@ class McpSession(RelaySession):
 
     async def _call(self, tool: Tool, call: Call, given: JsonObject) -> CallAnswer:
         params = CallToolRequestParams(name=tool.spec.remote_name, arguments=call.arguments)
+        meta: Any = call.key_in("meta")
         if call.peer is not None and call.peer.log_level is not None and self.is_modern:
-            params.meta = {LOG_LEVEL_META_KEY: call.peer.log_level}
+            meta[LOG_LEVEL_META_KEY] = call.peer.log_level
+        if meta:
+            params.meta = meta
         request: Request[Any, Any] = CallToolRequest(params=params)
         if given:
             # As they came: whether the answers are good is for the server to say.
@@ -207,13 +213,25 @@ class McpSession(RelaySession):
         return offers_of(self._session)
 
     async def relay(self, method: str, params: JsonObject, credential: Credential | None) -> JsonObject:
+        if (key := LISTS.get(method)) is not None:
+            return await self._list(method, key, params, credential)
         return await self._exchange(lambda: send(self._session, method, params), credential)
+
+    async def _list(
+        self, method: str, key: str, params: JsonObject, credential: Credential | None
+    ) -> JsonObject:
+        """A page of a list, its items as they came."""
+        exchange = CallExchange(credential, list_key=key)
+        page = await self._exchange(lambda: send(self._session, method, params), exchange=exchange)
+        return {**page, key: exchange.listed}
 
     async def watch(
         self, uri: str, credential: Credential | None, on_ready: Callable[[], None] | None = None
     ) -> None:
+        # Where one session shows every caller's own credential, it hears what is meant for each of them.
+        own = self._tell if credential is None else partial(self._tell, whose=credential.key)
         watching = asyncio.ensure_future(
-            self._exchange(lambda: watch(self._session, uri, self._tell, self._watched, on_ready), credential)
+            self._exchange(lambda: watch(self._session, uri, own, self._watched, on_ready), credential)
         )
         try:
             await asyncio.wait({watching, self._lost}, return_when=asyncio.FIRST_COMPLETED)
@@ -222,6 +240,10 @@ class McpSession(RelaySession):
             raise ConnectionFailedError(f"lost {self._name!r}: {self._lost.result()}")
         finally:
             watching.cancel()
+
+    @property
+    def is_lost(self) -> bool:
+        return self._lost.done()
 
     async def wait_closed(self) -> str:
         return await asyncio.shield(self._lost)
@@ -235,22 +257,21 @@ class McpSession(RelaySession):
         return self._session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def _exchange(
-        self, send: Callable[[], Any], credential: Credential | None = None, call: Call | None = None
+        self,
+        send: Callable[[], Any],
+        credential: Credential | None = None,
+        call: Call | None = None,
+        exchange: CallExchange | None = None,
     ) -> Any:
         """Sends one request, and turns every failure into one of our errors."""
-        exchange = CallExchange(credential, call)
+        exchange = exchange or CallExchange(credential, call)
         token = current_exchange.set(exchange)
         try:
             return await send()
         except MCPError as error:
             raise self._error(error, exchange) from error
         except ValidationError as error:
-            problem = error.errors()[0]
-            where = ".".join(str(step) for step in problem["loc"])
-            raise ServerError(
-                f"{self._name!r} answered against the protocol: {where}: {problem['msg']}",
-                hint="tell the author of the server",
-            ) from None
+            raise against_protocol(self._name, error) from None
         finally:
             current_exchange.reset(token)
 
@@ -271,9 +292,10 @@ def describe_failure(name: str, error: MCPError, exchange: CallExchange) -> Spin
             f"cannot reach {name!r}: {reason}",
             hint="check that the server runs and that the URL is right",
             sent=not exchange.never_sent,
+            unreachable=exchange.never_sent,
         )
     # Who may not come in is told so by the status, whatever else the body says.
-    speaks_for_itself = exchange.had_json_rpc_error and exchange.status not in (401, 403, 407)
+    speaks_for_itself = exchange.had_json_rpc_error and exchange.status not in (401, 403, 407, 429)
     if exchange.status is not None and exchange.status >= 400 and not speaks_for_itself:
         message = f"{name!r} answered with HTTP status {exchange.status}"
         if exchange.had_json_rpc_error:
@@ -281,11 +303,7 @@ def describe_failure(name: str, error: MCPError, exchange: CallExchange) -> Spin
         return from_status(
             exchange.status, message, retry_after=exchange.retry_after, challenge=exchange.challenge
         )
-    found = to_error(error, name)
-    if isinstance(found, LoopError):
-        return found
-    found.status = exchange.status if exchange.status and exchange.status >= 300 else None
-    return found
+    return to_error(error, name, exchange)
 
 
 @contextlib.contextmanager
@@ -332,16 +350,17 @@ async def open_session(
         **callbacks(peers, config.answers),
     )
     async with client:
-        session = McpSession(name, client, place, peers, tell)
+        session = McpSession(name, config, client, place, peers, tell)
         exchange = CallExchange()
         token = current_exchange.set(exchange)
         try:
             protocol = "handshake" if handshake_only else config.protocol
-            await _negotiate(client, protocol, patience=config.connect_timeout / 3)
+            await negotiate(client, protocol, patience=config.connect_timeout / 3)
         except MCPError as error:
             raise describe_failure(name, error, exchange) from error
         except (RuntimeError, ValidationError) as error:
-            raise ServerError(f"{name!r} does not speak a known version of MCP: {error}") from None
+            reason = first_problem(error) if isinstance(error, ValidationError) else error
+            raise ServerError(f"{name!r} does not speak a known version of MCP: {reason}") from None
         finally:
             current_exchange.reset(token)
         follower = asyncio.create_task(follow_changes(client, on_change, tell))
@@ -350,35 +369,3 @@ async def open_session(
         finally:
             follower.cancel()
             await asyncio.gather(follower, return_exceptions=True)
-
-
-async def _negotiate(client: ClientSession, protocol: str, patience: float) -> None:
-    """The newest era both sides speak: ask in the modern way, fall back to the handshake."""
-    if protocol == "handshake":
-        await client.initialize()
-        return
-    try:
-        # Some older servers never answer what they do not know.
-        async with asyncio.timeout(patience if protocol == "auto" else None):
-            await client.discover()
-    except (MCPError, RuntimeError, ValidationError, TimeoutError) as refusal:
-        if protocol == LATEST_MODERN_VERSION or _is_final(refusal):
-            raise
-        try:
-            await client.initialize()
-        except MCPError as error:
-            if error.error.code != UNSUPPORTED_PROTOCOL_VERSION:
-                raise
-            # A server slow to start answered the first question after we stopped waiting for it.
-            await client.discover()
-
-
-def _is_final(refusal: Exception) -> bool:
-    """True if asking in the older way would fail the same way."""
-    exchange = current_exchange.get() or CallExchange()
-    return (
-        isinstance(refusal, LinkLostError)
-        or (isinstance(refusal, MCPError) and loop_in(refusal) is not None)
-        or exchange.failure is not None
-        or exchange.status in REFUSES_EVERYTHING
-    )

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spindle.http.addresses import host_in
 from spindle.ports.source import Source
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
+    from spindle.domain.tool import Tool
     from spindle.sources.openapi.config import OpenApiConfig
     from spindle.sources.openapi.session import OpenApiSession
 
@@ -28,6 +30,11 @@ class OpenApiSource(Source["OpenApiConfig"]):
         from spindle.sources.document_changes import document_signature
 
         return document_signature(str(settings.get("document", "")), root)
+
+    def server_of(self, tool: Tool | None) -> str | None:
+        if tool is None or self.config.base_url is not None:
+            return ""
+        return host_in(str(tool.spec.metadata.get("server") or ""))
 
     def open(self, credential: Credential, on_change: Callable[[], None]) -> OpenApiSession:
         from spindle.sources.openapi.session import OpenApiSession

@@ -26,3 +26,10 @@ class OpenApiConfig(DocumentConfig):
         if isinstance(value, int) and value < 0:
             raise ValueError("servers are counted from 0")
         return value
+
+    @property
+    def named_server(self) -> str | None:
+        """The server that is chosen by its whole address, so that the settings name its host."""
+        named = self.server if isinstance(self.server, str) else ""
+        host = named.partition("://")[2].partition("/")[0]
+        return named if host and "{" not in host else None

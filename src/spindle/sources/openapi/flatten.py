@@ -11,13 +11,28 @@ from typing import Any
 
 from spindle.documents.refs import Located, entries
 from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.errors import ConfigurationError
 from spindle.http.bodies import body_kind
 from spindle.http.encode import DEFAULT_STYLE, STYLES_OF
+from spindle.http.request import FRAMING, HEADER_NAME
 from spindle.sources.schemas import Schemas
 
 PLACES = ("path", "query", "header", "cookie")
-# OpenAPI says that parameters of these names are to be ignored; other parts of the document set them.
-_SET_BY_US = {"accept": "its responses", "content-type": "its body", "authorization": "`auth`"}
+# OpenAPI says that parameters of the first names are to be ignored; other parts of the document set them.
+_SET_BY_US = {
+    "accept": "its responses",
+    "content-type": "its body",
+    "authorization": "`auth`",
+    **dict.fromkeys((*FRAMING, "host"), "the request itself"),
+}
+# Types of bytes, also where a careless schema says no more than `string`.
+_BYTES = frozenset(
+    {
+        "application/octet-stream", "application/pdf", "application/zip", "application/gzip",
+        "application/x-gzip", "application/x-tar", "application/x-zip-compressed", "application/protobuf",
+        "application/x-protobuf", "application/msgpack", "application/binary", "application/cbor",
+    }
+)  # fmt: skip
 _PLAIN_OBJECT = frozenset(
     {
         "type", "properties", "required", "additionalProperties", "title", "description", "default",
@@ -75,6 +90,12 @@ class Flattener:
             setter = _SET_BY_US[name.lower()]
             self._remarks.append(f"the header {name} is no argument: it follows from {setter}")
             return
+        if place == "header" and not HEADER_NAME.fullmatch(name):
+            problem = f"the header {name!r} cannot be sent: that is not the name of a header"
+            if parameter.get("required") is True:
+                raise ConfigurationError(problem)
+            self._problems.append(problem)
+            return
         argument = self._claim(name, place)
         how: JsonObject = {"argument": argument, "name": name, "in": place}
         content = parameter.get("content")
@@ -114,6 +135,8 @@ class Flattener:
         raw = media.get("schema")
         schema = self._schemas.convert(raw, document) if is_object(raw) else {}
         kind = body_kind(media_type)
+        if kind == "binary" and is_text(self._schemas.resolve(schema), media_type):
+            kind = "text"
         how: JsonObject = {"media_type": media_type, "kind": kind}
         encoding = media.get("encoding")
         if kind in ("form", "multipart") and is_object(encoding):
@@ -156,7 +179,7 @@ class Flattener:
         fields: dict[str, str] = {}
         needed = plain["required"]
         for name, schema in plain["properties"].items():
-            if is_object(schema) and schema.get("readOnly") is True:
+            if is_object(schema) and self._schemas.is_read_only(schema):
                 continue
             argument = self._claim(name, "body")
             fields[name] = argument
@@ -261,6 +284,19 @@ def is_file(schema: JsonObject) -> bool:
     media = schema.get("contentMediaType")
     binary = isinstance(media, str) and not media.startswith(("text/", "application/json"))
     return schema.get("format") in ("binary", "file") or (binary and "contentEncoding" not in schema)
+
+
+def is_text(schema: JsonObject, media_type: str) -> bool:
+    """Returns True for a body of a type that nobody knows and that its schema calls a text, such as
+    `application/jwt`."""
+    plain = media_type.partition(";")[0].strip().lower()
+    declared = schema.get("type")
+    return (
+        (declared == "string" or declared == ["string", "null"])
+        and plain.startswith("application/")
+        and plain not in _BYTES
+        and not is_file(schema)
+    )
 
 
 KINDS = ("json", "form", "multipart", "xml", "text", "binary")

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spindle.documents.refs import Document, Documents, Located, entries, shown
 from spindle.domain import trail
-from spindle.domain.definitions import Definitions
-from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.domain.definitions import Definitions, references_in
+from spindle.domain.json_schema import JsonObject, canonical, is_array, is_object
 from spindle.domain.tool import ToolSpec
 from spindle.errors import ConfigurationError
 from spindle.http.bodies import body_kind
 from spindle.sources.method_hints import METHOD_HINTS
 from spindle.sources.openapi import swagger2
 from spindle.sources.openapi.flatten import KINDS, Flattener
+from spindle.sources.openapi.names import tool_names
 from spindle.sources.openapi.servers import ServerChoice, Servers
 from spindle.sources.schemas import Schemas
 
@@ -34,8 +33,6 @@ _NOT_READ = {
     "x-ms-parameterized-host": "the host has variables that are not read; set `base_url`",
 }
 _NOT_CALLED = ("additionalOperations", "x-amazon-apigateway-any-method")
-MAX_NAME = 100
-_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 
@@ -52,19 +49,33 @@ class OpenApiOperation:
     remarks: list[str] = field(default_factory=list[str])
     """Parts that are left out and hardly missed."""
 
+    @property
+    def variables(self) -> list[str]:
+        """The names of the places in its path. What stands behind a `#` is no part of a request."""
+        return list(dict.fromkeys(_VARIABLE.findall(self.path.partition("#")[0])))
+
+    def check_path(self) -> None:
+        """Raises ConfigurationError for a path with a place that no request has."""
+        for name in _VARIABLE.findall(self.path.partition("#")[2]):
+            if name not in self.variables:
+                raise ConfigurationError(
+                    f"its path has {{{name}}} behind a `#`, and no request carries what stands there"
+                )
+
 
 def import_tools(documents: Documents, choice: ServerChoice, *, remote: bool, note: Note) -> list[ToolSpec]:
-    """Returns all operations as tools. Notes what one of them cannot represent as `.name: what`, and what
-    concerns the document as `: what`; the worst first, since only the first few
-    may be read."""
+    """Returns all operations as tools; those of which nothing can be made are `unusable`, and say why. Notes
+    what one of them cannot represent as `.name: what`, and what concerns the document as `: what`; the worst
+    first, since only the first few may be read."""
     importer = _OperationReader(documents, choice, remote=remote)
     operations = list(importer.operations())
     importer.assume_security(operations)
-    names = tool_names(operations)
+    names = tool_names([(op.method, op.path, str(op.node.get("operationId") or "")) for op in operations])
     named = list(zip(operations, names, strict=True))
     specs = [importer.spec(operation, name) for operation, name in named]
-    importer.schemas.check_circles()
-    for problem in (*importer.problems, *importer.schemas.problems):
+    importer.schemas.cut_circles()
+    importer.note_holes(operations, specs)
+    for problem in (*importer.problems, *importer.servers.homeless(specs)):
         note(f": {problem}")
     for operation, name in named:
         for problem in dict.fromkeys(operation.problems):
@@ -74,31 +85,7 @@ def import_tools(documents: Documents, choice: ServerChoice, *, remote: bool, no
     for operation, name in named:
         for remark in dict.fromkeys(operation.remarks):
             note(f".{name}: {remark}")
-    return specs
-
-
-def tool_names(operations: list[OpenApiOperation]) -> list[str]:
-    """Returns legal, unique names, the same for the same document in whatever order it is written."""
-    wanted = [_legal(str(op.node.get("operationId") or "")) or _path_name(op) for op in operations]
-    claims = Counter(wanted)
-    names: list[str] = []
-    for name, operation in zip(wanted, operations, strict=True):
-        if claims[name] > 1 or len(name) > MAX_NAME:
-            own = f"{operation.method} {operation.path}"
-            longer = f"{name}_{_path_name(operation)}" if claims[name] > 1 else name
-            if claims[longer] or len(longer) > MAX_NAME:
-                longer = f"{longer[: MAX_NAME - 9]}_{hashlib.sha256(own.encode()).hexdigest()[:8]}"
-            name = longer
-        names.append(name)
-    return names
-
-
-def _legal(text: str) -> str:
-    return _ILLEGAL.sub("_", text).strip("_")
-
-
-def _path_name(operation: OpenApiOperation) -> str:
-    return _legal(f"{operation.method} {operation.path}")
+    return [*specs, *importer.lost_paths]
 
 
 class _OperationReader:
@@ -106,6 +93,8 @@ class _OperationReader:
         self._documents = documents
         self._remote = remote
         self.problems: list[str] = []
+        self.lost_paths: list[ToolSpec] = []
+        """Paths whose operations nobody knows, because their reference leads nowhere."""
         self._root = documents.main.root
         self._version = version_of(documents.main)
         self._is_older = self._version.startswith("2")
@@ -114,12 +103,16 @@ class _OperationReader:
         schemes = entries(entries(self._root.get("components")).get("securitySchemes"))
         if self._is_older:
             schemes = swagger2.security_schemes_of(self._root)
-        self._schemes = {
-            name: documents.follow(scheme, documents.main).node for name, scheme in schemes.items()
-        }
+        self._schemes = {name: self._scheme(scheme) for name, scheme in schemes.items()}
         self._default_security: Any = None
         servers = swagger2.servers_of(self._root) if self._is_older else self._root.get("servers")
         self.servers = Servers(documents.main, servers, choice)
+
+    def _scheme(self, given: Any) -> Any:
+        try:
+            return self._documents.follow(given, self._documents.main).node
+        except ConfigurationError:
+            return None  # said of each operation that wants it
 
     def assume_security(self, operations: list[OpenApiOperation]) -> None:
         """Settles the `security` of operations without one: the document's. Where the document has none
@@ -148,7 +141,12 @@ class _OperationReader:
                 if not path.startswith("x-"):
                     self.problems.append(f"the path {path!r} is left out: it does not begin with /")
                 continue
-            item = self._documents.follow(given, self._documents.main)
+            try:
+                item = self._documents.follow(given, self._documents.main)
+            except ConfigurationError as error:
+                place = f"{shown(self._documents.main.address)}: {path}"
+                self.lost_paths.append(ToolSpec(path, place=place, unusable=error.message))
+                continue
             if not is_object(item.node):
                 continue
             # A path may be a reference with more beside it.
@@ -162,24 +160,39 @@ class _OperationReader:
                     yield OpenApiOperation(method, path, node, whole, item.document)
 
     def spec(self, operation: OpenApiOperation, name: str) -> ToolSpec:
+        """Returns the operation as a tool; an unusable one where a part of it cannot be found."""
         try:
             return self._spec(operation, name)
         except ConfigurationError as error:
-            where = f"{operation.method.upper()} {operation.path}"
-            raise ConfigurationError(f"{error.message} (needed for {where})", hint=error.hint) from None
+            operation.problems.clear()
+            operation.remarks.clear()
+            return ToolSpec(name, place=self._place(operation), unusable=error.message)
+
+    def note_holes(self, operations: list[OpenApiOperation], specs: list[ToolSpec]) -> None:
+        """Says of each operation which of its schemas could not be found."""
+        if not self.schemas.holes:
+            return
+        for operation, spec in zip(operations, specs, strict=True):
+            schemas = canonical([spec.input_schema, spec.output_schema])
+            reached = self._definitions.reached_from(references_in(schemas))
+            operation.problems += self.schemas.holes_of(reached)
+
+    def _place(self, operation: OpenApiOperation) -> str:
+        return f"{shown(self._documents.main.address)}: {operation.method.upper()} {operation.path}"
 
     def _spec(self, operation: OpenApiOperation, name: str) -> ToolSpec:
+        operation.check_path()
         node, document = operation.node, operation.document
-        parameters = self._parameters(operation)
+        parameters, where = self._parameters(operation), None
         if self._is_older:
-            node, parameters = swagger2.operation_of(node, parameters, self._root, self._documents, document)
+            node, parameters, where = swagger2.operation_of(node, parameters, self._root)
         flat = Flattener(self.schemas, operation.problems, operation.remarks)
         flat.add_parameters(parameters)
         self._complete_path(operation, flat)
-        self._add_body(operation, node, flat)
+        self._add_body(operation, Located(node.get("requestBody"), where or document), flat)
         if node.get("callbacks"):
             operation.problems.append("its callbacks cannot be received")
-        output, accept = self._output(node, document)
+        output, accept = self._output(operation, node)
         metadata: JsonObject = {
             "method": operation.method.upper(),
             "path": operation.path,
@@ -204,7 +217,7 @@ class _OperationReader:
             output_schema=output,
             hints=METHOD_HINTS[operation.method],
             tags=tuple(str(tag) for tag in node["tags"]) if is_array(node.get("tags")) else (),
-            place=f"{shown(self._documents.main.address)}: {operation.method.upper()} {operation.path}",
+            place=self._place(operation),
             metadata=kept,
             definitions=self._definitions,
         )
@@ -215,24 +228,32 @@ class _OperationReader:
         for given in (operation.item.get("parameters"), operation.node.get("parameters")):
             for entry in given if is_array(given) else []:
                 located = self._documents.follow(entry, operation.document)
-                if is_object(located.node):
+                if is_object(located.node) and self._has_place(operation, located.node):
                     found[str(located.node.get("name")), str(located.node.get("in"))] = located
         return list(found.values())
+
+    @staticmethod
+    def _has_place(operation: OpenApiOperation, parameter: JsonObject) -> bool:
+        name = parameter.get("name")
+        if parameter.get("in") != "path" or name in operation.variables:
+            return True
+        operation.problems.append(f"its path has no place for {name!r}, which is no argument")
+        return False
 
     @staticmethod
     def _complete_path(operation: OpenApiOperation, flat: Flattener) -> None:
         """Adds path variables that are not described, as text."""
         named = {how["name"] for how in flat.parameters if how["in"] == "path"}
-        missing = [name for name in dict.fromkeys(_VARIABLE.findall(operation.path)) if name not in named]
+        missing = [name for name in operation.variables if name not in named]
         described = [{"name": name, "in": "path", "schema": {"type": "string"}} for name in missing]
         flat.add_parameters([Located(parameter, operation.document) for parameter in described])
         for name in missing:
             operation.problems.append(f"{{{name}}} of its path is not described, and taken as text")
 
-    def _add_body(self, operation: OpenApiOperation, node: JsonObject, flat: Flattener) -> None:
-        if "requestBody" not in node:
+    def _add_body(self, operation: OpenApiOperation, given: Located, flat: Flattener) -> None:
+        if given.node is None:
             return
-        body = self._documents.follow(node["requestBody"], operation.document)
+        body = self._documents.follow(given.node, given.document)
         content = body.node.get("content") if is_object(body.node) else None
         if not is_object(content) or not content:
             operation.problems.append("its body has no content type, and is not sent")
@@ -246,7 +267,7 @@ class _OperationReader:
         media = self._documents.follow(content[media_type], body.document)
         flat.add_body(body.node, media_type, media.node if is_object(media.node) else {}, media.document)
 
-    def _output(self, node: JsonObject, document: Document) -> tuple[JsonObject | None, str | None]:
+    def _output(self, operation: OpenApiOperation, node: JsonObject) -> tuple[JsonObject | None, str | None]:
         """The schema of what a success returns, and the types to ask for."""
         schemas: list[JsonObject] = []
         types: list[str] = []
@@ -254,8 +275,15 @@ class _OperationReader:
         for status, response in entries(node.get("responses")).items():
             if not str(status).startswith("2"):
                 continue
-            located = self._documents.follow(response, document)
+            try:
+                located = self._documents.follow(response, operation.document)
+            except ConfigurationError as error:
+                # It can be called all the same.
+                operation.problems.append(f"{error.message}, so that its result is not checked")
+                return None, None
             content = entries(entries(located.node).get("content"))
+            if self._is_older:
+                content = swagger2.content_of(located.node, node, self._root)
             types += content
             media = next((content[name] for name in content if body_kind(name) == "json"), None)
             schema = entries(media).get("schema")

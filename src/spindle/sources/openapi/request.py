@@ -12,16 +12,23 @@ from spindle.domain.tool import Tool
 from spindle.errors import ConfigurationError, InvalidArgumentsError
 from spindle.http import credentials, encode
 from spindle.http.bodies import encode_body
-from spindle.http.request import Prepared, check_headers
+from spindle.http.origins import CredentialOrigins
+from spindle.http.request import FRAMING, Prepared, check_headers
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 Pairs = list[tuple[str, str]]
 
 
 def prepare(
-    tool: Tool, arguments: JsonObject, base_url: str | None, headers: dict[str, str], credential: Credential
+    tool: Tool,
+    arguments: JsonObject,
+    base_url: str | None,
+    headers: dict[str, str],
+    credential: Credential,
+    own: CredentialOrigins,
 ) -> Prepared:
-    """The request of an operation for these arguments."""
+    """The request of an operation for these arguments. `own` are the origins that the credential and the
+    headers are for."""
     how = tool.spec.metadata
     base = base_of(tool, base_url)
     path: dict[str, str] = {}
@@ -32,6 +39,8 @@ def prepare(
         if parameter["argument"] in arguments:
             _place(parameter, arguments[parameter["argument"]], path, query, cookies, sent)
     shown = credentials.apply(how.get("security"), credential, headers)
+    if headers or not shown.is_empty:
+        own.require(base, f"the credentials for {tool.name}")
     query += [f"{encode.escape(name)}={encode.escape(value)}" for name, value in shown.query]
     cookies += [f"{name}={value}" for name, value in shown.cookies]
     content = None
@@ -40,6 +49,8 @@ def prepare(
         body = encode_body(how["body"], arguments, claimed, tool.input_schema)
         if body is not None:
             sent["content-type"], content = body.media_type, body.content
+    for name in (*FRAMING, "host"):
+        sent.pop(name, None)  # of tools that were stored when it was an argument
     if cookies:
         sent["cookie"] = "; ".join(cookies)
     sent |= {name.lower(): value for name, value in headers.items()}
@@ -62,8 +73,9 @@ def base_of(tool: Tool, base_url: str | None) -> str:
 
 
 def _joined(base: str, path: str, query: list[str]) -> str:
-    address, _, fixed = base.partition("?")
-    path, _, own = path.partition("?")
+    # What stands behind a `#` tells operations of one path apart, and is no part of a request.
+    address, _, fixed = base.partition("#")[0].partition("?")
+    path, _, own = path.partition("#")[0].partition("?")
     whole = "&".join(part for part in (fixed, own, *query) if part)
     return f"{address.rstrip('/')}{path}" + (f"?{whole}" if whole else "")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from spindle.documents.refs import Document, entries, shown
@@ -13,7 +13,14 @@ from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import ConfigurationError, did_you_mean
 from spindle.http.addresses import same_origin
 
+if TYPE_CHECKING:
+    from spindle.domain.tool import ToolSpec
+
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
+# Of a host no more than this: what else a document has in its place is for people to replace.
+_WEB_ADDRESS = re.compile(
+    r"https?://(?:[^/?#@\s]*@)?(?:\[[0-9A-Fa-f:.]+\]|[\w.{}-]+)(?::[\w{}]+)?(?:[/?#]|$)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,7 @@ class Servers:
         self._given = _known(given) or [{"url": choice.near or "/"}]
         self._own = self._chosen()
         self._variables: set[str] = set()
+        self._addresses: dict[tuple[str, str], str | None] = {}
 
     def of(self, *owners: JsonObject, document: Document, problems: list[str]) -> str | None:
         """Returns the URL for an operation, or None where only the user can say it."""
@@ -50,10 +58,20 @@ class Servers:
                 break
         else:
             server, document = self._own, self._main
-        url = self._filled(server, problems)
-        if document.address.startswith("file://"):
-            return url if url.startswith(("http://", "https://")) else None
-        return urljoin(document.address, url)
+        url = self._filled(server, problems).strip()
+        key = (document.address, url)
+        if key not in self._addresses:
+            self._addresses[key] = _address(*key)
+        return self._addresses[key]
+
+    def homeless(self, specs: Sequence[ToolSpec]) -> list[str]:
+        """Returns a note on operations that nobody can call before the user says where their API is."""
+        usable = [spec for spec in specs if spec.unusable is None]
+        count = sum(1 for spec in usable if "server" not in spec.metadata)
+        if not count or self._choice.overridden:
+            return []
+        what = "its operations" if count == len(usable) else f"{count} of its operations"
+        return [f"{what} cannot be called yet: the document does not say where the API is; set `base_url`"]
 
     def check(self) -> list[str]:
         """Returns remarks on the choice, once all operations are read. Refuses variables that nothing has."""
@@ -126,6 +144,15 @@ class Servers:
 def _known(servers: Any) -> list[JsonObject]:
     given: list[Any] = servers if is_array(servers) else []
     return [server for server in given if is_object(server) and isinstance(server.get("url"), str)]
+
+
+def _address(document: str, url: str) -> str | None:
+    """The address that a server's URL in a document means; None for what cannot be called."""
+    try:
+        url = url if document.startswith("file://") else urljoin(document, url)
+    except ValueError:
+        return None
+    return url if _WEB_ADDRESS.match(url) else None
 
 
 def _is(server: JsonObject, wanted: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spindle.documents.refs import Document, Documents, Located, entries
+from spindle.documents.refs import Document, Located, entries
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 
 _SCHEMA_KEYS = frozenset(
@@ -26,26 +26,26 @@ _FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
 
 
 def operation_of(
-    operation: JsonObject, shared: list[Located], root: JsonObject, documents: Documents, document: Document
-) -> tuple[JsonObject, list[Located]]:
-    """Returns the operation with `requestBody` and `content`, and its parameters without body and form
-    ones."""
+    operation: JsonObject, shared: list[Located], root: JsonObject
+) -> tuple[JsonObject, list[Located], Document | None]:
+    """Returns the operation with `requestBody`, its parameters without body and form ones, and the document
+    that the body's references start from, if it has one of its own."""
     consumes = _types(operation.get("consumes", root.get("consumes")))
-    produces = _types(operation.get("produces", root.get("produces"))) or ["application/json"]
     kept: list[Located] = []
     fields: list[Located] = []
     body: JsonObject | None = None
+    where: Document | None = None
     for located in shared:
         parameter = located.node
-        where = parameter.get("in")
-        if where == "body":
-            media = consumes or ["application/json"]
+        place = parameter.get("in")
+        if place == "body":
+            media, where = consumes or ["application/json"], located.document
             body = {
                 "description": parameter.get("description", ""),
                 "required": parameter.get("required", False),
                 "content": {name: {"schema": parameter.get("schema", {})} for name in media},
             }
-        elif where == "formData":
+        elif place == "formData":
             fields.append(located)
         else:
             kept.append(Located(parameter_of(parameter), located.document))
@@ -54,11 +54,14 @@ def operation_of(
     changed = {key: value for key, value in operation.items() if key not in ("parameters", "requestBody")}
     if body is not None:
         changed["requestBody"] = body
-    changed["responses"] = {
-        status: _response(documents.follow(response, document).node, produces)
-        for status, response in entries(operation.get("responses")).items()
-    }
-    return changed, kept
+    return changed, kept, where
+
+
+def content_of(response: Any, operation: JsonObject, root: JsonObject) -> JsonObject:
+    """Returns the `content` of a response of an operation."""
+    schema = entries(response).get("schema")
+    produces = _types(operation.get("produces", root.get("produces"))) or ["application/json"]
+    return {name: {"schema": schema} for name in produces} if is_object(schema) else {}
 
 
 def parameter_of(parameter: JsonObject) -> JsonObject:
@@ -122,14 +125,6 @@ def _form(fields: list[Located], consumes: list[str]) -> JsonObject:
 
 def _schema_in(parameter: JsonObject) -> JsonObject:
     return {key: value for key, value in parameter.items() if key in _SCHEMA_KEYS}
-
-
-def _response(response: Any, produces: list[str]) -> JsonObject:
-    if not is_object(response):
-        return {}
-    schema = response.get("schema")
-    content = {name: {"schema": schema} for name in produces} if is_object(schema) else {}
-    return {"description": response.get("description", ""), "content": content}
 
 
 def _types(value: Any) -> list[str]:

@@ -9,6 +9,7 @@ from spindle.auth.oauth.client_credentials import OwnToken, own_token
 from spindle.auth.oauth.http import OAuthHttp
 from spindle.auth.oauth.single_flight import Flights
 from spindle.auth.oauth.token_endpoint import OAuthClient
+from spindle.domain.bounded import BoundedMap
 from spindle.domain.identity import Credential
 from spindle.errors import ConfigurationError
 from spindle.http import credentials
@@ -51,7 +52,7 @@ class Auths:
     def __init__(self, sender: Sender, timeout: float) -> None:
         self._sender = sender
         self._timeout = timeout
-        self._tokens: dict[tuple[str | None, ...], OwnToken] = {}
+        self._tokens: BoundedMap[tuple[str | None, ...], OwnToken] = BoundedMap()
         self._flights = Flights()
 
     async def shown(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-_ARGUMENT = re.compile(r"UTCP_ARG_([A-Za-z0-9_]+?)_UTCP_END")
+_ARGUMENT = re.compile(r"UTCP_ARG_([A-Za-z0-9_]{1,200}?)_UTCP_END")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 _OUTPUT = re.compile(r"CMD_([0-9]{1,4})_OUTPUT")
 _OPERATORS = {
@@ -22,6 +22,7 @@ _BUILT_IN = frozenset(
      "wait", "if", "for", "while", "until", "case", "function", "{", "!", "[[", "local", "declare", "shift",
      "exit", "return", "pushd", "popd"}
 )  # fmt: skip
+MAX_COMMAND = 10_000
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 # An option whose name ends before what is filled in: that can only be its value.
@@ -83,6 +84,8 @@ class CommandWord:
 
 def words_of(command: str) -> list[CommandWord]:
     """Returns the words of a command; raises NeedsShellError."""
+    if len(command) > MAX_COMMAND:
+        raise NeedsShellError(f"the command has more than {MAX_COMMAND} characters")
     found = _Reader(command).words()
     if not found:
         raise NeedsShellError("the command is empty")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, field_validator
 
@@ -21,13 +21,19 @@ class UtcpConfig(DocumentConfig):
     document."""
 
     kind: Literal["utcp"] = "utcp"  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
-    utcp_mode: Literal["auto", "manual", "base_url"] = "auto"
-    """`manual`: nothing but a manual will do; `base_url`: it is at one of the usual places below this URL."""
+    utcp_mode: Literal["auto", "manual_url", "base_url"] = "auto"
+    """`manual_url`: nothing but a manual, at this very address; `base_url`: one at the usual places below it;
+    `auto`: whatever is at the address, else at the usual places."""
     variables: dict[str, str] = Field(default_factory=dict[str, str])
     """Values for the variables of call templates, by their names with or without the manual's."""
     allowed_protocols: tuple[str, ...] = ()
     allow_insecure: bool = False
     """True if plain http and ws may be used with other machines too."""
+
+    @field_validator("utcp_mode", mode="before")
+    @classmethod
+    def _by_its_name(cls, value: Any) -> Any:
+        return "manual_url" if value == "manual" else value  # its name before there was another's for it
 
     @field_validator("allowed_protocols")
     @classmethod

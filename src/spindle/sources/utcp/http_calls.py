@@ -14,13 +14,14 @@ from spindle.domain.tool import Tool
 from spindle.errors import CallTimeoutError, ConnectionFailedError, ServerError
 from spindle.http.responses import to_error, to_result
 from spindle.sources.parameters import as_text
-from spindle.sources.utcp.requests import prepare
+from spindle.sources.utcp.requests import placed, prepare
 from spindle.sources.utcp.streams import LINES, collected, events, item_of, lines, whole
 from spindle.sources.utcp.templates import HttpLike, HttpTemplate, SseTemplate, StreamableHttpTemplate
 
 if TYPE_CHECKING:
     from spindle.http.client import HttpAnswer
     from spindle.http.credentials import CredentialParts
+    from spindle.http.origins import CredentialOrigins
     from spindle.sources.utcp.sending import Renew, Sender
 
 MAX_RECONNECTS = 5
@@ -32,9 +33,10 @@ PROGRESS_TEXT = 200
 class HttpCalls:
     """Calls tools of the HTTP family through one sender."""
 
-    def __init__(self, name: str, sender: Sender) -> None:
+    def __init__(self, name: str, sender: Sender, origins: CredentialOrigins) -> None:
         self._name = name
         self._sender = sender
+        self._origins = origins
 
     async def call(
         self,
@@ -45,9 +47,16 @@ class HttpCalls:
         renew: Renew | None,
         *,
         remote: bool,
+        own: bool,
     ) -> Result:
-        if way := trail.headers_for(tool.spec.metadata):
-            template = template.model_copy(update={"headers": {**template.headers, **way}})
+        """`own`: the template holds values that the user gave, which go only where credentials may."""
+        if own:
+            self._origins.require(
+                placed(template.url, dict(call.arguments)), f"variables that {tool.name} uses"
+            )
+        key, way = call.key_in("header"), trail.headers_for(tool.spec.metadata)
+        if key or way:
+            template = template.model_copy(update={"headers": {**key, **template.headers, **way}})
         match template:
             case SseTemplate():
                 return await self._events(template, call, shown, renew, remote=remote)

@@ -10,9 +10,11 @@ from pydantic import ValidationError
 
 from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject, is_array, is_object
-from spindle.domain.tool import Hints, ToolSpec
+from spindle.domain.tool import Hints, Repaired, ToolSpec
 from spindle.errors import ConfigurationError, suggest
-from spindle.http.addresses import is_loopback, is_written_inside
+from spindle.http.addresses import host_of, is_loopback, is_written_inside
+from spindle.http.origins import CredentialOrigins
+from spindle.schemas.repair import read_schemas
 from spindle.sources.method_hints import METHOD_HINTS
 from spindle.sources.utcp.commands import NeedsShellError, check_steps
 from spindle.sources.utcp.config import FROM_FILE, FROM_URL, PROTOCOLS, UtcpConfig
@@ -92,10 +94,13 @@ def check_version(root: JsonObject, place: str) -> None:
 class Importer:
     """Makes tools of manuals."""
 
-    def __init__(self, name: str, config: UtcpConfig, variables: Variables) -> None:
+    def __init__(
+        self, name: str, config: UtcpConfig, variables: Variables, origins: CredentialOrigins
+    ) -> None:
         self._name = name
         self._config = config
         self._variables = variables
+        self._origins = origins
 
     def take(self, root: JsonObject, origin: Origin, into: Imported, prefix: str = "") -> None:
         """Adds the tools of a manual to those that were found."""
@@ -117,7 +122,12 @@ class Importer:
     def _add(self, tool: ManualTool, origin: Origin, place: str, into: Imported, prefix: str) -> None:
         template = self._template(tool.tool_call_template, origin)
         self._check(template, origin)
-        self._check_variables(tool, origin)
+        refused = self._check_variables(tool, origin)
+        if refused is not None:
+            into.notes.append(
+                f"{self._name}.{prefix}{tool.name} cannot be called yet: its variables would go to"
+                f" another server; {self._origins.way_out(refused)}"
+            )
         stored, secrets = withheld(tool.tool_call_template)
         name = f"{prefix}{tool.name}"
         metadata: JsonObject = {
@@ -132,18 +142,22 @@ class Importer:
         if secrets:
             metadata["withheld"] = sorted(secrets)
             into.secrets[name] = secrets
+        given, returned, faults = read_schemas(tool.inputs, tool.outputs)
+        arguments = input_schema(given)
+        result = output_schema(
+            returned or {}, many=isinstance(template, (SseTemplate, StreamableHttpTemplate))
+        )
         into.specs.append(
             ToolSpec(
                 remote_name=name,
                 description=tool.description,
-                input_schema=input_schema(tool.inputs),
-                output_schema=output_schema(
-                    tool.outputs, many=isinstance(template, (SseTemplate, StreamableHttpTemplate))
-                ),
+                input_schema=arguments,
+                output_schema=result,
                 hints=_hints(template),
                 tags=tool.tags,
                 place=place,
                 metadata=metadata,
+                repaired=Repaired(arguments, result, faults) if faults else None,
             )
         )
 
@@ -211,14 +225,23 @@ class Importer:
             return f"it leads to {where}; sources.{self._name}.allow_private allows it"
         return None
 
-    def _check_variables(self, tool: ManualTool, origin: Origin) -> None:
+    def _check_variables(self, tool: ManualTool, origin: Origin) -> str | None:
+        """Returns an address that the tool's variables may not go to, if there is one."""
+
         def fill(text: str, place: str, strict: bool) -> str:
             return self._variables.fill(text, origin.manuals, place, strict=strict)
 
         try:
-            filled(tool.tool_call_template, fill)
+            complete = filled(tool.tool_call_template, fill)
         except ConfigurationError as error:
             raise _LeftOutError(f"{error.message}; {error.hint}") from None
+        if complete == tool.tool_call_template:
+            return None
+        auth = complete.get("auth")
+        urls = [complete.get("url"), auth.get("token_url") if is_object(auth) else None]
+        # A host that an argument completes is known when the tool is called.
+        known = [url for url in urls if isinstance(url, str) and host_of(url) and "{" not in host_of(url)]
+        return next((url for url in known if not self._origins.admit(url)), None)
 
 
 class _LeftOutError(Exception):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urljoin
 
 from pydantic import ValidationError
 
@@ -15,9 +15,9 @@ from spindle.documents.refs import shown
 from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.tool import ToolSpec
-from spindle.errors import ConfigurationError, NotFoundError, SpindleError, from_status
+from spindle.errors import ClientError, ConfigurationError, NotFoundError, SpindleError, from_status
 from spindle.http.addresses import plain_url
-from spindle.http.credentials import CredentialParts
+from spindle.http.credentials import CredentialParts, named_parts
 from spindle.http.failures import TooLargeError
 from spindle.http.public import answered_inside
 from spindle.http.request import Prepared, with_credential
@@ -36,13 +36,18 @@ from spindle.sources.utcp.templates import (
     problem_in,
 )
 from spindle.sources.utcp.variables import withheld
+from spindle.threads import in_turn
 
 if TYPE_CHECKING:
     from spindle.sources.utcp.config import UtcpConfig
     from spindle.sources.utcp.sending import Renew, Sender
 
-PLACES = ("/utcp", "/.well-known/utcp", "/.well-known/utcp.json", "/utcp.json", "/utcp/manual")
+WELL_KNOWN = ("/.well-known/utcp", "/.well-known/utcp.json")
+PLACES = ("/utcp", *WELL_KNOWN, "/utcp.json", "/utcp/manual")
+"""The usual places of a manual below a base URL. What is well-known may also be at the root of its host."""
 WHAT = "a UTCP manual"
+_NOT_HERE = (NotFoundError, ClientError, ConfigurationError)
+"""A server's answer where it has no manual: nothing, a refusal of the request, or something else."""
 MAX_MANUALS = 50
 
 
@@ -83,11 +88,13 @@ class ManualReader:
         config = self._config
         if config.utcp_mode == "base_url":
             data, origin = await self._at_the_usual_places()
-        elif config.is_url:
-            data, origin = await self._download(config.document, self._own_manuals)
-        else:
+        elif not config.is_url:
             path = self._root / config.document
             data, origin = self._file(path), Origin(str(path), self._own_manuals)
+        elif config.utcp_mode == "manual_url":
+            data, origin = await self._download(config.document, self._own_manuals)
+        else:
+            data, origin = await self._at_the_address_or_usual_places()
         await self._take(data, origin, found)
         return found
 
@@ -97,24 +104,45 @@ class ManualReader:
 
     # --- getting documents
 
+    async def _at_the_address_or_usual_places(self) -> tuple[bytes, Origin]:
+        here: tuple[bytes, Origin] | None = None
+        problem: SpindleError | None = None
+        try:
+            here = await self._download(self._config.document, self._own_manuals)
+            if _is_ours(await in_turn(self._parsed, *here)):
+                return here
+        except _NOT_HERE as error:
+            problem = error
+        try:
+            return await self._at_the_usual_places()
+        except NotFoundError as nowhere:
+            if problem is not None:
+                problem.hint = f"nor is there a manual below it, at {', '.join(PLACES)}; {nowhere.hint}"
+                raise problem from None
+            assert here is not None
+            return here  # it is some other document, and which one is said when it is read
+
     async def _at_the_usual_places(self) -> tuple[bytes, Origin]:
         if not self._config.is_url:
             raise ConfigurationError(
                 f"sources.{self._name}.document must be a URL with utcp_mode = 'base_url'", source=self._name
             )
-        base = self._config.document.rstrip("/")
+        base = self._config.document.partition("?")[0].partition("#")[0].rstrip("/")
+        root = urljoin(base, "/").rstrip("/")
+        addresses = [f"{base}{place}" for place in PLACES] + [f"{root}{place}" for place in WELL_KNOWN]
         tried: list[str] = []
-        for place in PLACES:
+        for address in dict.fromkeys(addresses):
+            place = address.removeprefix(base)
             try:
-                data, origin = await self._download(base + place, self._own_manuals)
-                if is_manual(self._parsed(data, origin)):
+                data, origin = await self._download(address, self._own_manuals)
+                if is_manual(await in_turn(self._parsed, data, origin)):
                     return data, origin
                 tried.append(f"{place}: not a manual")
-            except (NotFoundError, ConfigurationError) as error:
+            except _NOT_HERE as error:
                 tried.append(f"{place}: {error.status or error.message}")
         raise NotFoundError(
             f"there is no UTCP manual below {base} ({'; '.join(tried)})",
-            hint="give the manual's own address as `document`, without `utcp_mode`",
+            hint="give the manual's own address as `document`; kind = 'http' looks for other documents too",
         )
 
     async def _download(
@@ -123,8 +151,7 @@ class ManualReader:
         if template is None:
             headers = {"accept": ACCEPT}
             headers |= {name.lower(): value for name, value in self._config.headers.items()}
-            credential = self._credential
-            named = replace(credential, headers=tuple(pair for pair in credential.headers if pair[0]))
+            named = named_parts(self._credential)
             prepared, renew = with_credential(Prepared("GET", address, headers), named), None
         else:
             said, renew = await self._asker.shown(template.auth, NO_CREDENTIAL, remote=False)
@@ -161,7 +188,7 @@ class ManualReader:
     # --- what they are
 
     async def _take(self, data: bytes, origin: Origin, found: Imported) -> None:
-        root = await asyncio.to_thread(self._parsed, data, origin)
+        root = await in_turn(self._parsed, data, origin)
         if is_array(root.get("manual_call_templates")):
             await self._take_all(root["manual_call_templates"], origin, found)
         elif isinstance(root.get(TYPE), str):
@@ -222,7 +249,7 @@ class ManualReader:
                     origin = replace(origin, address=plain_url(template.url), remote=remote)
         auth_tools = node.get("auth_tools")
         base_url = template.base_url if isinstance(template, TextTemplate) else None
-        root = await asyncio.to_thread(self._parsed, data, origin)
+        root = await in_turn(self._parsed, data, origin)
         await self._take_document(root, data, origin, found, prefix, auth_tools, base_url)
 
     async def _take_document(
@@ -239,12 +266,12 @@ class ManualReader:
             self._importer.take(root, origin, found, prefix)
             return
         is_api = "openapi" in root or "swagger" in root
-        if is_api and self._config.utcp_mode != "manual":
+        if is_api and self._config.utcp_mode != "manual_url":
             await self._take_api(data, origin, found, prefix, auth_tools, base_url)
             return
         if is_api:
             raise ConfigurationError(
-                f"{origin.place} is an OpenAPI document, and utcp_mode = 'manual' wants a manual",
+                f"{origin.place} is an OpenAPI document, and utcp_mode = 'manual_url' wants a manual",
                 hint="leave out `utcp_mode`, or use kind = 'openapi'",
             )
         tools = root.get("tools")
@@ -268,12 +295,10 @@ class ManualReader:
         fetcher.remote = origin.remote
         notes: list[str] = []
         documents = await complete(
-            await asyncio.to_thread(parse, address, data, OPENAPI, config.max_document_size), data, fetcher
+            await in_turn(parse, address, data, OPENAPI, config.max_document_size), data, fetcher
         )
         choice = ServerChoice(overridden=base_url is not None or config.base_url is not None)
-        specs = await asyncio.to_thread(
-            import_tools, documents, choice, remote=origin.remote, note=notes.append
-        )
+        specs = await in_turn(import_tools, documents, choice, remote=origin.remote, note=notes.append)
         extra: JsonObject = {TYPE: "openapi", "manuals": list(origin.manuals)}
         secrets: dict[str, str] = {}
         if is_object(auth_tools):
@@ -298,6 +323,12 @@ class ManualReader:
         return self._file((self._root / self._config.document).parent / template.file_path)
 
 
+def _is_ours(root: JsonObject) -> bool:
+    """True if a document is one that this kind of source reads, or leads to one."""
+    leads = is_array(root.get("manual_call_templates")) or isinstance(root.get(TYPE), str)
+    return leads or is_manual(root) or "openapi" in root or "swagger" in root
+
+
 def _as_ours(spec: ToolSpec, extra: JsonObject, prefix: str) -> ToolSpec:
     return replace(spec, remote_name=f"{prefix}{spec.remote_name}", metadata={**spec.metadata, **extra})
 
@@ -307,5 +338,5 @@ def _refused(address: str, status: int) -> SpindleError:
     if status in (401, 403):
         error.hint = "give the source's `auth`, or download the manual and give the file as `document`"
     elif status in (404, 410):
-        error.hint = "check `document`; utcp_mode = 'base_url' looks at the usual places below it"
+        error.hint = "check `document`; without `utcp_mode` the usual places below it are tried too"
     return error

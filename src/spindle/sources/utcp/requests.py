@@ -15,13 +15,11 @@ from spindle.errors import ConfigurationError, InvalidArgumentsError
 from spindle.http.bodies import body_kind, form, multipart
 from spindle.http.credentials import CredentialParts, cookie_header
 from spindle.http.encode import text
-from spindle.http.request import Prepared, check_headers
+from spindle.http.request import FRAMING, Prepared, check_headers
 from spindle.sources.utcp.templates import HttpLike, HttpTemplate, SseTemplate, StreamableHttpTemplate
 
 _PLACE = re.compile(r"\{([^{}]+)\}")
 _URL = re.compile(r"(?P<start>[a-z]+://)(?P<authority>[^/?#]*)(?P<rest>.*)", re.DOTALL)
-# What says where a message ends is for whoever sends it.
-_OURS = ("content-length", "transfer-encoding", "connection")
 _LABEL = re.compile(r"[A-Za-z0-9-]{1,63}")
 # A name of two labels at least, so that an argument does not choose whose server it is.
 _FIXED_DOMAIN = re.compile(r"\.[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+\.?(?::[0-9]+)?")
@@ -38,12 +36,12 @@ def prepare(template: HttpLike, arguments: JsonObject, shown: CredentialParts) -
     content: bytes | None = None
     if template.body_field is not None and template.body_field in left:
         headers["content-type"], content = _body(template, headers, left.pop(template.body_field))
-    url = _placed(template.url, left)
+    url = placed(template.url, left)
     keys = {name for name, _ in shown.query}
     pairs = [f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in shown.query]
     query = [pair for name, value in left.items() if name not in keys for pair in query_pairs(name, value)]
     headers |= {name.lower(): value for name, value in shown.headers}
-    for name in _OURS:
+    for name in FRAMING:
         headers.pop(name, None)
     if shown.cookies:
         headers["cookie"] = cookie_header(shown.cookies, headers.get("cookie"))
@@ -71,7 +69,10 @@ def host_problem(url: str) -> str | None:
     return None
 
 
-def _placed(url: str, left: JsonObject) -> str:
+def placed(url: str, left: JsonObject) -> str:
+    """Returns a URL with the arguments that have a place in it, which are taken out of `left`. What stands
+    behind a `#` is no part of a request, and has none."""
+    url = url.partition("#")[0]
     problem = host_problem(url)
     if problem is not None:
         raise ConfigurationError(f"the URL cannot be called: {problem}", sent=False)
@@ -107,7 +108,6 @@ def _placed(url: str, left: JsonObject) -> str:
 
 
 def _with_query(url: str, pairs: list[str]) -> str:
-    url = url.partition("#")[0]
     if not pairs:
         return url
     joiner = "" if url.endswith(("?", "&")) else "&" if "?" in url else "?"

@@ -48,4 +48,8 @@ def output_schema(schema: JsonObject, *, many: bool) -> JsonObject | None:
     found = plain(schema)
     if not found:
         return None
-    return {"type": "array", "items": found} if many and found.get("type") != "array" else found
+    if not many or found.get("type") == "array":
+        return found
+    # References lead to definitions from the top.
+    shared = {key: found.pop(key) for key in ("$defs", "definitions") if key in found}
+    return {"type": "array", "items": found, **shared}

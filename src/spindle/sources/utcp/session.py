@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from spindle.calls.record import clean, clean_json
 from spindle.domain.call import Call, Result
 from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool, ToolSpec
-from spindle.errors import ConfigurationError, NotFoundError, PermissionDeniedError, SpindleError
-from spindle.http.addresses import same_origin
+from spindle.errors import AuthError, ConfigurationError, NotFoundError, PermissionDeniedError, SpindleError
 from spindle.http.credentials import CredentialParts, named_parts
 from spindle.http.failures import InsideError
 from spindle.ports.source import Session
@@ -34,11 +32,12 @@ from spindle.sources.utcp.templates import (
     Auth,
     CliTemplate,
     HttpLike,
+    OAuth2,
     TextTemplate,
     WebSocketTemplate,
     problem_in,
 )
-from spindle.sources.utcp.variables import Variables, filled, restored, secret_places
+from spindle.sources.utcp.variables import LOOSE, UsedValues, Variables, filled, restored, secrets_of
 
 if TYPE_CHECKING:
     from spindle.ports.source import Note
@@ -61,7 +60,8 @@ class UtcpSession(Session):
         self._variables = Variables(name, config.variables)
         self._sender = Sender(name, config)
         self._auths = Auths(self._sender, config.connect_timeout)
-        self._http = HttpCalls(name, self._sender)
+        self._origins = config.credential_origins(name)
+        self._http = HttpCalls(name, self._sender, self._origins)
         self._sockets = Sockets(name, config, note)
         self._api: OpenApiSession | None = None
         self._secrets: dict[str, dict[str, str]] | None = None
@@ -84,7 +84,7 @@ class UtcpSession(Session):
         return found.specs
 
     async def _read(self) -> Imported:
-        importer = Importer(self._name, self._config, self._variables)
+        importer = Importer(self._name, self._config, self._variables, self._origins)
         reader = ManualReader(
             self._name, self._config, self._root, self._sender, importer, self, self._credential
         )
@@ -109,12 +109,30 @@ class UtcpSession(Session):
     # --- what reading a manual through a call template needs
 
     def completed(self, template: JsonObject, manuals: tuple[str, ...], place: str) -> AnyTemplate:
-        """A template with its variables replaced."""
+        """A template with its variables replaced. Raises ConfigurationError where they may not go there."""
+        complete, used = self._filled(template, manuals, place)
+        if used.variables and isinstance(complete, (HttpLike, WebSocketTemplate)):
+            self._origins.require(complete.url, f"variables that {place} uses")
+        return complete
+
+    def _filled(
+        self, template: JsonObject, manuals: tuple[str, ...], place: str
+    ) -> tuple[AnyTemplate, UsedValues]:
+        used = UsedValues()
 
         def fill(text: str, at: str, strict: bool) -> str:
-            return self._variables.fill(text, manuals, f"{place} ({at})", strict=strict)
+            done = self._variables.fill(text, manuals, f"{at} of {place}", strict=strict)
+            if done != text:
+                used.variables = True
+                if at not in LOOSE:
+                    used.add(done)
+            return done
 
-        return validated(filled(template, fill), place)
+        used.secrets.update(secrets_of(template))
+        complete = validated(filled(template, fill), place)
+        if used.variables and isinstance(complete.auth, OAuth2):
+            self._origins.require(complete.auth.token_url, f"variables that {place} uses")
+        return complete, used
 
     async def shown(
         self, auth: Auth | None, credential: Credential, *, remote: bool
@@ -154,8 +172,10 @@ class UtcpSession(Session):
             if tool.spec.metadata[TYPE] == "openapi":
                 continue
             self._require_allowed(tool)
-            template, _ = await self._completed(tool)
+            template, used = await self._completed(tool)
             if isinstance(template, (HttpLike, WebSocketTemplate)):
+                if used.variables and "{" not in _origin(template.url):
+                    self._origins.require(template.url, f"variables that {tool.name} uses")
                 await self._sender.check_scheme(template.url)
                 bound = self._sender.is_bound(remote=bool(tool.spec.metadata["remote"]))
                 if "{" not in (origin := _origin(template.url)):
@@ -177,36 +197,37 @@ class UtcpSession(Session):
         self._require_allowed(tool)
         complete, used = await self._completed(tool)
         try:
-            result = await self._call(complete, tool, call, manuals)
+            result = await self._call(complete, tool, call, manuals, own=used.variables)
         except SpindleError as error:
             raise used.hidden_in(error) from None
         return used.hidden_in_failure(result) if result.is_error else result
 
-    async def _completed(self, tool: Tool) -> tuple[AnyTemplate, _Used]:
+    async def _completed(self, tool: Tool) -> tuple[AnyTemplate, UsedValues]:
         """The template of a tool with its variables replaced, and the values to be hidden."""
         how = tool.spec.metadata
         manuals = tuple(str(item) for item in how["manuals"])
         template: JsonObject = restored(how["template"], await self._withheld(tool))
-        used = _Used()
+        return self._filled(template, manuals, tool.name)
 
-        def fill(text: str, place: str, strict: bool) -> str:
-            done = self._variables.fill(text, manuals, f"{place} of {tool.name}", strict=strict)
-            if done != text and place not in ("url", "content", "message"):
-                used.add(done)
-            return done
-
-        used.secrets.update(template_secrets(template))
-        return validated(filled(template, fill), tool.name), used
-
-    async def _call(self, template: AnyTemplate, tool: Tool, call: Call, manuals: tuple[str, ...]) -> Result:
+    async def _call(
+        self, template: AnyTemplate, tool: Tool, call: Call, manuals: tuple[str, ...], *, own: bool
+    ) -> Result:
+        """`own`: the template holds values that the user gave, which go only where credentials may."""
         remote = bool(tool.spec.metadata["remote"])
         match template:
             case HttpLike():
-                credential = self._credential_for(tool, template.url)
+                credential = self._credential if self._origins.admit(template.url) else NO_CREDENTIAL
                 shown, renew = await self._auths.shown(template.auth, credential, remote=remote)
-                return await self._http.call(template, tool, call, shown, renew, remote=remote)
+                try:
+                    return await self._http.call(template, tool, call, shown, renew, remote=remote, own=own)
+                except AuthError as error:
+                    if template.auth is None and credential is not self._credential:
+                        error.hint = f"it got no credentials; {self._origins.way_out(template.url)}"
+                    raise
             case WebSocketTemplate():
-                credential = self._credential_for(tool, template.url)
+                if own:
+                    self._origins.require(template.url, f"variables that {tool.name} uses")
+                credential = self._credential if self._origins.admit(template.url) else NO_CREDENTIAL
                 return await self._over_websocket(template, tool, call, credential, remote=remote)
             case CliTemplate():
                 return await self._run(template, tool, call, manuals)
@@ -223,13 +244,6 @@ class UtcpSession(Session):
                 sent=False,
             )
 
-    def _credential_for(self, tool: Tool, url: str) -> Credential:
-        """The source's own credential is for the manual's server, or for the tools of a file."""
-        address = tool.spec.metadata.get("address")
-        if address is None or same_origin(_as_http(address), _as_http(url)):
-            return self._credential
-        return NO_CREDENTIAL
-
     async def _over_websocket(
         self,
         template: WebSocketTemplate,
@@ -244,7 +258,7 @@ class UtcpSession(Session):
         if template.auth is not None:
             credential = await self._auths.credential(template.auth, remote=remote)
         else:
-            credential = named_parts(credential)  # a key without a name has no place in a handshake
+            credential = named_parts(credential)
         async with within(tool, template.timeout):
             try:
                 return await self._sockets.call(
@@ -255,7 +269,7 @@ class UtcpSession(Session):
                 raise self._sender.error(failure) from None
 
     async def _run(self, template: CliTemplate, tool: Tool, call: Call, manuals: tuple[str, ...]) -> Result:
-        properties: JsonObject = tool.spec.input_schema.get("properties", {})
+        properties: JsonObject = tool.input_schema.get("properties", {})
         defaults = {name: item["default"] for name, item in properties.items() if "default" in item}
         return await run_commands(
             self._name,
@@ -291,7 +305,7 @@ class UtcpSession(Session):
         if "auth_tools" in tool.spec.metadata and credential == NO_CREDENTIAL:
             whole = restored(tool.spec.metadata, await self._withheld(tool))
             holder = {TYPE: "http", "url": "http://localhost", "auth": whole["auth_tools"]}
-            auth = self.completed(holder, manuals, tool.name).auth
+            auth = self._filled(holder, manuals, tool.name)[0].auth
             assert auth is not None
             credential = await self._auths.credential(auth, remote=bool(tool.spec.metadata.get("remote")))
         self._api = self._api or self._open_api()
@@ -306,41 +320,12 @@ class UtcpSession(Session):
             document=config.document,
             base_url=config.base_url,
             headers=config.headers,
+            auth_hosts=config.auth_hosts,
             allow_private=config.allow_private,
             connect_timeout=config.connect_timeout,
             max_result_size=config.max_result_size,
         )
         return OpenApiSession(self._name, settings, self._root, self._note)
-
-
-class _Used:
-    """The values that a call used and that must not be shown."""
-
-    def __init__(self) -> None:
-        self.secrets: set[str] = set()
-
-    def add(self, value: str) -> None:
-        self.secrets |= {value, *value.split()[1:]}
-
-    def hidden_in(self, error: SpindleError) -> SpindleError:
-        error.message = clean(error.message, self.secrets)
-        if error.remedy is None:
-            error.hint = error.hint and clean(error.hint, self.secrets)
-        error.details = clean_json(error.details, self.secrets)
-        error.args = (error.message,)
-        return error
-
-    def hidden_in_failure(self, result: Result) -> Result:
-        blocks = tuple(
-            replace(block, text=clean(block.text, self.secrets)) if block.text is not None else block
-            for block in result.content
-        )
-        return replace(result, content=blocks, structured=clean_json(result.structured, self.secrets))
-
-
-def template_secrets(template: JsonObject) -> set[str]:
-    """Secrets that a template holds itself."""
-    return {str(template[part][key]) for part, key in secret_places(template) if key}
 
 
 def validated(template: JsonObject, place: str) -> AnyTemplate:

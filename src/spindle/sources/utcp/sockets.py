@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MAX_KEPT = 16
 PINGS = 30.0
-_PLACE = re.compile(r"UTCP_ARG_([A-Za-z0-9_.-]+?)_UTCP_(?:ARG|END)")
+_PLACE = re.compile(r"UTCP_ARG_([A-Za-z0-9_.-]{1,200}?)_UTCP_(?:ARG|END)")
 _MISSING: Final = object()
 
 

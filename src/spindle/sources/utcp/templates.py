@@ -208,8 +208,8 @@ class ManualTool(Part):
 
     name: str = Field(min_length=1)
     description: Annotated[str, BeforeValidator(lambda value: value or "")] = ""
-    inputs: Annotated[JsonObject, BeforeValidator(_or_empty)] = Field(default_factory=dict[str, Any])
-    outputs: Annotated[JsonObject, BeforeValidator(_or_empty)] = Field(default_factory=dict[str, Any])
+    inputs: Any = None
+    outputs: Any = None
     tags: Names = ()
     average_response_size: int | None = None
     tool_call_template: JsonObject

@@ -9,10 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
-from spindle.errors import ConfigurationError
+from spindle.calls.record import clean, clean_json
+from spindle.domain.call import Result
+from spindle.domain.json_schema import JsonObject
+from spindle.errors import ConfigurationError, SpindleError
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z0-9_]+)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 # A pointer of JSON Schema, in a template that carries a document.
@@ -58,9 +62,11 @@ class Variables:
         return None
 
     def missing(self, variable: str, manuals: tuple[str, ...], place: str) -> ConfigurationError:
-        name = full_name(manuals[0], variable)
+        names = [full_name(manual, variable) for manual in manuals]
+        name = next((name for name in names if name in self._environ), names[0])
+        problem = "empty" if name in self._environ else "not set"
         return ConfigurationError(
-            f"the variable {name} is not set, but {place} uses it",
+            f"the variable {name} is {problem}, but {place} uses it",
             hint=f"set it (export {name}=…), or {variable} in sources.{self._source}.variables",
             sent=False,
         )
@@ -156,3 +162,35 @@ def restored(template: Mapping[str, Any], secrets: Mapping[str, str]) -> dict[st
         part, _, key = place.partition(".")
         whole[part] = {**whole[part], key: value} if key else value
     return whole
+
+
+def secrets_of(template: JsonObject) -> set[str]:
+    """Secrets that a template holds itself."""
+    return {str(template[part][key]) for part, key in secret_places(template) if key}
+
+
+class UsedValues:
+    """The values that a call used and that must not be shown."""
+
+    def __init__(self) -> None:
+        self.secrets: set[str] = set()
+        self.variables = False
+        """True if values that the user gave are among them, or elsewhere in the template."""
+
+    def add(self, value: str) -> None:
+        self.secrets |= {value, *value.split()[1:]}
+
+    def hidden_in(self, error: SpindleError) -> SpindleError:
+        error.message = clean(error.message, self.secrets)
+        if error.remedy is None:
+            error.hint = error.hint and clean(error.hint, self.secrets)
+        error.details = clean_json(error.details, self.secrets)
+        error.args = (error.message,)
+        return error
+
+    def hidden_in_failure(self, result: Result) -> Result:
+        blocks = tuple(
+            replace(block, text=clean(block.text, self.secrets)) if block.text is not None else block
+            for block in result.content
+        )
+        return replace(result, content=blocks, structured=clean_json(result.structured, self.secrets))

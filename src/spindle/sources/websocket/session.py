@@ -114,6 +114,10 @@ class WebSocketSession(Session):
     async def probe(self, tools: Sequence[Tool]) -> None:
         await self._connect()
 
+    @property
+    def is_lost(self) -> bool:
+        return self._lost.done()
+
     async def wait_closed(self) -> str:
         return await asyncio.shield(self._lost)
 
@@ -192,6 +196,7 @@ class WebSocketSession(Session):
                         f"{self._name!r} was not ready within {limit:g} s",
                         hint=f"raise sources.{self._name}.connect_timeout if it is only slow",
                         sent=False,
+                        unreachable=True,
                     ) from None
                 self._connection, self.peer = connection, connection.remote_address[0]
                 self._reader = asyncio.create_task(self._read(connection), name=f"messages of {self._name}")
@@ -245,7 +250,7 @@ class WebSocketSession(Session):
         if self._config.id_field is not None and isinstance(message, dict):
             key = self._next_number()
             self._number(message, key)
-            self._desk.unawaited.add(key)
+            self._desk.unawaited[key] = None
         await self._send(encoded(self._config, message), waiting)
 
     def _stop_later(self, stream: Stream, waiting: WaitingCall, arguments: JsonObject) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from spindle.domain.bounded import BoundedMap
 from spindle.errors import SpindleError
 from spindle.sources.message_paths import MISSING, at
 
@@ -65,7 +66,7 @@ class Desk:
         self._waiting: dict[str, WaitingCall] = {}
         self._early: deque[tuple[Any, int]] = deque(maxlen=KEPT)
         self._ended: deque[tuple[str, Any]] = deque(maxlen=KEPT)
-        self.unawaited: set[str] = set()
+        self.unawaited: BoundedMap[str, None] = BoundedMap()
         """Numbers of requests whose replies nobody waits for."""
         self.issued = 0
         self.late = 0
@@ -119,7 +120,7 @@ class Desk:
 
     def _nobodys(self, message: Any, size: int, number: str) -> None:
         if number in self.unawaited:
-            self.unawaited.discard(number)
+            del self.unawaited[number]
         elif self._was_somebodys(message, number):
             self.late += 1
         elif any(waiting.is_unnamed for waiting in self._waiting.values()):

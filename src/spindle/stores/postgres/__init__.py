@@ -6,12 +6,13 @@ from spindle.stores.postgres.address import parse
 from spindle.stores.postgres.calls import PostgresCalls
 from spindle.stores.postgres.connection import Database
 from spindle.stores.postgres.migrate import bring_up_to_date
+from spindle.stores.postgres.retention import PostgresRetention
 from spindle.stores.postgres.runs import PostgresRuns
 from spindle.stores.postgres.secrets import PostgresSecrets
 from spindle.stores.postgres.tools import PostgresTools
 
 
-class PostgresStore(PostgresCalls, PostgresTools, PostgresRuns, PostgresSecrets):
+class PostgresStore(PostgresCalls, PostgresTools, PostgresRuns, PostgresSecrets, PostgresRetention):
     """Implements the whole store port. Each part is a class of its own that uses one `Database`."""
 
     def __init__(self, address: str) -> None:

@@ -11,7 +11,7 @@ from spindle.domain.call import CallRecord, Result
 from spindle.errors import SpindleError, StoreError
 from spindle.stores.postgres.connection import Database, Statements
 from spindle.stores.postgres.queries import PostgresQueries
-from spindle.stores.rows import CALL, cache_blob, row_from_record
+from spindle.stores.rows import CALL
 from spindle.stores.sql_calls import SqlCalls
 
 MAX_BATCH = 256
@@ -36,7 +36,7 @@ class PostgresCalls(PostgresQueries, SqlCalls):
     async def save_call(self, record: CallRecord) -> None:
         if self._finished:
             raise StoreError("the store was closed", hint="open Spindle again")
-        waiting = _Waiting(row_from_record(record), asyncio.get_running_loop().create_future())
+        waiting = _Waiting(self._call_row(record), asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_all(), name="spindle-store-records")
@@ -92,7 +92,7 @@ class PostgresCalls(PostgresQueries, SqlCalls):
         await self._db.run(work)
 
     async def cache(self, key: str, result: Result, expires_at: float, now: float) -> None:
-        blob = cache_blob(result)
+        blob = self._cache_blob(key, result)
         if blob is None:
             return
 
@@ -130,7 +130,7 @@ _INSERT_MISSING = f"""
 # Rows that another process is deleting or renewing right now are skipped.
 _DELETE_EXPIRED = """
     DELETE FROM {schema}.cache WHERE key IN
-        (SELECT key FROM {schema}.cache WHERE expires_at <= %s FOR UPDATE SKIP LOCKED)
+        (SELECT key FROM {schema}.cache WHERE expires_at <= %s LIMIT 100 FOR UPDATE SKIP LOCKED)
 """
 _CACHE = """
     INSERT INTO {schema}.cache (key, result, expires_at) VALUES (%s, %s, %s)

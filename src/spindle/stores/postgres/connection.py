@@ -31,6 +31,7 @@ from spindle.stores.postgres.faults import (
 )
 from spindle.stores.postgres.text import storable_values
 
+_CLOCK = "CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)"
 _NAMED_VALUE = re.compile(r"(?<![:\w]):(\w+)")
 """And not the type in `value::text`."""
 
@@ -87,12 +88,13 @@ class Database:
         self._statements: dict[str, bytes] = {}
 
     def sql(self, text: str) -> bytes:
-        """The statement with the schema's name in place of each `{schema}`, and `:name` as psycopg writes a
-        value. The text must be a constant of ours."""
+        """The statement with the schema's name in place of each `{schema}`, the server's clock in place of
+        `{now}`, and `:name` as psycopg writes a value. The text must be a constant of ours."""
         found = self._statements.get(text)
         if found is None:
             named = _NAMED_VALUE.sub(r"%(\1)s", text)
-            found = self._statements[text] = named.replace("{schema}", self._schema).encode()
+            placed = named.replace("{schema}", self._schema).replace("{now}", _CLOCK)
+            found = self._statements[text] = placed.encode()
         return found
 
     async def run(self, work: Work[T]) -> T:

@@ -6,11 +6,13 @@ from spindle.domain.identity import Secret
 from spindle.stores.postgres.connection import Statements
 from spindle.stores.postgres.queries import PostgresQueries
 from spindle.stores.run_rows import secret_row
-from spindle.stores.sql_secrets import DELETE_SAME, INSERT_SECRET, SqlSecrets
+from spindle.stores.sql_secrets import ACQUIRE, DELETE_SAME, INSERT_SECRET, SqlSecrets
 
 
 class PostgresSecrets(PostgresQueries, SqlSecrets):
     """The parts of the store that `SecretStore` and `LeaseStore` describe."""
+
+    _acquire = ACQUIRE + "held.until <= {now}"
 
     async def swap_secret(self, old: Secret, new: Secret) -> bool:
         async def work(it: Statements) -> bool:

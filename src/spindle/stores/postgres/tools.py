@@ -12,7 +12,7 @@ import psycopg
 from spindle.domain.definitions import Definitions, references_in
 from spindle.domain.json_schema import from_json
 from spindle.domain.tool import Tool, ToolSummary
-from spindle.ports.store import SourceState, StoredTool, ToolFilter
+from spindle.ports.store import PinChange, SourceState, StoredTool, ToolFilter
 from spindle.stores.postgres.connection import Statements
 from spindle.stores.postgres.queries import PostgresQueries
 from spindle.stores.postgres.search import index, search
@@ -27,7 +27,18 @@ from spindle.stores.rows import (
 )
 from spindle.stores.search_index import weighed_words
 from spindle.stores.sql import select
-from spindle.stores.sql_tools import BUMP_VERSION, TOOL, UPSERT_SOURCE, SqlTools
+from spindle.stores.sql_tools import (
+    BUMP_VERSION,
+    DELETE_PINS,
+    INSERT_PIN,
+    SELECT_PINS,
+    TOOL,
+    UPSERT_SOURCE,
+    SqlTools,
+    pin_rows,
+    pins_from,
+    source_row,
+)
 
 
 class PostgresTools(PostgresQueries, SqlTools):
@@ -69,17 +80,21 @@ class PostgresTools(PostgresQueries, SqlTools):
     async def stored_tools(self, source: str) -> list[StoredTool]:
         return await self._db.snapshot(lambda it: _stored(it, source))
 
-    async def replace_tools(self, state: SourceState, tools: Sequence[StoredTool]) -> None:
+    async def replace_tools(
+        self, state: SourceState, tools: Sequence[StoredTool], pins: PinChange | None = None
+    ) -> bool:
         rows = [row_from_stored(tool, state) for tool in tools]
         weighed = [(storable_text(tool.name), weighed_words(tool.current)) for tool in tools if tool.current]
         columns = storable_values({name: [row[name] for row in rows] for name in _TOOL_COLUMNS})
         definitions = definition_rows(state.name, tools)
 
-        async def work(it: Statements) -> None:
+        async def work(it: Statements) -> bool:
             # First, because it is also the lock that serializes the storing of sources:
             # two that claim the same name at the same time would each miss the other's.
             await it.change(BUMP_VERSION)
-            await it.change(UPSERT_SOURCE, dataclasses.asdict(state))
+            if pins is not None and not await _repin(it, state.name, pins):
+                return False
+            await it.change(UPSERT_SOURCE, source_row(state))
             await _delete_tools(it, state.name)
             await _refuse_conflict(it, columns)
             if definitions:
@@ -87,13 +102,15 @@ class PostgresTools(PostgresQueries, SqlTools):
                 await it.change(_INSERT_DEFINITIONS, (state.name, keys, names, schemas))
             await it.change(_INSERT_TOOLS, {**columns, "its_source": state.name})
             await index(it, state.name, weighed)
+            return True
 
-        await self._db.transaction(work)
+        return await self._db.transaction(work)
 
     async def forget_source(self, source: str) -> None:
         async def work(it: Statements) -> None:
             await it.change(BUMP_VERSION)
             await _delete_tools(it, source)
+            await it.change(DELETE_PINS, {"source": source})
             await it.change("DELETE FROM {schema}.sources WHERE name = %s", (source,))
 
         await self._db.transaction(work)
@@ -118,6 +135,16 @@ async def _stored(it: Statements, source: str) -> list[StoredTool]:
 async def _delete_tools(it: Statements, source: str) -> None:
     for table in ("search_words", "tools", "definitions"):
         await it.change(f"DELETE FROM {{schema}}.{table} WHERE source = %s", (source,))  # noqa: S608 - constants
+
+
+async def _repin(it: Statements, source: str, pins: PinChange) -> bool:
+    """Replaces the pins of a source, unless they have changed since they were read."""
+    if pins_from(await it.rows(SELECT_PINS, {"source": source})) != pins.before:
+        return False
+    if pins.after != pins.before:
+        await it.change(DELETE_PINS, {"source": source})
+        await it.change_each(INSERT_PIN, pin_rows(source, pins.after))
+    return True
 
 
 async def _refuse_conflict(it: Statements, columns: dict[str, list[Any]]) -> None:

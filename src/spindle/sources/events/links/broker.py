@@ -13,7 +13,7 @@ from spindle.domain.json_schema import JsonObject
 from spindle.errors import AuthError, ConnectionFailedError, SpindleError
 from spindle.http.addresses import leads_inside
 from spindle.sources.events.cloudevents import decoded, encoded
-from spindle.sources.events.links.port import EventLink, Inbox, Incoming, Outgoing
+from spindle.sources.events.links.port import EventLink, Inbox, Incoming, Outgoing, give_back
 from spindle.sources.events.links.target import Target
 
 CLOSE_TIMEOUT = 3.0
@@ -58,6 +58,9 @@ class BrokerLink(EventLink):
 
     async def started(self) -> None:
         """Does what else is needed once connected."""
+
+    async def hush(self, subscriber: Any) -> None:
+        """Has the broker deliver nothing more to a subscriber, which still takes what is on its way."""
 
     async def leave(self, broker: Any, broken: bool) -> None:
         """Disconnects the broker."""
@@ -115,8 +118,11 @@ class BrokerLink(EventLink):
         async def decoder(message: Any) -> Incoming:
             return self.incoming(message, address)
 
-        async def take(item: Any) -> None:
-            inbox.put(item)
+        late: list[Incoming] = []
+
+        async def take(item: Incoming) -> None:
+            if not inbox.put(item):
+                late.append(item)
 
         target = self.target
         subscriber: Any = None
@@ -143,7 +149,7 @@ class BrokerLink(EventLink):
             self._give_up()
             raise self._failure(error, connecting=False) from error
         finally:
-            await self._stop(subscriber, inbox)
+            await self._stop(subscriber, inbox, late)
 
     async def close(self) -> None:
         if self._closing is not None:
@@ -209,14 +215,14 @@ class BrokerLink(EventLink):
         except Exception:  # noqa: BLE001 - whatever it is, it is no answer
             return False
 
-    async def _stop(self, subscriber: Any, inbox: Inbox) -> None:
-        for item in inbox.left():
-            if item.settle is not None:
-                await item.settle(False)
+    async def _stop(self, subscriber: Any, inbox: Inbox, late: list[Incoming]) -> None:
         if subscriber is not None:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(CLOSE_TIMEOUT):
+                    await self.hush(subscriber)
                     await subscriber.stop()
+        # Given back only now: to a subscription that stands, a queue would deliver it again.
+        await give_back([*inbox.left(), *late])
 
     def _failure(
         self, error: BaseException, *, connecting: bool, message: Outgoing | None = None

@@ -35,6 +35,15 @@ def connect_with(
     broker._connect = lambda: connect(own)
 
 
+async def stop_deliveries(subscriber: Any) -> None:
+    """Ends the consumer of a RabbitMQ subscriber. Its own `stop` first leaves unread what still arrives,
+    which the queue then keeps for it until the connection ends."""
+    queue, tag = subscriber._queue_obj, subscriber._consumer_tag
+    if queue is not None and tag is not None and not queue.channel.is_closed:
+        await queue.cancel(tag)
+        subscriber._consumer_tag = None
+
+
 def kafka_consumer_settings(broker: Any) -> dict[str, Any]:
     """Returns the settings of librdkafka that a broker's consumers have."""
     return dict(broker.config.connection_config.consumer_config)

@@ -14,6 +14,7 @@ from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 from nats.js.errors import Error as JetStreamError
 
+from spindle.domain.bounded import BoundedMap
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import AuthError
 from spindle.sources.events.links.broker import BrokerLink
@@ -21,7 +22,6 @@ from spindle.sources.events.links.faststream_insides import client_of, close_nat
 from spindle.sources.events.links.port import Outgoing
 from spindle.sources.events.links.target import described
 
-LOOKUP_TIMEOUT = 2.0
 _FOREVER = 3600
 REMEMBERED = 60.0
 """Seconds for which it is remembered which stream takes a subject."""
@@ -45,9 +45,13 @@ class NatsLink(BrokerLink):
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)
-        self._streams: dict[str, tuple[float, str | None]] = {}
+        self._streams: BoundedMap[str, tuple[float, str | None]] = BoundedMap()
         self._said: list[str] = []
-        self._unanswered: list[asyncio.Task[Any]] = []
+        self._heard = 0
+        """The number of lines that were said in all, of which the last are kept."""
+        self._may_not_ask = asyncio.Event()
+        """Set once the server has refused to be asked for streams."""
+        self._unanswered: set[asyncio.Task[Any]] = set()
 
     @property
     def _client(self) -> Any:
@@ -65,8 +69,12 @@ class NatsLink(BrokerLink):
             security = NatsToken(target.token)
 
         async def said(error: Exception) -> None:
-            self._said.append(described(error))
+            line = described(error)
+            self._said.append(line)
+            self._heard += 1
             del self._said[:-20]
+            if _is_refusal(line) and any(name in line.lower() for name in ("$js.api", "_inbox")):
+                self._may_not_ask.set()
 
         async def lost() -> None:
             self.broken = True
@@ -115,6 +123,7 @@ class NatsLink(BrokerLink):
                 body, message.address, headers=headers, stream=stream, timeout=self.target.publish_timeout
             )
             return {"stream": taken.stream, "sequence": taken.seq, "duplicate": bool(taken.duplicate)}
+        heard = self._heard
         await self.broker.publish(
             body,
             message.address,
@@ -122,10 +131,10 @@ class NatsLink(BrokerLink):
             reply_to=message.reply_to or "",
             correlation_id=message.event.extensions.get("correlationid"),
         )
-        self._said.clear()
         await self._flushed()
-        for line in self._said:
-            if "permissions violation" in line.lower():
+        # Others send at the same time: what was said of their events is not about this one.
+        for line in self._said[len(self._said) - min(self._heard - heard, len(self._said)) :]:
+            if _is_refusal(line) and message.address.lower() in line.lower():
                 raise AuthError(f"{self.target.endpoint.shown} refused the event: {line}", sent=False)
         return {"stream": None}
 
@@ -142,16 +151,18 @@ class NatsLink(BrokerLink):
             losing.cancel()
             if not flushing.done():
                 # Cancelled when the connection ends: the library fails on an answer that nobody awaits.
-                self._unanswered.append(flushing)
+                self._unanswered.add(flushing)
+                flushing.add_done_callback(self._unanswered.discard)
 
     async def leave(self, broker: Any, broken: bool) -> None:
         if broken:
             await client_of(broker).close()  # without flushing, since a dead server takes nothing
         else:
             await broker.stop()
-        for task in self._unanswered:
+        unanswered = list(self._unanswered)
+        for task in unanswered:
             task.cancel()
-        await asyncio.gather(*self._unanswered, return_exceptions=True)
+        await asyncio.gather(*unanswered, return_exceptions=True)
 
     def deduplicates(self, message: Outgoing) -> bool:
         return self._streams.get(message.address, (0, None))[1] is not None
@@ -169,17 +180,44 @@ class NatsLink(BrokerLink):
         return str(message.raw_message.subject)
 
     async def _stream(self, subject: str) -> str | None:
-        """The stream that takes a subject, or None."""
+        """The stream that takes a subject, or None. A server that does not say in time may have one: an event
+        that only seems to be acknowledged would be worse than an error."""
         known = self._streams.get(subject)
         if known is not None and time.monotonic() - known[0] < REMEMBERED:
             return known[1]
-        found: str | None = None
-        try:
-            async with asyncio.timeout(min(LOOKUP_TIMEOUT, self.target.publish_timeout / 2)):
-                found = await self._client.jetstream().find_stream_name_by_subject(subject)
-        except (JetStreamError, NoRespondersError, TimeoutError):
-            found = None  # no JetStream, no stream, or no permission to ask
-        except NatsError as error:
-            raise ConnectionError(described(error)) from error
+        found = await self._answer(asyncio.create_task(self._ask_for_stream(subject), name="find stream"))
         self._streams[subject] = (time.monotonic(), found)
         return found
+
+    async def _answer(self, asking: asyncio.Task[str | None]) -> str | None:
+        refused = asyncio.create_task(self._may_not_ask.wait(), name="may not ask")
+        losing = asyncio.create_task(self.gone.wait(), name="lost")
+        tasks = (asking, refused, losing)
+        try:
+            seconds = self.target.publish_timeout / 2
+            done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if asking in done:
+                return await asking
+            if refused in done:
+                return None
+            if losing in done:
+                raise ConnectionError("the connection was closed")
+            raise self.target.not_acknowledged(sent=False)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _ask_for_stream(self, subject: str) -> str | None:
+        try:
+            # Longer than anybody waits: its own error for that is the one for a missing server.
+            streams = self._client.jetstream(timeout=_FOREVER)
+            return await streams.find_stream_name_by_subject(subject)
+        except (JetStreamError, NoRespondersError):
+            return None  # no stream, or no JetStream
+        except NatsError as error:
+            raise ConnectionError(described(error)) from error
+
+
+def _is_refusal(line: str) -> bool:
+    return "permissions violation" in line.lower()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from spindle.errors import ConfigurationError
+from spindle.http.origins import CredentialOrigins
 from spindle.sources.events.bus import bus_of
 from spindle.sources.events.links.port import EventLink
 from spindle.sources.events.links.receiver import Receiver
@@ -39,9 +40,11 @@ class LinkPool:
         self._config = config
         self._bus = bus_of(root)
         self._credential = credential
+        self._origins = CredentialOrigins(source, (config.url,), ())
         self._receiver = None
         if config.listen is not None:
-            self._receiver = Receiver(config.listen, config.secret, config.max_result_size)
+            secrets = (config.secret,) if config.secret is not None else ()
+            self._receiver = Receiver(config.listen, secrets, config.max_result_size, config.allowed_hosts)
         self._links: dict[Endpoint, EventLink] = {}
         self._opening: dict[Endpoint, asyncio.Lock] = {}
 
@@ -68,6 +71,7 @@ class LinkPool:
 
     def _target(self, endpoint: Endpoint, *, remote: bool) -> Target:
         config = self._config
+        self._require_own(endpoint)
         return Target(
             source=self._source,
             endpoint=endpoint,
@@ -79,6 +83,20 @@ class LinkPool:
             secret=config.secret,
             receiver=self._receiver,
             public_only=remote and not config.allow_private,
+        )
+
+    def _require_own(self, endpoint: Endpoint) -> None:
+        """Raises ConfigurationError for a server that only a document from elsewhere names, where credentials
+        would go to it."""
+        config = self._config
+        settings = config.servers.get(endpoint.name)
+        is_named = config.url is None or (settings is not None and settings.url is not None)
+        if is_named or not (config.headers or self._credential.key) or self._origins.admit(endpoint.url):
+            return
+        raise ConfigurationError(
+            f"credentials would go to {endpoint.shown}, which only the document of {self._source!r} names",
+            hint=f"if it may have them, set sources.{self._source}.servers.{endpoint.name}.url",
+            sent=False,
         )
 
     async def _open(self, target: Target) -> EventLink:

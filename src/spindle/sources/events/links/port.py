@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
@@ -44,6 +45,14 @@ class Incoming:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     settle: Callable[[bool], Awaitable[None]] | None = None
     """Tells a queue if the event was taken (True) or must be delivered again."""
+
+
+async def give_back(events: Iterable[Incoming]) -> None:
+    """Tells their queue that these events were not taken. If the connection is lost, it knows by itself."""
+    for event in events:
+        if event.settle is not None:
+            with contextlib.suppress(Exception):
+                await event.settle(False)
 
 
 class EventLink(ABC):

@@ -19,7 +19,7 @@ from spindle.documents.refs import entries
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ServerError
 from spindle.sources.events.links.broker import BrokerLink
-from spindle.sources.events.links.faststream_insides import client_of, connect_with
+from spindle.sources.events.links.faststream_insides import client_of, connect_with, stop_deliveries
 from spindle.sources.events.links.port import Incoming, Outgoing
 
 END_TIMEOUT = 1.0
@@ -70,6 +70,9 @@ class RabbitLink(BrokerLink):
         )
         _end_when_refused(broker)
         return broker
+
+    async def hush(self, subscriber: Any) -> None:
+        await stop_deliveries(subscriber)
 
     async def leave(self, broker: Any, broken: bool) -> None:
         connection: RobustConnection | None = client_of(broker)

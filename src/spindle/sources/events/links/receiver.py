@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
-from collections.abc import AsyncGenerator, MutableMapping
+from collections.abc import AsyncGenerator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from spindle.errors import ConfigurationError
-from spindle.sources.events.cloudevents import decoded
+from spindle.http.addresses import is_loopback
+from spindle.listening.addressing import Addressing
+from spindle.listening.connections import recognise
+from spindle.sources.events.cloudevents import decoded, is_json
 from spindle.sources.events.config import host_and_port
 from spindle.sources.events.links.port import Inbox, Incoming
 from spindle.sources.events.links.signature import problem
@@ -22,9 +24,12 @@ GRACE = 2.0
 class Receiver:
     """A server at one address, shared by its subscribers; it runs while there are any."""
 
-    def __init__(self, listen: str, secret: str | None, max_size: int) -> None:
+    def __init__(self, listen: str, secrets: Sequence[str], max_size: int, hosts: Sequence[str] = ()) -> None:
+        """With `secrets`, each webhook must be signed with one of them. `hosts` are further names of ours."""
         self._listen = listen
-        self._app = _Application(secret, min(max_size, MAX_BODY))
+        names = frozenset(name.lower() for name in (host_and_port(listen)[0], *hosts))
+        addressing = Addressing(host_and_port(listen)[0], names, frozenset())
+        self._app = _Application(tuple(secrets), min(max_size, MAX_BODY), addressing)
         self._changing = asyncio.Lock()
         self._users = 0
         self._running: contextlib.AsyncExitStack | None = None
@@ -59,32 +64,35 @@ class Receiver:
 @contextlib.asynccontextmanager
 async def _served(app: _Application, listen: str) -> AsyncGenerator[str]:
     """Runs the application at a host and port (0: any free one) and yields its URL."""
-    from spindle.uvicorn_server import EmbeddedServer
+    from spindle.listening.server import answering, open_socket
 
     host, port = host_and_port(listen)
     try:
-        bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
+        bound = open_socket(host, port)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise ConfigurationError(
-            f"cannot listen at {listen}: {error.strerror or error}", hint="choose another port", sent=False
+            f"cannot listen at {listen}: {reason}", hint="choose another port", sent=False
         ) from None
-    server = EmbeddedServer(app)
-    task = asyncio.create_task(server.serve(sockets=[bound]), name="webhook receiver")
-    try:
-        yield f"http://{listen.rpartition(':')[0]}:{bound.getsockname()[1]}"
-    finally:
-        server.stop(GRACE)
-        await task
-        bound.close()
+    with bound:
+        if not app.secrets and not is_loopback(bound.getsockname()[0]):
+            raise ConfigurationError(
+                f"{listen} can be reached by others, and webhooks need no signature",
+                hint="set `secret` of the source, or listen on 127.0.0.1",
+                sent=False,
+            )
+        async with answering(app, bound, GRACE):
+            yield f"http://{listen.rpartition(':')[0]}:{bound.getsockname()[1]}"
 
 
 class _Application:
     """The ASGI application that receives webhooks."""
 
-    def __init__(self, secret: str | None, max_size: int) -> None:
+    def __init__(self, secrets: tuple[str, ...], max_size: int, addressing: Addressing) -> None:
         self.inboxes: list[tuple[str | None, Inbox]] = []
-        self._secret = secret
+        self.secrets = secrets
         self._max_size = max_size
+        self._addressing = addressing
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -97,11 +105,44 @@ class _Application:
 
     async def _answer(self, scope: MutableMapping[str, Any], receive: Any) -> tuple[int, str]:
         path = str(scope["path"])
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        misled = self._misled(headers)
+        if misled is not None:
+            return misled
         wanted = [inbox for at, inbox in self.inboxes if at in (None, path.rstrip("/") or "/")]
         if not wanted:
             return 404, "nobody listens at this path"
         if scope["method"] not in ("POST", "PUT"):
             return 405, "an event is sent with POST"
+        if not self.secrets and not is_json(headers.get("content-type", "none")):
+            # A page may send other kinds to any server without asking it first.
+            return 415, "an event that is not signed must be JSON: send Content-Type: application/json"
+        body = await self._body(headers, receive)
+        if not isinstance(body, bytes):
+            return body
+        wrong = [problem(secret, headers, body) for secret in self.secrets]
+        if wrong and None not in wrong:
+            return 401, wrong[0] or ""
+        recognise(scope)
+        event = decoded(body, headers, path.lstrip("/"))
+        item = Incoming(event, event.extensions.get("correlationid"), headers)
+        taken = [inbox.put(item) for inbox in wanted]
+        if not all(taken):
+            return 503, "events are not read fast enough"
+        return 202, ""
+
+    def _misled(self, headers: Mapping[str, str]) -> tuple[int, str] | None:
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if not self._addressing.knows(host):
+            return 421, f"nobody is called {host[:200]!r} here; see allowed_hosts of the source"
+        if origin is not None and not self._addressing.trusts(origin, host):
+            return 403, "pages may not send events"
+        return None
+
+    async def _body(self, headers: Mapping[str, str], receive: Any) -> bytes | tuple[int, str]:
+        announced = headers.get("content-length", "0")
+        if announced.isdecimal() and int(announced[:20]) > self._max_size:
+            return 413, "the event is too large"
         body = bytearray()
         more = True
         while more:
@@ -112,14 +153,4 @@ class _Application:
             more = part.get("more_body", False)
             if len(body) > self._max_size:
                 return 413, "the event is too large"
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        if self._secret is not None:
-            wrong = problem(self._secret, headers, bytes(body))
-            if wrong is not None:
-                return 401, wrong
-        event = decoded(bytes(body), headers, path.lstrip("/"))
-        item = Incoming(event, event.extensions.get("correlationid"), headers)
-        taken = [inbox.put(item) for inbox in wanted]
-        if not all(taken):
-            return 503, "events are not read fast enough"
-        return 202, ""
+        return bytes(body)

@@ -70,6 +70,7 @@ class Target:
             f"cannot reach {self.endpoint.shown}: {self.said(error)}",
             hint=f"check that it runs, and sources.{self.source}.servers.{self.endpoint.name}.url",
             sent=False,
+            unreachable=True,
         )
 
     def lost(self, error: BaseException | str, *, sent: bool = True) -> SpindleError:

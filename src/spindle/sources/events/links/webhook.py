@@ -14,6 +14,7 @@ from spindle.http.exchange import RedirectPolicy, exchange
 from spindle.http.failures import HttpFailure, InsideError, TooLargeError, UnpackError, UnreachableError
 from spindle.http.request import Prepared, with_credential
 from spindle.http.retry_after import retry_after
+from spindle.sources.events.addresses import url_of
 from spindle.sources.events.cloudevents import decoded, encoded
 from spindle.sources.events.links.port import EventLink, Incoming, Outgoing
 from spindle.sources.events.links.signature import signed
@@ -65,7 +66,7 @@ class WebhookLink(EventLink):
         if target.secret is not None:
             headers |= signed(target.secret, message.event.id, body)
         method = str(message.bindings.get("method", "POST")).upper()
-        url = _joined(target.endpoint.url, message.address)
+        url = url_of(target.endpoint.url, message.address)
         request = with_credential(Prepared(method, url, headers, body), target.credential)
         timer = asyncio.timeout(target.publish_timeout)
         try:
@@ -106,7 +107,7 @@ class WebhookLink(EventLink):
             message += f": {said}"
         if 300 <= status < 400:
             message += f"; it has moved to {answer.headers.get('location', 'an unknown place')}"
-        error = from_status(status, message, retry_after=retry_after(answer.headers.get("retry-after")))
+        error = from_status(status, message, retry_after=retry_after(answer.headers))
         return _repeatable(error)
 
 
@@ -114,10 +115,3 @@ def _repeatable(error: SpindleError) -> SpindleError:
     """Marks an error as safe to retry: the webhook carries an id by which its receiver knows it."""
     error.sent = False
     return error
-
-
-def _joined(base: str, address: str) -> str:
-    if not address.strip("/"):
-        return base
-    front, mark, query = base.partition("?")
-    return f"{front.rstrip('/')}/{address.lstrip('/')}{mark}{query}"

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import SpindleError
 from spindle.http.failures import InsideError
+from spindle.sources.events.addresses import url_of
 from spindle.sources.events.cloudevents import decoded, encoded
 from spindle.sources.events.links.port import EventLink, Inbox, Incoming, Outgoing
 from spindle.sources.events.links.target import Target
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 
 PINGS = 20.0
+MAX_CONNECTIONS = 100
 
 
 class WebSocketLink(EventLink):
@@ -62,18 +64,25 @@ class WebSocketLink(EventLink):
         async with self._opening:
             known = self._connections.get(address)
             if known is not None and known.lost is None:
+                self._connections[address] = self._connections.pop(address)  # the last is the newest
                 return known
             if known is not None:
                 await known.close()
+            await self._make_room()
             self._connections[address] = made = _Connection(await self._open(address), self._target, address)
             return made
+
+    async def _make_room(self) -> None:
+        """Closes the oldest connections that nobody listens on: an address may hold what a caller wrote."""
+        unused = [address for address, known in self._connections.items() if not known.inboxes]
+        for address in unused[: max(0, len(self._connections) - MAX_CONNECTIONS + 1)]:
+            await self._connections.pop(address).close()
 
     async def _open(self, address: str) -> ClientConnection:
         from spindle.http.websocket import open_websocket
 
         target = self._target
-        base = target.endpoint.url.partition("?")[0].rstrip("/")
-        url = f"{base}/{address.lstrip('/')}" if address.strip("/") else target.endpoint.url
+        url = url_of(target.endpoint.url, address)
         try:
             async with asyncio.timeout(target.connect_timeout):
                 return await open_websocket(

@@ -1,0 +1,65 @@
+"""The stored tools of the sources that this process has in its settings.
+
+Several processes may share a store and have other sources in their settings, or the same ones switched off.
+None of them deletes what it does not know: it only does not see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from spindle.ports.store import ToolFilter
+
+if TYPE_CHECKING:
+    from spindle.domain.tool import Tool, ToolSummary
+    from spindle.ports.store import SourceState, ToolStore
+
+_WIDER = 500
+"""The results of a search to choose from, where some of the best belong to others."""
+
+
+class OwnTools:
+    """Reads the tools of the sources that `is_own` names."""
+
+    def __init__(self, store: ToolStore, is_own: Callable[[str], bool]) -> None:
+        self._store = store
+        self._is_own = is_own
+
+    async def tool(self, name: str) -> Tool | None:
+        """Returns the accepted tool of this full name."""
+        found = await self._store.tool(name)
+        return found if found is not None and self._is_own(found.source) else None
+
+    async def names_ending_in(self, local_name: str) -> list[str]:
+        """Returns the full names of which this is the last part."""
+        found = await self._store.names_ending_in(local_name)
+        return [name for name in found if await self.tool(name) is not None]
+
+    async def names(self) -> list[str]:
+        """Returns the full names of all accepted tools."""
+        return [summary.name for summary in await self.tools(ToolFilter())]
+
+    async def tools(self, where: ToolFilter) -> list[ToolSummary]:
+        """Returns the tools that fit the filter, by name."""
+        return self._own(await self._store.tools(where))
+
+    async def search(self, query: str, limit: int) -> list[ToolSummary]:
+        """Returns the tools that fit the words best, best first."""
+        found = await self._store.search(query, limit)
+        own = self._own(found)
+        if len(own) < len(found):
+            own = self._own(await self._store.search(query, max(limit, _WIDER)))[:limit]
+        return own
+
+    async def sources(self) -> dict[str, SourceState]:
+        """Returns the states of those that were ever asked, by name."""
+        return {name: state for name, state in (await self._store.sources()).items() if self._is_own(name)}
+
+    async def has_held(self, source: str, name: str) -> bool:
+        """True if a source has a tool of this name, accepted or not."""
+        known = await self._store.stored_tools(source) if self._is_own(source) else []
+        return any(stored.name == name for stored in known)
+
+    def _own(self, found: list[ToolSummary]) -> list[ToolSummary]:
+        return [summary for summary in found if self._is_own(summary.source)]

@@ -1,0 +1,44 @@
+"""The limits within which a text from outside is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+MAX_SIZE: Final = 32 * 1024 * 1024
+"""Bytes. The largest public descriptions of APIs are a third of that."""
+
+MAX_DEPTH: Final = 150
+"""Levels of lists and objects. Real documents have up to 24; what walks them calls itself for each level, and
+Python allows a thousand such calls."""
+
+MAX_PARTS: Final = 2_000_000
+"""Values, lists and objects. The largest public descriptions of APIs have a quarter of that; reading so many
+takes some seconds, and some hundred megabytes."""
+
+MAX_UNFOLDED: Final = 1_000_000
+"""Parts that aliases and merges of YAML add, of 64 characters at most. Some programs write an alias for each
+use of a schema, and each is written out in the schema of a tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The limits within which a text is read."""
+
+    size: int = MAX_SIZE
+    depth: int = MAX_DEPTH
+    parts: int = MAX_PARTS
+    unfolded: int = MAX_UNFOLDED
+
+    @classmethod
+    def of_size(cls, size: int) -> Bounds:
+        """Returns the limits for documents that may have so many bytes. Who allows larger ones than usual
+        allows as many more parts: one setting raises all that a large document needs."""
+        return cls(
+            size=size,
+            parts=max(MAX_PARTS, MAX_PARTS * size // MAX_SIZE),
+            unfolded=max(MAX_UNFOLDED, MAX_UNFOLDED * size // MAX_SIZE),
+        )
+
+
+DEFAULT_BOUNDS: Final = Bounds()

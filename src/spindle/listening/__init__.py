@@ -1,0 +1,1 @@
+"""The one door for all that comes in over HTTP: where we listen, and what a connection may cost us."""

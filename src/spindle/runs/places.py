@@ -1,0 +1,209 @@
+"""The steps of a run: made once, recorded, and answered from the record when the run is executed again.
+
+A step is known by its place: the step during which it is made, the tool, the arguments and principal, and
+how many such calls were made there before. So parallel calls may come in any order, and a program that
+changed its arguments since never gets the result of another call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from spindle.calls.doubt import decided
+from spindle.calls.journal import Journal, current_journal
+from spindle.domain.call import Reply, Result
+from spindle.domain.json_schema import JsonObject, survives_json, to_json
+from spindle.errors import AuthError, Interruption, SpindleError, interruption_in
+from spindle.runs.outcomes import read
+
+if TYPE_CHECKING:
+    from spindle.domain.doubt import InDoubt
+    from spindle.domain.identity import Principal
+    from spindle.domain.run import Begun
+    from spindle.runs.journal import RunJournal
+
+T = TypeVar("T")
+WORK = "runs"
+"""Stands for the source of work that is no tool's."""
+Make = Callable[[Journal | None], Awaitable[Result]]
+
+
+class RunPlace:
+    """One place in a run: the run itself, or one of its steps."""
+
+    def __init__(self, journal: RunJournal, path: str = "", principal: Principal | None = None) -> None:
+        self._journal = journal
+        self._path = path
+        self._principal = principal
+        self._is_outer = False
+        """True for the one step that is the work of the whole run."""
+        self._is_begun = False
+        self._made: Counter[str] = Counter()
+
+    async def step(self, tool: str, arguments: Mapping[str, Any], principal: Principal, make: Make) -> Result:
+        journal = self._journal
+        journal.refuse_when_lost()
+        if journal.has_ended:
+            return await make(None)  # something that the run left behind, and lives on its own
+        path = self._next(f"/{tool}:{_digest(arguments, principal.id)}")
+        recorded = journal.outcome(path)
+        if recorded is not None:
+            return read(recorded)
+        journal.refuse_when_stopping(path)
+        await journal.check_lease()
+        place = RunPlace(journal, path, principal)
+        if not self._path:
+            place._is_outer = True
+            return await place._in_force(make)
+        # A task of its own: when one of several calls pauses, a program gives up the others, but what they
+        # have begun is worth keeping.
+        task = asyncio.create_task(place._recorded(make), name=f"step {tool}")
+        journal.tasks.add(task)
+        task.add_done_callback(journal.step_ended)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not journal.is_stopping:
+                task.cancel()
+                await asyncio.wait([task])
+            raise
+
+    async def remember(
+        self,
+        name: str,
+        key: Any,
+        make: Callable[[Journal | None], Awaitable[Any]],
+        *,
+        in_doubt: InDoubt = "repeat",
+    ) -> Any:
+        journal = self._journal
+        journal.refuse_when_lost()
+        if journal.has_ended:
+            return await make(None)
+        path = self._next(f"/{name}:{_digest(key)}")
+        recorded = journal.outcome(path)
+        if recorded is not None:
+            return read(recorded).structured
+        journal.refuse_when_stopping(path)
+        await journal.check_lease()
+        place = RunPlace(journal, path, self._principal)
+
+        async def judged(_: Journal | None) -> Any:
+            begun = place.begun()
+            if begun is not None:
+                # Nobody's settings say who may decide about it: its owner does.
+                said = decided(name, in_doubt, begun, {"work": name}, place, source=WORK, tool=name)
+                if said is not None:
+                    return said.get("result")
+            if in_doubt != "repeat":
+                await place.begin(keyed=False)
+            return await make(place)
+
+        value = await place._in_force(judged)
+        if survives_json(value):
+            await journal.record(path, Result(structured=value, has_structured=True))
+        elif place._is_begun:
+            journal.stopped(path)  # it is known that it was done, and that it is done again
+        return value
+
+    @property
+    def step_id(self) -> str:
+        return _digest(self._journal.run.id, self._path)
+
+    def begun(self) -> Begun | None:
+        return self._journal.begun(self._path)
+
+    async def begin(self, *, keyed: bool) -> None:
+        journal = self._journal
+        # Nobody else knows yet of a run that has made no step and has not paused.
+        is_known = journal.is_stored or not self._is_outer
+        if is_known and not self._is_begun and not journal.is_program(self._path):
+            await journal.begin(self._path, keyed=keyed)
+            self._is_begun = True
+
+    async def confirm(self) -> None:
+        await self._journal.check_lease()
+
+    def note(self, name: str, data: JsonObject) -> bool:
+        return self._journal.note(f"{self._path}#{name}", data)
+
+    def ask(self, question: Interruption) -> Reply:
+        path = self._next(f"?{question.kind}:{_digest([question.message, question.details])}")
+        reply = self._journal.reply(path)
+        if reply is None:
+            raise self._journal.ask(question, path, self._principal)
+        return reply
+
+    def reply(self) -> Reply | None:
+        replies = self._replies()
+        return replies[-1] if replies else None
+
+    def _replies(self) -> list[Reply]:
+        """To what the source itself asked at this place, one round after the other."""
+        found: list[Reply] = []
+        while (reply := self._journal.reply(f"{self._path}?input:{len(found)}")) is not None:
+            found.append(reply)
+        return found
+
+    def _next(self, key: str) -> str:
+        self._made[key] += 1
+        return f"{self._path}{key}:{self._made[key] - 1}"
+
+    async def _recorded(self, make: Make) -> Result:
+        try:
+            result = await self._in_force(make)
+        except SpindleError as error:
+            # What the program was told is part of its history, except that it was given up.
+            if error.category != "cancelled":
+                await self._journal.record(self._path, error)
+            raise
+        await self._journal.record(self._path, result)
+        return result
+
+    async def _in_force(self, make: Callable[[Journal | None], Awaitable[T]]) -> T:
+        token = current_journal.set(self)
+        try:
+            self._refuse_without_consent()
+            asked = self._journal.asked_before(f"{self._path}?input:{len(self._replies())}")
+            if asked is not None:
+                raise asked
+            result = await make(self)
+        except BaseException as error:
+            question = interruption_in(error)
+            if question is None:
+                if isinstance(error, Exception):
+                    self._raise_swallowed()
+                raise
+            if all(question is not known for known in self._journal.stops_below(self._path)):
+                # Raised on the way or by the source, not asked for through us. Others may be told the same:
+                # calls that need one consent share the request for it.
+                count = f":{len(self._replies())}" if question.kind == "input" else ""
+                self._journal.ask(question, f"{self._path}?{question.kind}{count}", self._principal)
+            if self._is_begun:
+                self._journal.stopped(self._path)
+            raise question from None
+        finally:
+            current_journal.reset(token)
+        self._raise_swallowed()
+        return result
+
+    def _raise_swallowed(self) -> None:
+        """A program that catches everything must not go on as if a person had answered."""
+        for swallowed in self._journal.stops_below(self._path):
+            raise swallowed
+
+    def _refuse_without_consent(self) -> None:
+        reply = self._journal.reply(f"{self._path}?consent")
+        if reply is not None and reply.refused is not None:
+            reason = f": {reply.refused}" if reply.refused else ""
+            raise AuthError(
+                f"consent was not given{reason}", hint="run it again to be asked again", sent=False
+            )
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(to_json(parts, sort_keys=True, default=repr)).hexdigest()[:16]

@@ -1,0 +1,107 @@
+"""Lists of a server, read page by page and item by item: one that is wrong costs itself and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mcp_types import Tool as McpTool
+from pydantic import ValidationError
+
+from spindle.domain.json_schema import is_array, is_object
+from spindle.domain.tool import Repaired, ToolSpec
+from spindle.errors import ServerError
+from spindle.mcp_imports import find_invalid_x_mcp_header, x_mcp_header_map
+from spindle.ports.list_budget import ListBudget, size_of
+from spindle.schemas.repair import read_schemas
+from spindle.sources.mcp.convert import first_problem, to_spec
+
+if TYPE_CHECKING:
+    from spindle.domain.json_schema import JsonObject
+    from spindle.mcp_imports import ClientSession
+    from spindle.sources.mcp.config import McpConfig
+
+LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+"""By request, the name of the list in its result."""
+
+HeaderMaps = dict[str, dict[tuple[str, ...], str]]
+
+
+class ToolPages:
+    """The tools of a server, as its pages come in."""
+
+    def __init__(self, name: str, config: McpConfig, place: str, *, is_modern: bool) -> None:
+        self._name = name
+        self._place = place
+        self._is_modern = is_modern
+        self._budget = ListBudget(name, config)
+        self._names: set[str] = set()
+        self.specs: list[ToolSpec] = []
+        self.headers: HeaderMaps = {}
+        """By tool, the arguments that a call repeats as headers."""
+
+    def take(self, page: JsonObject) -> None:
+        """Reads a page. Raises ServerError for a list without an end, or of more than is allowed."""
+        items: Any = page.get("tools")
+        if not is_array(items):
+            raise ServerError(
+                f"{self._name!r} answered against the protocol: it gave no list of tools",
+                hint="tell the author of the server",
+            )
+        rest = {key: value for key, value in page.items() if key != "tools"}
+        self._budget.take(len(items), size_of(rest))
+        for number, item in enumerate(items, len(self.specs) + 1):
+            # Before it is made into objects, which take several times its room.
+            self._budget.take(0, size_of(item))
+            self.specs.append(self._spec(item, number))
+        if (cursor := page.get("nextCursor")) is not None:
+            self._budget.turn(cursor)
+
+    def _spec(self, item: Any, number: int) -> ToolSpec:
+        given: Any = item.get("name") if is_object(item) else None
+        name = given if isinstance(given, str) else f"number {number}"
+        item, faults = _with_schemas(item)
+        try:
+            tool = McpTool.model_validate(item, by_name=False)
+        except ValidationError as error:
+            return _unusable(name, first_problem(error))
+        except RecursionError:
+            return _unusable(name, "its definition is nested too deeply")
+        if name in self._names:
+            return _unusable(name, "another tool of the same name came before it")
+        self._names.add(name)
+        if self._is_modern:
+            try:
+                reason = find_invalid_x_mcp_header(tool.input_schema)
+                if reason is not None:
+                    return _unusable(name, f"it repeats arguments as headers in a wrong way: {reason}")
+                self.headers[name] = x_mcp_header_map(tool.input_schema)
+            except RecursionError:
+                return _unusable(name, "its definition is nested too deeply")
+        spec = to_spec(tool, self._place)
+        if not faults:
+            return spec
+        return replace(spec, repaired=Repaired(spec.input_schema, spec.output_schema, faults))
+
+
+def _with_schemas(item: Any) -> tuple[Any, tuple[str, ...]]:
+    """The tool without what is no schema, and what that was."""
+    if not is_object(item):
+        return item, ()
+    arguments, result, faults = read_schemas(item.get("inputSchema"), item.get("outputSchema"))
+    return {**item, "inputSchema": arguments, "outputSchema": result}, faults
+
+
+def repeat_in_headers(session: ClientSession, headers: HeaderMaps) -> None:
+    """Has calls repeat arguments as headers, as the tools that were listed want it."""
+    # As the SDK's own `list_tools` does, which refuses a whole page for one wrong tool.
+    session._x_mcp_header_maps = headers  # pyright: ignore[reportPrivateUsage]
+
+
+def _unusable(name: str, reason: str) -> ToolSpec:
+    return ToolSpec(name, unusable=reason)

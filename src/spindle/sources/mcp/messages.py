@@ -1,0 +1,77 @@
+"""Lines of a server: read as messages, or searched for the request that a broken one answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+from spindle.domain.json_schema import is_array, is_object, shallow
+from spindle.sources.mcp.link import EDGE
+from spindle.threads import without_collector
+
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
+_ID = rb'"id"\s*:\s*("?)(\d+)\1'
+_ID_AT_START = re.compile(rb"^\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*[,}]")
+_ID_AT_END = re.compile(rb"[,{]\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*$")
+_NO_ANSWER = re.compile(
+    rb"^\s*\{\s*(?:" + _VERSION + rb'\s*,\s*)?(?:"id"\s*:\s*(?:"[^"]*"|\d+)\s*,\s*)?"method"\s*:'
+)
+
+
+MAX_CONTAINERS = 1_000_000
+"""Lists and objects in one message. Each takes 60 bytes of memory for two in the message, and reading holds
+up the event loop: a million takes a tenth of a second."""
+LARGE = 1024 * 1024
+
+
+def read_message(line: bytes) -> dict[str, Any] | None:
+    """Returns the JSON object in a line; None if there is none, or one of too many parts."""
+    if not line.lstrip().startswith(b"{"):
+        return None  # servers print text by mistake, some of them a lot
+    is_large = len(line) > LARGE
+    if is_large and containers_in(line) > MAX_CONTAINERS:
+        return None
+    try:
+        message: Any = without_collector(orjson.loads, line) if is_large else orjson.loads(line)
+    except orjson.JSONDecodeError:
+        message = _read_leniently(line)
+    if not is_object(message):
+        return None
+    result = message.get("result")
+    if is_object(result) and is_array(result.get("tools")):
+        return message  # one definition that is too deep costs that tool alone, when the list is read
+    try:
+        return shallow(message, line)
+    except ValueError:
+        return None
+
+
+def containers_in(data: bytes) -> int:
+    """Counts the lists and objects in JSON text, and the same signs in its texts."""
+    return data.count(b"{") + data.count(b"[")
+
+
+def answered_by(head: bytes, tail: bytes) -> int | None:
+    """Returns the id of the request that a message answers, as far as its two ends show it."""
+    match = _ID_AT_START.search(head[:EDGE]) or _ID_AT_END.search(tail[-EDGE:])
+    # Python reads no number of more digits than this, and we send none.
+    return int(match[2]) if match and len(match[2]) < 20 else None
+
+
+def is_no_answer(head: bytes) -> bool:
+    """True if a message that begins so is a request or a notification."""
+    return _NO_ANSWER.search(head) is not None
+
+
+def _read_leniently(line: bytes) -> Any:
+    """JSON with text that was cut in the middle of a character, as some servers send it; else None."""
+    if rb"\u" not in line or len(line) > LARGE:
+        return None
+    try:
+        text = json.dumps(json.loads(line), ensure_ascii=False)
+        return orjson.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,303 @@
+"""Errors in the shapes in which published MCP servers send them, and what each of them means.
+
+The words are ours; keys, codes and nesting are theirs. `wire` is what stands in the JSON-RPC response, under
+`result` or `error`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Shape:
+    name: str
+    wire: dict[str, Any]
+    category: str
+    status: int | None = None
+    retry_after: float | None = None
+    retryable: bool = False
+    """For a tool that may be repeated."""
+    preset: str | None = None
+    rules: dict[str, Any] = field(default_factory=dict)
+
+
+def said(text: str, **more: Any) -> dict[str, Any]:
+    """A result that reports an error in words."""
+    return {"result": {"content": [{"type": "text", "text": text}], "isError": True, **more}}
+
+
+def told(data: Any) -> dict[str, Any]:
+    """A result with the same as text and as structured content."""
+    return said(json.dumps(data), structuredContent=data)
+
+
+def in_text(data: Any) -> dict[str, Any]:
+    """A result whose text is JSON, as before there was structured content."""
+    return said(json.dumps(data, indent=2))
+
+
+def refused(code: int, message: str, **more: Any) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message, **more}}
+
+
+RATE, AUTH, PERMISSION, MISSING = "rate_limited", "auth", "permission", "not_found"
+TIMEOUT, CLIENT, SERVER, TOOL = "timeout", "client", "server", "tool"
+
+STRUCTURED = [
+    Shape("status in structured content", told({"error": "slow down", "status": 429}), RATE, 429, None, True),
+    Shape("statusCode, as Node APIs have it", told({"statusCode": 404, "message": "no page"}), MISSING, 404),
+    Shape("status_code, as Python ones", told({"status_code": 401, "detail": "who are you"}), AUTH, 401),
+    Shape("httpStatus of a gateway", told({"httpStatus": 403, "reason": "policy"}), PERMISSION, 403),
+    Shape("a status in words too", told({"status": "404 Not Found"}), MISSING, 404),
+    Shape("GitHub's REST error, whose status is text",
+          told({"message": "no such repository", "documentation_url": "https://x.test", "status": "404"}),
+          MISSING, 404),
+    Shape("GitHub's GraphQL error", told({"errors": [{"type": "RATE_LIMITED", "message": "used up"}]}),
+          RATE, None, None, True),
+    Shape("GitHub's GraphQL error for what is missing",
+          told({"data": None, "errors": [{"type": "NOT_FOUND", "path": ["repository"], "message": "none"}]}),
+          MISSING),
+    Shape("Slack's code", told({"ok": False, "error": "ratelimited"}), RATE, None, None, True),
+    Shape("Slack's refusal", told({"ok": False, "error": "invalid_auth"}), AUTH),
+    Shape("Slack's missing channel", told({"ok": False, "error": "channel_not_found"}), MISSING),
+    Shape("Slack's missing scope", told({"ok": False, "error": "missing_scope", "needed": "chat:write"}),
+          PERMISSION),
+    Shape("Slack's own code for a request", told({"ok": False, "error": "msg_too_long"}), TOOL),
+    Shape("Notion's error object as text",
+          in_text({"object": "error", "status": 429, "code": "rate_limited", "message": "too fast"}),
+          RATE, 429, None, True),
+    Shape("Notion's restricted page",
+          in_text({"object": "error", "status": 403, "code": "restricted_resource", "message": "not shared"}),
+          PERMISSION, 403),
+    Shape("Notion's validation error",
+          in_text({"object": "error", "status": 400, "code": "validation_error", "message": "body"}),
+          CLIENT, 400),
+    Shape("Stripe's missing object",
+          told({"error": {"type": "invalid_request_error", "code": "resource_missing", "param": "id"}}),
+          MISSING),
+    Shape("Stripe's limit", told({"error": {"type": "rate_limit_error", "code": "rate_limit"}}),
+          RATE, None, None, True),
+    Shape("Stripe's key", told({"error": {"type": "authentication_error", "message": "key"}}), AUTH),
+    Shape("Stripe's declined card", told({"error": {"type": "card_error", "code": "card_declined"}}), TOOL),
+    Shape("Linear's limit",
+          told({"errors": [{"message": "used up",
+          "extensions": {"code": "RATELIMITED", "type": "ratelimited"}}]}),
+          RATE, None, None, True),
+    Shape("Linear's login",
+          told({"errors": [{"message": "log in",
+          "extensions": {"code": "AUTHENTICATION_ERROR", "http": {}}}]}),
+          AUTH),
+    Shape("a status in GraphQL's extensions",
+          told({"errors": [{"message": "no", "extensions": {"response": {"statusCode": 403}}}]}),
+          PERMISSION, 403),
+    Shape("Google's limit with its delay",
+          told({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [
+              {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.005s"}]}}),
+          RATE, 429, 0.005, True),
+    Shape("Google's 403 that is a limit",
+          told({"error": {"code": 403, "errors": [{"reason": "userRateLimitExceeded"}]}}),
+          RATE, 403, None, True),
+    Shape("Google's missing file", told({"error": {"code": 404, "status": "NOT_FOUND"}}), MISSING, 404),
+    Shape("Google's deadline, by its name alone", told({"error": {"status": "DEADLINE_EXCEEDED"}}), TIMEOUT),
+    Shape("Google's credential", told({"error": {"code": 401, "status": "UNAUTHENTICATED"}}), AUTH, 401),
+    Shape("Google's permission", told({"error": {"status": "PERMISSION_DENIED"}}), PERMISSION),
+    Shape("Google's bad argument", told({"error": {"code": 400, "status": "INVALID_ARGUMENT"}}), CLIENT, 400),
+    Shape("AWS throttling, which is a 400",
+          told({"name": "ThrottlingException", "message": "rate", "$metadata": {"httpStatusCode": 400}}),
+          RATE, 400, None, True),
+    Shape("AWS with a shape's whole name",
+          told({"__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no"}), PERMISSION),
+    Shape("AWS's missing key",
+          told({"Error": {"Code": "NoSuchKey",
+          "Message": "none"}, "ResponseMetadata": {"HTTPStatusCode": 404}}),
+          MISSING, 404),
+    Shape("AWS's expired token", told({"Error": {"Code": "ExpiredTokenException", "Message": "old"}}), AUTH),
+    Shape("AWS's internal failure", told({"Error": {"Code": "InternalFailure", "Message": "x"}}), SERVER),
+    Shape("Cloudflare's numbers, which only it knows",
+          told({"success": False, "errors": [{"code": 10000, "message": "key"}]}), TOOL),
+    Shape("Cloudflare's numbers, with a rule of the user",
+          told({"success": False, "error": {"code": 10000, "message": "key"}}), AUTH, rules={"auth": 10000}),
+    Shape("Supabase's limit", told({"code": 429, "error_code": "over_request_rate_limit", "msg": "x"}),
+          RATE, 429, None, True),
+    Shape("PostgREST's expired token",
+          told({"code": "PGRST301", "details": None, "hint": None, "message": "x"}),
+          AUTH),
+    Shape("PostgREST's right, by its SQLSTATE",
+          told({"code": "42501", "details": None, "hint": None, "message": "rows"}), PERMISSION),
+    Shape("PostgreSQL's syntax", told({"severity": "ERROR", "code": "42601", "position": "8"}), CLIENT),
+    Shape("PostgreSQL's cancelled statement", told({"sqlState": "57014", "message": "too long"}), TIMEOUT),
+    Shape("PostgreSQL's password", told({"severity": "FATAL", "code": "28P01"}), AUTH),
+    Shape("Jira's error beside its status",
+          told({"statusCode": 404, "errorMessages": ["no such issue"], "errors": {}}), MISSING, 404),
+    Shape("Confluence's", told({"statusCode": 403, "data": {"authorized": False}, "message": "no"}),
+          PERMISSION, 403),
+    Shape("Telegram's limit", told({"ok": False, "error_code": 429, "parameters": {"retry_after": 0.004}}),
+          RATE, 429, 0.004, True),
+    Shape("Discord's limit, which is only a wait",
+          told({"message": "slower", "retry_after": 0.004, "global": False}), RATE, None, 0.004, True),
+    Shape("axios, with response and headers",
+          told({"message": "failed", "response": {"status": 429, "headers": {"retry-after": "0.005"}}}),
+          RATE, 429, 0.005, True),
+    Shape("Node's code for no such file", told({"code": "ENOENT", "syscall": "open", "path": "/x"}), MISSING),
+    Shape("Node's code for no access", told({"code": "EACCES", "syscall": "open"}), PERMISSION),
+    Shape("Node's socket that timed out", told({"code": "ETIMEDOUT", "message": "x"}), TIMEOUT),
+    Shape("a problem of RFC 9457",
+          told({"type": "https://api.test/problems/rate-limited", "title": "Slow down", "status": 429}),
+          RATE, 429, None, True),
+    Shape("a problem by its type alone", told({"type": "urn:problem:not-found"}), MISSING),
+    Shape("503, which says that it passes", told({"status": 503, "message": "restarting"}),
+          SERVER, 503, None, True),
+    Shape("503 with a wait", told({"status": 503, "retryAfterMs": 5}), RATE, 503, 0.005, True),
+    Shape("500 behind the server", told({"status": 500, "message": "upstream"}), SERVER, 500),
+    Shape("504 behind the server", told({"status": 504, "message": "upstream"}), TIMEOUT, 504),
+    Shape("422, nothing more is known", told({"status": 422, "message": "wrong"}), CLIENT, 422),
+    Shape("a status in the result's _meta", said("no", _meta={"status": 404}), MISSING, 404),
+    Shape("a status under a key of _meta", said("no", _meta={"error": {"statusCode": 429}}),
+          RATE, 429, None, True),
+    Shape("a workspace of Spindle behind this one",
+          said("wait", _meta={"io.spindle/error": {"category": RATE, "retryable": True, "status": 429,
+                                                   "retry_after": 0.004}}),
+          RATE, 429, 0.004, True),
+    Shape("numbers that are no status", told({"status": 200, "code": 7, "message": "partly"}), TOOL),
+    Shape("a status that is a state", told({"status": "failed", "message": "the build broke"}), TOOL),
+    Shape("a year that looks like nothing", told({"code": 2026, "message": "x"}), TOOL),
+]  # fmt: skip
+
+SENTENCES = [
+    Shape("words about a limit, without a rule", said("Too many requests, try again in a minute"), TOOL),
+    Shape("words with a number, without a rule", said("HTTP error 429: Too Many Requests"), TOOL),
+    Shape("FastMCP's words about a tool", said("Error calling tool 'pay': 404 no such account"), TOOL),
+    Shape("FastMCP's words, with a rule of the user",
+          said("Error calling tool 'pay': HTTP 429 from the bank"),
+          RATE, None, None, True, rules={"rate_limited": r"HTTP 429\b"}),
+    Shape("the TypeScript SDK's words about arguments",
+          said("MCP error -32602: Input validation error: Invalid arguments for tool pay"), TOOL),
+    Shape("the Python SDK's words", said("Error executing tool pay: connection pool is empty"), TOOL),
+    Shape("no words at all", {"result": {"content": [], "isError": True}}, TOOL),
+    Shape("JSON that is cut off", said('{"status": 429, "mess'), TOOL),
+    Shape("JSON after words", said('Request failed: {"status": 429}'), TOOL),
+    Shape("JSON after words, with a rule", said('Request failed: {"status": 429}'), RATE, None, None, True,
+          rules={"rate_limited": ['"status": 429', "slow"]}),
+    Shape("a rule does not overrule a status", told({"status": 404, "message": "limit"}), MISSING, 404,
+          rules={"rate_limited": "limit"}),
+    Shape("a rule says more than 400 does", told({"status": 400, "message": "limit"}), RATE, 400, None, True,
+          rules={"rate_limited": "limit"}),
+    Shape("a pattern that would backtrack", said("a" * 5000 + "!"), TOOL, rules={"auth": "(a+)+$"}),
+    Shape("fetch: a missing page", said("Failed to fetch https://x.test/a - status code 404"), MISSING,
+          preset="fetch"),
+    Shape("fetch: a limit", said("Failed to fetch https://x.test/a - status code 429"),
+          RATE, None, None, True,
+          preset="fetch"),
+    Shape("fetch: a broken page", refused(-32603, "Failed to fetch https://x.test/ - status code 502"),
+          SERVER,
+          preset="fetch"),
+    Shape("fetch: a page that is not ours",
+          refused(-32603, "Failed to fetch https://x.test/ - status code 401"),
+          AUTH, preset="fetch"),
+    Shape("fetch: too slow", refused(-32603, "Failed to fetch https://x.test/: ReadTimeout('')"), TIMEOUT,
+          preset="fetch"),
+    Shape("fetch: robots", said("By robots.txt (https://x.test/robots.txt) fetching is not allowed"),
+          PERMISSION,
+          preset="fetch"),
+    Shape("filesystem: no such file", said("ENOENT: no such file or directory, open '/w/a'"), MISSING,
+          preset="filesystem"),
+    Shape("filesystem: outside", said("Access denied - path outside: /etc/x not in /w"), PERMISSION,
+          preset="filesystem"),
+    Shape("filesystem: not readable", said("Error: EACCES: permission denied, open '/w/b'"), PERMISSION,
+          preset="filesystem"),
+    Shape("filesystem: a folder", said("EISDIR: illegal operation on a directory, read"), CLIENT,
+          preset="filesystem"),
+    Shape("filesystem: other words", said("Could not find the text to replace"), TOOL, preset="filesystem"),
+    Shape("git: no such commit",
+          said("Error executing tool git_show: Ref 'nowhere' did not resolve to an object"), MISSING,
+          preset="git"),
+    Shape("git: another repository", said("Repository path '/b' is outside the allowed repository '/a'"),
+          PERMISSION, preset="git"),
+    Shape("playwright: too slow", said("### Error\nTimeoutError: locator.click: Timeout 5000ms exceeded."),
+          TIMEOUT, preset="playwright"),
+    Shape("playwright: a stale element",
+          said("### Error\nError: Ref e7 not found in the current page snapshot. Take another."), MISSING,
+          preset="playwright"),
+    Shape("dbhub: a login", in_text({"success": False, "error": "no", "code": "AUTH_FAILED"}), AUTH,
+          preset="postgres"),
+    Shape("dbhub: read only", in_text({"success": False, "error": "no", "code": "READONLY_VIOLATION"}),
+          PERMISSION, preset="postgres"),
+    Shape("dbhub: a mistyped query",
+          in_text({"success": False, "error": 'syntax error at or near "SELCT"', "code": "EXECUTION_ERROR"}),
+          CLIENT, preset="postgres"),
+    Shape("brave: a limit", said('429 Too Many Requests\n{"type": "ErrorResponse"}'), RATE, None, None, True,
+          preset="brave-search"),
+    Shape("brave: a key", said("401 Unauthorized"), AUTH, preset="brave-search"),
+    Shape("github: a missing issue",
+          said("failed to get issue: GET https://api.github.com/repos/a/b/issues/1: 404 none []"),
+          MISSING, preset="github"),
+    Shape("github: a limit",
+          said("failed to search: GET https://api.github.com/x: 403 API rate limit [rate reset in 9m]"),
+          RATE, None, None, True, preset="github"),
+    Shape("github: a permission", said("failed to fork: POST https://api.github.com/x: 403 not yours []"),
+          PERMISSION, preset="github"),
+    Shape("github: a name that leads nowhere", said("Could not resolve to a Repository of the name 'a/b'."),
+          MISSING, preset="github"),
+    Shape("slack: a limit", said("The request failed: ratelimited"), RATE, None, None, True, preset="slack"),
+    Shape("slack: a channel", said("The request failed: channel_not_found"), MISSING, preset="slack"),
+    Shape("linear: an entity", said("Entity not found: Issue"), MISSING, preset="linear"),
+    Shape("notion: a page", said("Error: object_not_found, is it shared?"), MISSING, preset="notion"),
+    Shape("sentry: a project",
+          said("**Input Error**\n\nThere was an HTTP 404 error with your request to the Sentry API."),
+          MISSING,
+          preset="sentry"),
+    Shape("sentry: itself",
+          said("**Error**\n\nThere was an HTTP 500 error with your request to the Sentry API."), SERVER,
+          preset="sentry"),
+]  # fmt: skip
+
+ERRORS = [
+    Shape("-32000 with a status", refused(-32000, "Rate limit exceeded", data={"status": 429}),
+          RATE, 429, None, True),
+    Shape("-32000 with a status and a wait",
+          refused(-32000, "Rate limit exceeded", data={"status": 429, "retryAfter": 0.004}),
+          RATE, 429, 0.004, True),
+    Shape("-32000 alone, as of mcp-remote", refused(-32000, "Connection closed"), SERVER),
+    Shape("-32000 with HTTP's words", refused(-32000, "Bad Request: no session"), SERVER),
+    Shape("-32000 that a rule knows", refused(-32000, "the quota is used up"), RATE, None, None, True,
+          rules={"rate_limited": "quota"}),
+    Shape("a code that a rule knows", refused(-32050, "gone fishing"), TIMEOUT, rules={"timeout": -32050}),
+    Shape("-32001 with a status", refused(-32001, "Unauthorized", data={"status": 401}), AUTH, 401),
+    Shape("-32001 of the TypeScript SDK", refused(-32001, "Request timed out", data={"timeout": 60000}),
+          TIMEOUT),
+    Shape("-32001 alone", refused(-32001, "it took too long"), TIMEOUT),
+    Shape("-32002, a resource", refused(-32002, "Resource not found", data={"uri": "x://y"}), MISSING),
+    Shape("-32603 of a mistyped query", refused(-32603, 'syntax error at or near "SELCT"'), SERVER),
+    Shape("-32603 with a driver's error",
+          refused(-32603, "query failed", data={"severity": "ERROR", "code": "42601"}), CLIENT),
+    Shape("-32603 with a response in its data",
+          refused(-32603, "upstream", data={"response": {"status": 404, "body": {}}}), MISSING, 404),
+    Shape("-32603 with a cause", refused(-32603, "x", data={"cause": {"code": "ETIMEDOUT"}}), TIMEOUT),
+    Shape("-32603 with text for data", refused(-32603, "x", data="429 Too Many Requests"), SERVER),
+    Shape("-32602 of both eras", refused(-32602, "Unknown tool: pay"), CLIENT),
+    Shape("-32602 for a resource that is missing, with a status", refused(-32602, "x", data={"status": 404}),
+          MISSING, 404),
+    Shape("-32601", refused(-32601, "Method not found"), CLIENT),
+    Shape("-32600", refused(-32600, "Invalid Request"), CLIENT),
+    Shape("-32700, of what we sent", refused(-32700, "Parse error"), CLIENT),
+    Shape("-32021 of the modern era",
+          refused(-32021, "x", data={"requiredCapabilities": {"sampling": {}}}), CLIENT),
+    Shape("0, as the Python SDK sends what a tool raised", refused(0, "KeyError: 'id'"), SERVER),
+    Shape("a status for a code", refused(404, "no such tool here"), MISSING, 404),
+    Shape("408 for a code, as the first Python SDK", refused(408, "no answer in 5 s"), TIMEOUT, 408),
+    Shape("429 for a code", refused(429, "slow down", data={"retry_after_seconds": 0.004}),
+          RATE, 429, 0.004, True),
+    Shape("403 in the data of a gateway", refused(-32003, "denied", data={"httpStatusCode": 403}),
+          PERMISSION, 403),
+    Shape("503 of a gateway", refused(-32000, "starting", data={"status": 503}), SERVER, 503, None, True),
+    Shape("502 of a gateway", refused(-32603, "bad gateway", data={"status": 502}), SERVER, 502),
+    Shape("a code in words", refused(-32000, "x", data={"code": "RATE_LIMIT_EXCEEDED"}),
+          RATE, None, None, True),
+    Shape("an exception's name", refused(-32000, "x", data={"type": "PermissionDeniedError"}), PERMISSION),
+    Shape("data without meaning", refused(-32099, "x", data={"trace": "abc"}), SERVER),
+]  # fmt: skip
+
+SHAPES = [*STRUCTURED, *SENTENCES, *ERRORS]

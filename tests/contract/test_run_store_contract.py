@@ -18,6 +18,7 @@ from spindle.auth.encryption import Sealer
 from spindle.domain.identity import Principal, Secret
 from spindle.domain.run import Pause, Run, RunEvent, RunStatus
 from spindle.errors import NotFoundError, StoreError
+from spindle.ports import store as ports
 from spindle.ports.store import RunStore, Store
 from spindle.stores.sqlite import SqliteStore
 
@@ -223,6 +224,15 @@ class TestLeasesOfRuns(RunStoreContract):
         assert not await store.take_run("dead", "p3", LEASE, 9.0)
         assert not await store.take_run("nothing", "p2", LEASE, 10.0)
 
+    async def test_a_process_with_shorter_leases_takes_nothing_from_one_with_longer(
+        self, store: RunStore
+    ) -> None:
+        await store.save_run(a_run(lease=ports.LEASE))
+        assert not await store.take_run("r1", "p2", 1.0, 9.0)
+        await paused(store, a_pause(run="r2"), run="r2")
+        assert await store.take_run("r2", "p1", ports.LEASE, 1.0)
+        assert await store.claim("t1", b"yes", "p2", 1.0, 9.0) == "noted"
+
     async def test_a_paused_run_is_taken_and_an_ended_one_is_not(self, store: RunStore) -> None:
         await paused(store)
         assert await store.take_run("r1", "p2", LEASE, 1.0)
@@ -402,6 +412,10 @@ class TestLeases:
         assert not await store.acquire("refresh", "p2", LEASE)
         assert await store.acquire("other", "p2", ENDED)
         assert await store.acquire("other", "p1", LEASE)
+
+    async def test_one_who_wants_it_for_less_time_waits_as_well(self, store: Store) -> None:
+        assert await store.acquire("refresh", "p1", ports.LEASE)
+        assert not await store.acquire("refresh", "p2", 1.0)
 
     async def test_only_the_holder_releases(self, store: Store) -> None:
         await store.acquire("refresh", "p1", LEASE)

@@ -28,8 +28,7 @@ import pytest
 import spindle
 from servers import warm
 from servers.running import PATIENCE, until
-from spindle import Finished, OpenPause, Paused, Spindle
-from spindle.errors import RunLostError
+from spindle import Continuing, Finished, OpenPause, Paused, Spindle
 
 HERE = Path(__file__).parent
 STEPS = 10
@@ -58,8 +57,6 @@ class Stalls:
     """By run and step, the faults that hit its process while it was in flight."""
     stops: Counter[str] = field(default_factory=Counter[str])
     faults: Counter[str] = field(default_factory=Counter[str])
-    lost: Counter[str] = field(default_factory=Counter[str])
-    """The runs that the process of the test itself lost."""
 
     async def start(self) -> None:
         made = await asyncio.create_subprocess_exec(
@@ -128,7 +125,15 @@ class Stalls:
             count, process = max(held, key=lambda item: item[0])
             if count:
                 return process
+            if await self.are_at_rest():
+                await self.create(2)
             await asyncio.sleep(0.02)
+
+    async def are_at_rest(self) -> bool:
+        """True if all runs are done, or wait for a person to decide: no process will hold any."""
+        if await self.app.store.runs(limit=1, status="running"):
+            return False
+        return all(pause.kind != "input" for pause in await self.app.pauses())
 
     # --- a person
 
@@ -142,12 +147,9 @@ class Stalls:
             wanted = pause.details["arguments"]
             token = done.get((wanted["run"], wanted["n"]))
             confirmed = {"done": True, "result": {"n": wanted["n"], "token": token}}
-            try:
-                outcome = await self.app.resume(pause.token, confirmed if token else True)
-            except RunLostError:
-                self.lost[pause.run_id] += 1  # this process was kept waiting for longer than a lease
-            else:
-                assert isinstance(outcome, Finished)
+            outcome = await self.app.resume(pause.token, confirmed if token else True)
+            # A worker that took it for dead may have resumed it just before: then it finds the answer.
+            assert isinstance(outcome, (Finished, Continuing))
 
         await asyncio.gather(*map(answer, asked))
         return len(asked)
@@ -169,7 +171,7 @@ class Stalls:
         said = lines_of(self.root / "said")
         by_token = {step["token"]: step for step in self.done_steps()}
         executions = Counter((step["run"], step["n"]) for step in by_token.values())
-        lost = self.lost + Counter(line["lost"] for line in said if "lost" in line)
+        lost = Counter(line["lost"] for line in said if "lost" in line)
         runs = await self.app.store.runs(limit=-1)
         assert {run.id: run.status for run in runs} == dict.fromkeys(self.names, "done")
         repeated = unforeseen = answered = 0
@@ -295,7 +297,6 @@ async def test_a_stop_a_kill_and_jumps_of_the_clock_repeat_only_what_was_in_flig
         await it.check()
 
 
-@pytest.mark.soak
 async def test_killed_processes_do_each_step_once_if_a_person_looks_before_deciding(
     tmp_path: Path, store: str | None
 ) -> None:

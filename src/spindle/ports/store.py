@@ -190,6 +190,9 @@ class CacheStore(Protocol):
         ...
 
 
+LEASE = 30.0
+"""Seconds without a sign of life after which something that a process holds may be taken over. One process
+may hold it for less; for longer only if all do."""
 Claim = Literal["claimed", "noted", "unknown", "used", "expired"]
 """The effect of an answer to a pause: the run is ours to continue; another process that executes the run
 will find it; there is no such pause; it was answered before; it came too late."""

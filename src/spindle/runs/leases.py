@@ -8,14 +8,12 @@ from collections.abc import Callable, Collection, Generator
 from typing import TYPE_CHECKING, Protocol
 
 from spindle.errors import StoreError
+from spindle.ports.store import LEASE
 
 if TYPE_CHECKING:
     from spindle.domain.run import Run
     from spindle.ports.source import Note
     from spindle.ports.store import RunStore
-
-LEASE = 30.0
-"""Seconds without a sign of life after which a run may be taken over."""
 
 
 class HeldRun(Protocol):

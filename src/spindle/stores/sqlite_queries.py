@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from spindle.ports.store import LEASE
 from spindle.stores.rows import storable
 from spindle.stores.sql import NO_VALUES, Row, SqlQueries, Values
 from spindle.stores.worker import Worker
@@ -12,8 +13,9 @@ from spindle.stores.worker import Worker
 CLOCK = "machine_clock"
 """The clock by which leases end: seconds since the machine started. All processes that share a SQLite file
 see the same, and neither a correction of the time of day nor a sleep of the machine moves it."""
-ENDED = f"({{end}} <= {CLOCK}() OR {{end}} > {CLOCK}() + :lease)"
-"""A lease ends further ahead than any can if the machine has started anew since: its holder is gone."""
+ENDED = f"({{end}} <= {CLOCK}() OR {{end}} > {CLOCK}() + max(:lease, {LEASE}))"
+"""A lease ends further ahead than any can if the machine has started anew since: its holder is gone. Whoever
+asks may have shorter leases than the holder, so the usual length counts."""
 
 
 class SqliteQueries(SqlQueries):

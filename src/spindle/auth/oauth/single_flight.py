@@ -11,14 +11,13 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spindle.errors import ConnectionFailedError, SpindleError
+from spindle.ports.store import LEASE
 
 if TYPE_CHECKING:
     from spindle.ports.store import LeaseStore
 
 T = TypeVar("T")
 
-LEASE = 30.0
-"""Seconds after which a holder counts as dead. The requests made under a lease take less."""
 LOOK_AGAIN = 0.05
 CLOSE_TIMEOUT = 5.0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from typing import cast
 from spindle.errors import ConnectionFailedError
 from spindle.sources.mcp.link import LineReader, turns
 from spindle.sources.programs.groups import end_group, signal_group, started
+from spindle.sources.programs.starting import start_program
 
 STDIN_GRACE = 2.0
 TERM_GRACE = 2.0
@@ -32,7 +32,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._stderr_rest = b""
         self._transport: asyncio.SubprocessTransport | None = None
-        self._output: asyncio.ReadTransport | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self._exited = asyncio.Event()
@@ -51,20 +50,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
     async def start(
         cls, name: str, command: tuple[str, ...], env: Mapping[str, str], cwd: Path, max_line: int
     ) -> ServerProcess:
-        loop = asyncio.get_running_loop()
         server = cls(max_line)
-        # Its output comes through a pipe of our own: asyncio's own pipes of processes hand on what they
-        # read one turn of the event loop later, which is a good part of what a call costs.
-        reading, writing = os.pipe()
-        server._output, _ = await loop.connect_read_pipe(
-            lambda: _ServerOutput(server), os.fdopen(reading, "rb", 0)
-        )
-        started = False
         try:
-            await loop.subprocess_exec(
-                lambda: server, *command, stdout=writing, env=dict(env), cwd=cwd, start_new_session=True
-            )
-            started = True
+            await start_program(server, command, env=env, cwd=cwd)
         except FileNotFoundError:
             missing = str(cwd) if not cwd.is_dir() else command[0]
             raise ConnectionFailedError(
@@ -74,10 +62,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
             ) from None
         except (OSError, ValueError) as error:
             raise ConnectionFailedError(f"cannot start {name!r}: {error}", sent=False) from None
-        finally:
-            os.close(writing)
-            if not started:
-                server._output.close()
         return server
 
     # --- talking
@@ -129,14 +113,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._resume_output()
 
     def _pause_output(self) -> None:
-        if self._output is not None:
-            with contextlib.suppress(RuntimeError):  # the pipe may just have closed
-                self._output.pause_reading()
+        with contextlib.suppress(RuntimeError):  # the pipe may just have closed
+            self._output.pause_reading()
 
     def _resume_output(self) -> None:
-        if self._output is not None:
-            with contextlib.suppress(RuntimeError):
-                self._output.resume_reading()
+        with contextlib.suppress(RuntimeError):
+            self._output.resume_reading()
 
     def last_words(self) -> str:
         """The end of what the server wrote to stderr."""
@@ -158,6 +140,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
         assert self._transport is not None
         return cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
 
+    @property
+    def _output(self) -> asyncio.ReadTransport:
+        assert self._transport is not None
+        return cast(asyncio.ReadTransport, self._transport.get_pipe_transport(1))
+
     # --- ending
 
     async def stop(self) -> None:
@@ -172,8 +159,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 await self._wait(TERM_GRACE)
         self._end_group()
         self._transport.close()
-        if self._output is not None:
-            self._output.close()
         self._tell_lost()
 
     async def exit(self) -> None:
@@ -195,7 +180,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._transport = cast(asyncio.SubprocessTransport, transport)
         started(self.pid)
 
-    def output_received(self, data: bytes) -> None:
+    def _output_received(self, data: bytes) -> None:
         if self._unread:
             self._unread += data
         else:
@@ -217,11 +202,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
             if self._output_ended:
                 self._end()
 
-    def output_ended(self) -> None:
-        self._output_ended = True
-        self._end()
-
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 1:
+            self._output_received(data)
+            return
         *lines, rest = (self._stderr_rest + data).split(b"\n")
         # Of a flood only the last lines are kept, so the others are not even read.
         self._stderr.extend(_text(line) for line in lines[-STDERR_LINES:])
@@ -234,7 +218,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._on_too_long(head, tail)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 0:
+        if fd == 1:
+            self._output_ended = True
+        if fd != 2:
             self._end()
 
     def process_exited(self) -> None:
@@ -264,19 +250,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if not self._told_lost:
             self._told_lost = True
             self._on_lost()
-
-
-class _ServerOutput(asyncio.Protocol):
-    """The reading end of a server's output."""
-
-    def __init__(self, server: ServerProcess) -> None:
-        self._server = server
-
-    def data_received(self, data: bytes) -> None:
-        self._server.output_received(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._server.output_ended()
 
 
 def _text(line: bytes) -> str:

@@ -20,6 +20,7 @@ from spindle.domain.call import Result
 from spindle.errors import ConnectionFailedError, InvalidArgumentsError, ResultTooLargeError
 from spindle.sources.programs import descendants
 from spindle.sources.programs.groups import end_group, signal_group, started
+from spindle.sources.programs.starting import start_program
 
 TERM_GRACE = 2.0
 """Seconds that a program may take to end when it is asked to."""
@@ -104,14 +105,7 @@ async def _start(
     name: str, program: _Program, vector: Sequence[str], env: Mapping[str, str], cwd: Path, *, has_input: bool
 ) -> None:
     try:
-        await asyncio.get_running_loop().subprocess_exec(
-            lambda: program,
-            *vector,
-            stdin=asyncio.subprocess.PIPE if has_input else asyncio.subprocess.DEVNULL,
-            env=dict(env),
-            cwd=cwd,
-            start_new_session=True,
-        )
+        await start_program(program, vector, env=env, cwd=cwd, has_input=has_input)
     except FileNotFoundError:
         is_folder = cwd.is_dir()
         missing = vector[0] if is_folder else str(cwd)

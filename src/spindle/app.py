@@ -384,7 +384,7 @@ async def build(
         def make_requests() -> SourceRequests:
             from spindle.calls.requests import SourceRequests
 
-            return SourceRequests(catalog, chosen, caller.guards, caller.recorder, clock.now)
+            return SourceRequests(catalog, chosen, caller, clock.now)
 
     except BaseException:
         await private.close()

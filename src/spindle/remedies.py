@@ -47,6 +47,11 @@ _WORDS: Mapping[str, _Words] = {
         f"{_OWNER} accept it first",
         f"{_OWNER} accept it first",
     ),
+    "answer": _Words(
+        "to answer it, run it at a terminal",
+        "to answer it, give a function: `spindle.open(on_question=…)`",
+        *["use a client that can be asked (elicitation)"] * 2,
+    ),
     "ask_approver": _Words(
         "`spindle resume {0} --approve` on the machine of the workspace, or `approvers` of the source",
         'without a `principal`, `resume("{0}", True)` answers as the owner; `approvers` names others',
@@ -85,6 +90,14 @@ _WORDS: Mapping[str, _Words] = {
         "log in with `spindle auth login {0}`, or let your program ask for consent with `auth.begin`",
         f"{_OWNER} log in to {{0!r}} first",
         f"{_OWNER} log in to {{0!r}} first",
+    ),
+    "name_model": _Words(
+        *['to give it one, add "sampling" to `answers` of the source, and set `model` in [sampling]'] * 2,
+        *["use a client with a model of its own (sampling), or have whoever runs this name one"] * 2,
+    ),
+    "no_approval": _Words(
+        *["only calls of tools wait for an approval; without `approve` in [sampling] none is needed"] * 2,
+        *["only calls of tools wait for an approval"] * 2,
     ),
     "other_pause": _Words(
         "its run waits for something else now: see `spindle pauses`",

@@ -13,6 +13,7 @@ import pytest
 
 from cli.test_resources_command import FIXTURE, add
 from cli.test_terminal import Terminal, plain
+from servers import warm
 
 SERVER = Path(__file__).parent.parent / "servers" / "curious_server.py"
 
@@ -192,3 +193,30 @@ def test_the_person_at_the_terminal_of_a_server_is_not_asked_for_its_clients(cur
     seen = serving.read_all()
     assert answer.json()["category"] == "paused", answer.text
     assert "ask asks" not in seen
+
+
+@pytest.mark.parametrize("era", ["handshake", "2026-07-28"])
+@pytest.mark.parametrize("words", [("read", "ask://person"), ("prompt", "ask.ask", "--arg", "kind=person")])
+def test_what_is_read_or_filled_in_may_ask_too(
+    workspace: Any, spindle: Any, era: str, words: tuple[str, ...]
+) -> None:
+    """Such a request cannot pause: nobody is offered to answer later."""
+    add(workspace, "ask", [warm.PYTHON, str(SERVER.with_name("inquiring_server.py"))], protocol=era)
+    terminal = Terminal(*words)
+    terminal.read_until("ask asks: Which city?")
+    terminal.read_until("Ctrl-D to decline\r\n")
+    terminal.read_until("city: ")
+    terminal.write("\x04")
+    terminal.read_until("decline, cancel, or go back? [d/C/b] ")
+    terminal.write("b\n")
+    terminal.seen = terminal.seen.replace("city: ", "", 1)
+    terminal.read_until("city: ")
+    terminal.write("Oslo\n")
+    seen = terminal.read_all()
+    assert terminal.process.returncode == 0
+    assert '{"action": "accept", "content": {"city": "Oslo"}}' in seen
+    piped = spindle(*words)
+    assert piped.code != 0
+    assert "asks a person before it answers" in piped.err
+    assert "Which city?" in piped.err
+    assert "run it at a terminal" in piped.err

@@ -184,7 +184,7 @@ class Caller:
             running.secrets |= credential.secrets
             host, peer = CallHost(self, options.principal, journal), options.peer
             if self.answers is not None:
-                peer = self.answers.peer(tool, config, host, peer)
+                peer = self.answers.peer(tool.source, tool.name, config, host, peer)
             call = Call(
                 tool.name, given, options.principal, credential, options.on_progress, running.key, parent,
                 self._files,

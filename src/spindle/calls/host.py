@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -156,5 +157,6 @@ class PatientPeer:
                 self._set(asyncio.get_running_loop().time() + self._limit)
 
     def _set(self, when: float | None) -> None:
-        if not self._timer.expired():
+        # A timer that ran out, or whose call has ended meanwhile, cannot be set any more.
+        with contextlib.suppress(RuntimeError):
             self._timer.reschedule(when)

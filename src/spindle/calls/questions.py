@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from spindle.domain.call import Host, Peer
     from spindle.domain.identity import Principal
     from spindle.domain.source import SourceConfig
-    from spindle.domain.tool import Tool
 
 ELICIT = "elicitation/create"
 
@@ -31,16 +30,26 @@ class LocalAnswers:
     model: Callable[[Principal], Sampling | None]
     """Returns the model that answers in the calls of a principal who has none of their own."""
 
-    def peer(self, tool: Tool, config: SourceConfig, host: Host, client: Peer | None) -> Peer | None:
-        """Returns whoever answers the source of a call: the client that made it, with a model of ours if it
-        has none; where no other program made it, those here. None: nobody."""
+    def peer(
+        self,
+        source: str,
+        name: str,
+        config: SourceConfig,
+        host: Host,
+        client: Peer | None,
+        *,
+        can_pause: bool = True,
+    ) -> Peer | None:
+        """Returns whoever answers a source during a call of the tool, or a request, of this name: the client
+        that made it, with a model of ours if it has none; where no other program made it, those here. None:
+        nobody."""
         asked: tuple[str, ...] = getattr(config, "answers", ())
         wants_model = "sampling" in asked
         if client is not None and (not wants_model or client.can_answer(SAMPLE)):
             return client
         own = own_model.get()
         model = (own or self.model(host.principal)) if wants_model else None
-        sampling = CallSampling(model, tool, host) if model is not None else None
+        sampling = CallSampling(model, source, name, host) if model is not None else None
         if client is not None:
             return client if sampling is None else ClientWithModel(client, sampling)
         handler = self.on_question if "elicitation" in asked else None
@@ -48,7 +57,7 @@ class LocalAnswers:
             return None
         # One user's question must not be shown to another, nor one agent's answered by another's model.
         owner = id(self), host.principal.id, id(own)
-        return LocalPeer(owner, tool, host.principal, handler, sampling)
+        return LocalPeer(owner, source, name, host.principal, handler, sampling, can_pause=can_pause)
 
 
 class ClientWithModel:
@@ -89,7 +98,7 @@ class ClientWithModel:
 
 
 class LocalPeer:
-    """Answers what the source of one call asks."""
+    """Answers what a source asks during one call, or one request."""
 
     comes_back = False
     has_model = False
@@ -98,22 +107,31 @@ class LocalPeer:
     def __init__(
         self,
         owner: object,
-        tool: Tool,
+        source: str,
+        name: str,
         principal: Principal,
         handler: OnQuestion | None,
         sampling: CallSampling | None,
+        *,
+        can_pause: bool,
     ) -> None:
         self.owner = owner
-        self._tool = tool
+        self._source = source
+        self._name = name
         self._principal = principal
         self._handler = handler
         self._sampling = sampling
+        self._can_pause = can_pause
 
     @property
     def capabilities(self) -> JsonObject:
-        # Where no handler answers, a pause does.
-        found: JsonObject = {"elicitation": {"form": {}, "url": {}}}
-        return found if self._sampling is None else {**found, "sampling": {}}
+        found: JsonObject = {}
+        if self._can_pause or self._handler is not None:
+            # Where no handler answers, a pause does.
+            found["elicitation"] = {"form": {}, "url": {}}
+        if self._sampling is not None:
+            found["sampling"] = {}
+        return found
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
         """Drops it: nobody here asked for messages."""
@@ -127,7 +145,9 @@ class LocalPeer:
         if method == SAMPLE and self._sampling is not None:
             return await self._sampling.answer(params or {})
         assert self._handler is not None
-        question = question_of(self._tool.source, self._tool.name, params or {}, self._principal)
+        question = question_of(
+            self._source, self._name, params or {}, self._principal, can_wait=self._can_pause
+        )
         try:
             return answered(question, await _handled(self._handler, question))
         except SpindleError:
@@ -144,7 +164,9 @@ async def _handled(handler: OnQuestion, question: SourceQuestion) -> Any:
     return await found if inspect.isawaitable(found) else found
 
 
-def question_of(source: str, tool: str, params: JsonObject, principal: Principal) -> SourceQuestion:
+def question_of(
+    source: str, tool: str, params: JsonObject, principal: Principal, *, can_wait: bool
+) -> SourceQuestion:
     """Returns the question that the parameters of MCP's `elicitation/create` are."""
     is_link = params.get("mode") == "url"
     return SourceQuestion(
@@ -154,6 +176,7 @@ def question_of(source: str, tool: str, params: JsonObject, principal: Principal
         None if is_link else params.get("requestedSchema"),
         str(params.get("url", "")) if is_link else None,
         principal,
+        can_wait,
     )
 
 

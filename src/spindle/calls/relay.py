@@ -27,7 +27,7 @@ from spindle.ports.source import RelaySession
 from spindle.threads import in_turn
 
 if TYPE_CHECKING:
-    from spindle.calls.requests import SourceRequests
+    from spindle.calls.requests import Client, SourceRequests
     from spindle.domain.identity import Principal
     from spindle.ports.source import Note
 
@@ -82,10 +82,10 @@ class SourceRelay:
             found += [{**prompt, "name": self.prompt_name(source, prompt["name"])} for prompt in prompts]
         return found
 
-    async def prompt(self, principal: Principal, params: JsonObject) -> JsonObject:
+    async def prompt(self, principal: Principal, params: JsonObject, client: Client) -> JsonObject:
         """A prompt with its arguments filled in."""
         source, name = await self.prompt_home(principal, str(params["name"]))
-        return await self.request(source, principal, "prompts/get", {**params, "name": name})
+        return await self.request(source, principal, "prompts/get", {**params, "name": name}, client=client)
 
     def prompt_name(self, source: str, name: str) -> str:
         """The name by which a prompt of a source is asked for."""
@@ -139,11 +139,12 @@ class SourceRelay:
                 found.append(item)
         return found
 
-    async def read(self, principal: Principal, params: JsonObject) -> JsonObject:
+    async def read(self, principal: Principal, params: JsonObject, client: Client) -> JsonObject:
         """The contents of a resource."""
         uri = str(params["uri"])
         source, inner = await self.home(principal, uri)
-        result = await self.request(source, principal, "resources/read", {**params, "uri": inner})
+        sent = {**params, "uri": inner}
+        result = await self.request(source, principal, "resources/read", sent, client=client)
         if inner != uri and is_array(result.get("contents")):
             result["contents"] = [
                 {**item, "uri": uri} if item.get("uri") == inner else item for item in result["contents"]
@@ -216,7 +217,7 @@ class SourceRelay:
 
     # --- completions
 
-    async def complete(self, principal: Principal, params: JsonObject) -> JsonObject:
+    async def complete(self, principal: Principal, params: JsonObject, client: Client) -> JsonObject:
         """The values that a source proposes for an argument."""
         ref = cast(JsonObject, params["ref"])
         if ref.get("type") == "ref/prompt":
@@ -230,9 +231,8 @@ class SourceRelay:
             homes = self._templates.get(uri, frozenset())
             own = next((name for name in sources if name in homes), None)
             source = own or (await self.home(principal, uri))[0]
-        found = await self.request(
-            source, principal, "completion/complete", {**params, "ref": ref}, "completions"
-        )
+        sent = {**params, "ref": ref}
+        found = await self.request(source, principal, "completion/complete", sent, "completions", client)
         return found or {"completion": {"values": []}}
 
     # --- asking the sources
@@ -274,11 +274,17 @@ class SourceRelay:
             budget.turn(cursor)
 
     async def request(
-        self, source: str, principal: Principal, method: str, params: JsonObject, offer: str | None = None
+        self,
+        source: str,
+        principal: Principal,
+        method: str,
+        params: JsonObject,
+        offer: str | None = None,
+        client: Client | None = None,
     ) -> JsonObject:
         """Makes a request of one source, and returns the result as it came; nothing if the source does not
         have the `offer` that it belongs to."""
-        return await self._requests.request(source, principal, method, params, offer) or {}
+        return await self._requests.request(source, principal, method, params, offer, client) or {}
 
 
 _LISTS = {

@@ -21,7 +21,7 @@ from spindle.domain.resource import (
     fits_template,
     places_of,
 )
-from spindle.errors import ClientError, InvalidArgumentsError, NotFoundError, ServerError, did_you_mean
+from spindle.errors import InvalidArgumentsError, NotFoundError, ServerError, did_you_mean
 
 if TYPE_CHECKING:
     from spindle.calls.relay import SourceRelay
@@ -59,7 +59,7 @@ class Resources:
     async def read(self, uri: str, source: str | None, principal: Principal) -> Result:
         """The contents of a resource, as blocks."""
         home, inner = await self.locate(uri, source, principal)
-        answer = await self._answer(home, principal, "resources/read", {"uri": inner})
+        answer = await self._relay.request(home, principal, "resources/read", {"uri": inner})
         contents = answer.get("contents")
         if not is_array(contents):
             raise ServerError(f"{home!r} answered against the protocol: it gave no contents", source=home)
@@ -113,7 +113,7 @@ class Resources:
         home = prompt.source
         inner = prompt.name.removeprefix(self._relay.prompt_name(home, ""))
         params: JsonObject = {"name": inner} | ({"arguments": given} if given else {})
-        answer = await self._answer(home, principal, "prompts/get", params)
+        answer = await self._relay.request(home, principal, "prompts/get", params)
         messages = answer.get("messages")
         if not is_array(messages) or not all(is_object(item) for item in messages):
             raise ServerError(f"{home!r} answered against the protocol: it gave no messages", source=home)
@@ -155,15 +155,6 @@ class Resources:
         )
 
     # --- both
-
-    async def _answer(self, source: str, principal: Principal, method: str, params: JsonObject) -> JsonObject:
-        answer = await self._relay.request(source, principal, method, params)
-        if answer.get("resultType") == "input_required":
-            raise ClientError(
-                f"{source!r} asks for input before it answers {method}, which only calls can wait for",
-                source=source,
-            )
-        return answer
 
     async def _listed(
         self, principal: Principal, what: str, source: str | None

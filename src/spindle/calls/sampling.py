@@ -1,4 +1,5 @@
-"""A language model for servers that ask for one in the middle of a call (sampling), within limits.
+"""A language model for servers that ask for one in the middle of a call or another request (sampling),
+within limits.
 
 Whoever makes a call has it answered by the model of their own: an agent, a client that can. For all others
 the workspace's answers, if it has one.
@@ -17,7 +18,6 @@ from spindle.errors import ApprovalRequired, ClientError, PermissionDeniedError
 
 if TYPE_CHECKING:
     from spindle.domain.call import Host, Peer
-    from spindle.domain.tool import Tool
 
 SAMPLE = "sampling/createMessage"
 
@@ -65,9 +65,11 @@ def of_client(peer: Peer) -> Sampling | None:
 class CallSampling:
     """The answers of a model during one call."""
 
-    def __init__(self, model: Sampling, tool: Tool, host: Host) -> None:
+    def __init__(self, model: Sampling, source: str, name: str, host: Host) -> None:
+        """`name` is that of the tool, or of the request, during which the source asks."""
         self._model = model
-        self._tool = tool
+        self._source = source
+        self._name = name
         self._host = host
         self._count = 0
 
@@ -75,7 +77,7 @@ class CallSampling:
         """The model's answer. Raises ApprovalRequired if a person must allow it first."""
         self._count += 1
         if self._count > self._model.max_requests:
-            raise ClientError(f"{self._tool.name} asked the model more than {self._model.max_requests} times")
+            raise ClientError(f"{self._name} asked the model more than {self._model.max_requests} times")
         if self._model.approve:
             self._require_approval(params)
         return await self._model.sample(params)
@@ -86,10 +88,10 @@ class CallSampling:
         request: dict[str, Any] = {key: params[key] for key in shown if key in params}
         reply = self._host.ask(
             ApprovalRequired(
-                f"{self._tool.source} wants the answer of a language model to go on with {self._tool.name}",
-                source=self._tool.source,
-                tool=self._tool.name,
-                details={"tool": self._tool.name, "request": request, "repeats": True},
+                f"{self._source} wants the answer of a language model to go on with {self._name}",
+                source=self._source,
+                tool=self._name,
+                details={"tool": self._name, "request": request, "repeats": True},
             )
         )
         if reply.refused is not None:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.question import Answer, SourceQuestion
 
-HOW = "  Enter takes what is in [brackets]; Ctrl-D to decline, or to answer later"
+HOW = "  Enter takes what is in [brackets]; Ctrl-D to decline"
+LEAVE = "decline, cancel, answer later, or go back? [d/c/L/b] "
+LEAVE_NOW = "decline, cancel, or go back? [d/C/b] "
 
 
 class Person(Protocol):
@@ -57,7 +59,7 @@ class TerminalQuestions:
 
 
 async def answer(cli: Person, question: SourceQuestion) -> Answer | None:
-    """Asks the person at the terminal. Returns None if they answer later."""
+    """Asks the person at the terminal. Returns None if they answer later, where that is possible."""
     from spindle.domain.question import Answer
 
     while True:
@@ -66,10 +68,12 @@ async def answer(cli: Person, question: SourceQuestion) -> Answer | None:
                 return await _visit(cli, question)
             return Answer("accept", await _fill(cli, question))
         except _LeftError:
-            said = (await cli.ask("decline, cancel, answer later, or go back? [d/c/L/b] ") or "l").lower()
+            said = (await cli.ask(LEAVE if question.can_wait else LEAVE_NOW) or "").lower()
         if said[:1] == "b":
             continue
-        return Answer("decline") if said[:1] == "d" else Answer("cancel") if said[:1] == "c" else None
+        if said[:1] == "d":
+            return Answer("decline")
+        return None if question.can_wait and said[:1] != "c" else Answer("cancel")
 
 
 async def _visit(cli: Person, question: SourceQuestion) -> Answer:
@@ -98,7 +102,7 @@ async def _fill(cli: Person, question: SourceQuestion) -> JsonObject:
     fields = fields_of(schema)
     _introduce(cli, question)
     if fields:
-        cli.output.aside(HOW)
+        cli.output.aside(f"{HOW}, or to answer later" if question.can_wait else HOW)
     content: JsonObject = {}
     while True:
         content = await _values(cli, fields, content)

@@ -169,7 +169,8 @@ class IdempotencyKey:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One guarded use of a tool. `key` is the same for every attempt of the call."""
+    """One guarded use of a tool, or another request of a source, such as to read a resource: `tool` is then
+    `source.method`, as in the history. `key` is the same for every attempt of the call."""
 
     tool: str
     arguments: JsonObject
@@ -188,6 +189,8 @@ class Call:
     """The answers of the peer to `Result.asked`, when it makes this call again."""
     idempotency_key: IdempotencyKey | None = None
     """The key to send, where the settings say that the source honours one."""
+    can_pause: bool = True
+    """False for what cannot wait until a person has answered: a request that is no call of a tool."""
 
     @property
     def is_keyed(self) -> bool:
@@ -257,13 +260,7 @@ class ToolFailure:
 
     def to_dict(self) -> JsonObject:
         """Returns the failure as JSON."""
-        return {
-            "file": self.file,
-            "line": self.line,
-            "function": self.function,
-            "code": self.code,
-            "traceback": self.traceback,
-        }
+        return fields_of(self)
 
 
 @dataclass(frozen=True, slots=True)

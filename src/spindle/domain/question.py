@@ -1,4 +1,4 @@
-"""A question that a source asks in the middle of a call, and its answer."""
+"""A question that a source asks in the middle of a call or another request, and its answer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ class SourceQuestion:
     message: str
     source: str
     tool: str
+    """The tool that is called, or the request that is made, such as `notes.resources/read`."""
     schema: JsonObject | None = None
     """Of the form, as JSON Schema: an object with plain values."""
     url: str | None = None
     """The page to visit, where the question is no form."""
     principal: Principal = LOCAL
+    can_wait: bool = True
+    """False where None is no answer: what is no call of a tool cannot pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,8 @@ class Answer:
 
 
 Answered = Answer | Mapping[str, Any] | None
-"""A handler's answer: an `Answer`, or the values of the form alone; None leaves it to a pause."""
+"""A handler's answer: an `Answer`, or the values of the form alone; None leaves it to a pause, or
+ends what cannot pause."""
 
 
 class OnQuestion(Protocol):

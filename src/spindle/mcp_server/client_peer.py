@@ -27,7 +27,14 @@ from spindle.domain.call import is_as_severe, new_id
 from spindle.domain.json_schema import JsonObject, is_object, to_json
 from spindle.domain.trail import LOOP_KEY
 from spindle.domain.visible import visible
-from spindle.errors import AuthorizationRequired, Interruption, LoopError, NotFoundError, SpindleError
+from spindle.errors import (
+    AuthorizationRequired,
+    ClientError,
+    Interruption,
+    LoopError,
+    NotFoundError,
+    SpindleError,
+)
 from spindle.mcp_imports import MCPError, UrlElicitationRequiredError
 from spindle.mcp_server.convert import error_result
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
@@ -170,18 +177,25 @@ async def passed_on(ctx: RequestContext, peer: ClientPeer, asked: JsonObject) ->
         if missing:
             raise MCPError(
                 code=MISSING_REQUIRED_CLIENT_CAPABILITY,
-                message="the tool asks for further input, for which the client lacks a capability",
+                message=f"{_wanted(requests)}, for which the client lacks a capability",
                 data={"requiredCapabilities": {_CAPABILITIES[method]: {} for method in missing}},
             )
         return asked
     if missing or not ctx.session.can_send_request:
-        wanted = ", ".join(sorted({request["method"] for request in requests.values()}))
-        return error_result(f"the tool asks for further input ({wanted}), which this client cannot give")
+        raise ClientError(f"{_wanted(requests)}, which this client cannot give")
     answers = {
         key: await peer.ask(request["method"], request.get("params")) for key, request in requests.items()
     }
     state = asked.get("requestState")
     return Again({"inputResponses": answers} | ({"requestState": state} if state is not None else {}))
+
+
+def _wanted(requests: Mapping[str, JsonObject]) -> str:
+    """Says for what a source asks, with the words of its questions."""
+    methods = ", ".join(sorted({request["method"] for request in requests.values()}))
+    params: list[JsonObject] = [request.get("params") or {} for request in requests.values()]
+    said = "".join(f": {visible(str(item['message']))}" for item in params if item.get("message"))
+    return f"the source asks for further input ({methods}{said})"
 
 
 async def paused(

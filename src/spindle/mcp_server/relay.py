@@ -25,6 +25,7 @@ from spindle.errors import NotFoundError, ResultTooLargeError
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
+    from spindle.calls.requests import Client
     from spindle.domain.identity import Principal
     from spindle.ports.source import Note
     from spindle.serving.access import ServingAccess
@@ -53,18 +54,24 @@ class ClientRelay(SourceRelay):
         self._app = app
         self._issued: BoundedMap[tuple[str, str], None] = BoundedMap(MAX_REMEMBERED)
 
-    async def read(self, principal: Principal, params: JsonObject) -> JsonObject:
+    async def read(self, principal: Principal, params: JsonObject, client: Client) -> JsonObject:
         """The contents of a resource or of a file that a tool returned."""
         uri = str(params["uri"])
         if uri.startswith(f"{OWN}{FILES}/"):
             return await self._read_file(principal, uri)
-        return await super().read(principal, params)
+        return await super().read(principal, params, client)
 
     async def request(
-        self, source: str, principal: Principal, method: str, params: JsonObject, offer: str | None = None
+        self,
+        source: str,
+        principal: Principal,
+        method: str,
+        params: JsonObject,
+        offer: str | None = None,
+        client: Client | None = None,
     ) -> JsonObject:
         """Makes a request of one source, without what the client and the source said of themselves."""
-        result = await super().request(source, principal, method, without_ours(params), offer)
+        result = await super().request(source, principal, method, without_ours(params), offer, client)
         meta = result.get("_meta")
         if is_object(meta) and SERVER_INFO_META_KEY in meta:
             # Who answers is Spindle.

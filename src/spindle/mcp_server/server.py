@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import INVALID_PARAMS, RequestParams
@@ -29,7 +30,6 @@ from spindle.mcp_server.changes import Changes
 from spindle.mcp_server.client_peer import (
     ANSWER,
     PAUSE_PREFIX,
-    QUESTIONS,
     Again,
     ClientPeer,
     go_on,
@@ -48,8 +48,9 @@ from spindle.mcp_server.handlers import Handler, raw
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
 from spindle.mcp_server.listing import BadCursorError, Listing
 from spindle.mcp_server.relay import ClientRelay
+from spindle.mcp_server.requests import COME_BACK, MAX_ROUNDS, Ask, ClientRequest, answerable
 from spindle.mcp_server.search_mode import SearchMode
-from spindle.mcp_server.suspended import PREFIX, Suspended, SuspendedCalls
+from spindle.mcp_server.suspended import SuspendedCalls
 from spindle.runs.outcomes import Finished, Outcome, Paused
 from spindle.serving.connecting import KIND as CONNECT
 from spindle.serving.connecting import ConnectTools
@@ -69,8 +70,6 @@ logger = logging.getLogger("spindle.serve")
 FIRST_SYNC_TIMEOUT = 20.0
 """Seconds that a list waits, at most, for sources that were never asked for their tools."""
 NO_TOOLS: Mapping[str, Tool] = {}
-MAX_ROUNDS = 10
-"""The number of times that one call may ask its client something."""
 
 
 class CatalogServer:
@@ -254,16 +253,9 @@ class CatalogServer:
     ) -> JsonObject:
         state, answers = params.get("requestState"), params.get("inputResponses")
         key = tool.name, canonical(arguments) if is_modern(ctx) else b""
-        if isinstance(state, str) and state.startswith(PREFIX):
-            suspended = self._waiting.find(state, principal, key)
-            suspended.came_back(ctx)
-            return await self._waiting.go_on(suspended, answers)
         peer = ClientPeer(ctx, self.config.ask_timeout)
-        work = self._run(ctx, principal, tool, arguments, peer, state, answers)
-        if not is_modern(ctx) or not QUESTIONS & peer.capabilities.keys():
-            return await work
-        peer.suspended = Suspended(principal, key, peer.came_back)
-        return await self._waiting.run(peer.suspended, work)
+        work = partial(self._run, ctx, principal, tool, arguments, peer, state, answers)
+        return await answerable(self._waiting, ctx, principal, key, peer, work)
 
     async def _run(
         self,
@@ -351,7 +343,7 @@ class CatalogServer:
         return {"prompts": await self.relay.prompts(principal)}
 
     async def _get_prompt(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
-        return await self.relay.prompt(principal, params)
+        return await self._relayed(ctx, principal, params, self.relay.prompt)
 
     async def _list_resources(
         self, _: RequestContext, principal: Principal, params: JsonObject
@@ -363,11 +355,22 @@ class CatalogServer:
     ) -> JsonObject:
         return {"resourceTemplates": await self.relay.templates(principal)}
 
-    async def _read_resource(self, _: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
-        return await self.relay.read(principal, params)
+    async def _read_resource(
+        self, ctx: RequestContext, principal: Principal, params: JsonObject
+    ) -> JsonObject:
+        return await self._relayed(ctx, principal, params, self.relay.read)
 
-    async def _complete(self, _: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
-        return await self.relay.complete(principal, params)
+    async def _complete(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
+        return await self._relayed(ctx, principal, params, self.relay.complete)
+
+    async def _relayed(
+        self, ctx: RequestContext, principal: Principal, params: JsonObject, ask: Ask
+    ) -> JsonObject:
+        peer = ClientPeer(ctx, self.config.ask_timeout)
+        request = ClientRequest(ctx, principal, params, peer, ask)
+        if ctx.method not in COME_BACK:
+            return await request.run()
+        return await answerable(self._waiting, ctx, principal, request.key, peer, request.run)
 
     async def _subscribe(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
         await self.changes.subscribe(inbound(ctx).connection, str(params["uri"]))

@@ -1,4 +1,4 @@
-"""Calls that wait for an answer of a client that cannot be asked while it waits.
+"""Calls, and other requests, that wait for an answer of a client that cannot be asked while it waits.
 
 A source of the handshake era asks in the middle of a call. A client of 2026-07-28 is told so by a result,
 and comes back with the answer in a new request; meanwhile the call goes on waiting here, under a token

@@ -126,8 +126,9 @@ class RelaySession(Session):
         """Of `resources`, `prompts`, `completions` and `subscribe`, those that the server has."""
 
     @abstractmethod
-    async def relay(self, method: str, params: JsonObject, credential: Credential) -> JsonObject:
-        """Makes a request other than a call of a tool, and returns the result as it came."""
+    async def relay(self, method: str, call: Call) -> JsonObject:
+        """Makes a request other than a call of a tool, with the call's arguments as its parameters, and
+        returns the result as it came: also one that asks a `call.peer` which comes back."""
 
     @abstractmethod
     async def watch(

@@ -40,6 +40,7 @@ from spindle.errors import (
 from spindle.mcp_imports import MCPError
 from spindle.meanings import Meaning, answered, in_data, of_code
 from spindle.ports.list_budget import size_of
+from spindle.remedies import Remedy
 from spindle.sources.mcp.dispatcher import (
     LinkLostError,
     MessageTooLargeError,
@@ -47,6 +48,7 @@ from spindle.sources.mcp.dispatcher import (
     UnreadableAnswerError,
 )
 from spindle.sources.mcp.exchange import CallExchange
+from spindle.sources.mcp.questions import way_out
 
 MAX_MESSAGE = 4000
 """Characters that are kept of a server's message about an error."""
@@ -134,6 +136,8 @@ def to_error(error: MCPError, name: str, exchange: CallExchange | None = None) -
     fields: dict[str, Any] = {"answered": True, "details": details}
     if code == URL_ELICITATION_REQUIRED:
         fields["hint"] = "the server wants you to visit a page first"
+    if code == MISSING_REQUIRED_CLIENT_CAPABILITY:
+        fields["remedy"] = _of_capability(data)
     status = exchange.status if exchange is not None else None
     # Some servers put an HTTP status in the place of the code.
     meaning = in_data({"code": code}, details.get("data")) if code not in OF_PROTOCOL else None
@@ -145,6 +149,13 @@ def to_error(error: MCPError, name: str, exchange: CallExchange | None = None) -
     if meaning.status is None and status is not None and status >= 300:
         fields["status"] = status
     return from_meaning(meaning, f"{name!r}: {_shortened(error.error.message)}", **fields)
+
+
+def _of_capability(data: Any) -> Remedy | None:
+    """The way out where a server wants to ask what nobody here answers."""
+    wanted = data.get("requiredCapabilities") if is_object(data) else None
+    found = (way_out(name) for name in wanted) if is_object(wanted) else ()
+    return next((remedy for remedy in found if remedy is not None), None)
 
 
 def _made_here(error: MCPError, name: str, exchange: CallExchange | None) -> SpindleError | None:

@@ -2,7 +2,8 @@
 
 Over HTTP a server's question comes on the stream of the call it belongs to. Over pipes nothing says to
 which call it belongs, so there it is passed on only when all calls that run were made by one and the
-same program: one user's question must never be shown to another.
+same program: one user's question must never be shown to another. A call is here any request during which
+a server may ask: also one for a resource, or for a prompt.
 """
 
 from __future__ import annotations
@@ -35,7 +36,14 @@ from spindle.domain.json_schema import is_object
 from spindle.errors import ApprovalRequired, InputRequired, SpindleError
 from spindle.mcp_imports import MCPError
 from spindle.sources.mcp.exchange import current_exchange
-from spindle.sources.mcp.questions import MAX_QUESTIONS, GivenAnswers, check_question, dumped, too_many
+from spindle.sources.mcp.questions import (
+    MAX_QUESTIONS,
+    GivenAnswers,
+    check_question,
+    dumped,
+    too_many,
+    way_out,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -73,7 +81,10 @@ class Serving:
         self._count = 0
         self.requests = 0
         """The requests other than questions that its server made of the caller."""
+        self.unanswered: str | None = None
+        """The request of its server that nobody here answers, if it made one."""
         self._open: set[asyncio.Task[Any]] = set()
+        self._has_ended = False
         self._left: asyncio.Event | None = None
 
     def __enter__(self) -> None:
@@ -85,8 +96,11 @@ class Serving:
         del self._running[self.call.key]
         if self._left is not None:
             self._left.set()
+        self._has_ended = True
         for question in self._open:
             question.cancel()  # whoever was asked need not answer any more
+        if self.unanswered is not None and isinstance(error, SpindleError) and error.answered:
+            error.remedy = error.remedy or way_out(self.unanswered)
         if self._reason is not None and self._task is not None:
             # As asyncio.timeout does: only who was cancelled by nobody else goes on, with our reason.
             only_by_us = self._task.uncancel() <= self._cancelling
@@ -123,12 +137,18 @@ class Serving:
             return {"action": "cancel"}
 
     async def asked(self, peer: Peer, method: str, params: JsonObject | None) -> JsonObject:
-        """The peer's answer. It is not waited for any more when the call has ended."""
+        """The peer's answer. It is not waited for any more when the call has ended: raises MCPError then."""
         task = asyncio.current_task()
         assert task is not None
+        before = task.cancelling()
         self._open.add(task)
         try:
             return await peer.ask(method, params)
+        except asyncio.CancelledError:
+            if not self._has_ended or task.uncancel() > before:
+                raise
+            # Not let out: the task is one of the SDK's, whose end would close the session for all calls.
+            raise MCPError(code=INVALID_REQUEST, message="the request has ended") from None
         finally:
             self._open.discard(task)
 
@@ -186,9 +206,11 @@ class Peers:
         if serving is None or (peer is not None and peer.comes_back):
             return await self._ask("elicitation/create", params, _elicited)
         able = peer if peer is not None and peer.can_answer("elicitation/create") else None
-        return _elicited.validate_python(
-            await serving.elicit(self._name, dumped(params) or {}, able), by_name=False
-        )
+        try:
+            said = await serving.elicit(self._name, dumped(params) or {}, able)
+        except MCPError as error:
+            return error.error
+        return _elicited.validate_python(said, by_name=False)
 
     async def sample(
         self, _context: ClientRequestContext, params: CreateMessageRequestParams
@@ -208,6 +230,8 @@ class Peers:
                 return ErrorData(code=INVALID_REQUEST, message=f"more than {MAX_REQUESTS} requests")
         peer = self.peer()
         if peer is None or not peer.can_answer(method):
+            if serving is not None:
+                serving.unanswered = method
             if method == "sampling/createMessage":
                 logger.warning(
                     "%s asked for a language model, and there is none: set `model` in [sampling]", self._name
@@ -267,9 +291,10 @@ def as_the_caller(params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     ours = meta.get(CLIENT_CAPABILITIES_META_KEY)
     if not is_object(ours):
         return params
-    # Where nobody waits for the answer, a pause does.
     peer = exchange.call.peer
-    theirs = peer.capabilities if peer is not None else {"elicitation": ours.get("elicitation")}
+    # Where nobody waits for the answer, a pause does.
+    by_pause = {"elicitation": ours.get("elicitation")} if exchange.call.can_pause else {}
+    theirs = peer.capabilities if peer is not None else by_pause
     declared = {
         key: theirs.get(key) if key in QUESTIONS else value
         for key, value in ours.items()

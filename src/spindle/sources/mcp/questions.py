@@ -19,6 +19,7 @@ from spindle.calls.forms import MAX_TEXT, fields_of
 from spindle.domain.json_schema import canonical, is_array, is_object
 from spindle.errors import ClientError, InputRequired, PermissionDeniedError, ServerError
 from spindle.mcp_imports import MCPError
+from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
     from spindle.domain.call import Call, Reply
@@ -251,12 +252,22 @@ def too_many(source: str, tool: str) -> ServerError:
 def not_offered(tool: str, method: str) -> ClientError:
     """The error for a request that nobody here answers."""
     if method.startswith("sampling/"):
-        hint = 'add "sampling" to `answers` of the source, and set `model` in [sampling]'
-        return ClientError(f"{tool} asks for a language model, and may not use one", hint=hint)
+        message = f"{tool} asks for a language model, and may not use one"
+        return ClientError(message, remedy=way_out(method))
     return ClientError(
         f"{tool} asks for {method!r} while it runs, which Spindle does not offer",
         hint="tell the author of the server",
     )
+
+
+def way_out(method: str) -> Remedy | None:
+    """Returns the remedy by which somebody answers this request of a server, if there is one."""
+    kind = method.partition("/")[0]
+    return Remedy(_WAYS_OUT[kind]) if kind in _WAYS_OUT else None
+
+
+_WAYS_OUT = {"elicitation": "answer", "sampling": "name_model"}
+"""By the capability that answers it, the remedy."""
 
 
 def dumped(model: BaseModel | None) -> JsonObject | None:

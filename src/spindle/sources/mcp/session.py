@@ -14,7 +14,6 @@ from mcp_types import (
     HEADER_MISMATCH,
     LOG_LEVEL_META_KEY,
     METHOD_NOT_FOUND,
-    URL_ELICITATION_REQUIRED,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
@@ -32,7 +31,6 @@ from pydantic import TypeAdapter, ValidationError
 from spindle.domain.call import Result, is_as_severe
 from spindle.domain.json_schema import is_object
 from spindle.errors import (
-    AuthError,
     ClientError,
     ConnectionFailedError,
     ServerError,
@@ -55,18 +53,9 @@ from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.lists import LISTS, ToolPages, repeat_in_headers
 from spindle.sources.mcp.negotiation import negotiate
 from spindle.sources.mcp.peers import Peers, callbacks
-from spindle.sources.mcp.questions import (
-    MAX_QUESTIONS,
-    answers_to,
-    comes_back_for,
-    dumped,
-    links_of,
-    refuse_if_declined,
-    repeated_with,
-    require_visited,
-    too_many,
-)
+from spindle.sources.mcp.questions import dumped
 from spindle.sources.mcp.relay import offers_of, send, watch
+from spindle.sources.mcp.rounds import until_done
 from spindle.threads import in_turn
 from spindle.version import __version__
 
@@ -80,8 +69,6 @@ if TYPE_CHECKING:
     from spindle.sources.mcp.config import McpConfig
 
 logger = logging.getLogger("spindle.mcp")
-
-FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
 
 TOLD = (PromptListChangedNotification, ResourceListChangedNotification, ResourceUpdatedNotification)
 
@@ -131,43 +118,20 @@ class McpSession(RelaySession):
         with self._peers.serving(call):
             if call.peer is not None and call.peer.log_level is not None:
                 await self._lower_log_level(call.peer.log_level)
-            return await self._invoke(tool, call)
+            done = await until_done(
+                self._name, call, lambda given: self._invoke(tool, call, given), is_modern=self.is_modern
+            )
+        return Result(asked=dumped(done)) if isinstance(done, InputRequiredResult) else to_result(done)
 
-    async def _invoke(self, tool: Tool, call: Call) -> Result:
-        if not self.is_modern:
-            refuse_if_declined(call)
-        given = repeated_with(call) if self.is_modern else {}
+    async def _invoke(self, tool: Tool, call: Call, given: JsonObject) -> CallAnswer:
         try:
-            result = await self._call(tool, call, given)
+            return await self._call(tool, call, given)
         except ClientError as error:
-            if self.is_modern and "no back-channel" in error.message:
-                # The words of the SDK: its code is that of many errors.
-                error.hint = (
-                    f'it asks as older servers do: set `protocol = "handshake"` in [sources.{self._name}]'
-                )
             if not (is_object(error.details) and error.details.get("code") == HEADER_MISMATCH):
                 raise
             # The server wants arguments repeated as headers; which ones, only a fresh list tells.
             await self._discover(call.credential)
-            result = await self._call(tool, call, given)
-        wait, rounds = FIRST_WAIT, 0
-        while isinstance(result, InputRequiredResult):
-            given = {"requestState": result.request_state}
-            if result.input_requests:
-                if comes_back_for(call, result):
-                    return Result(asked=dumped(result))
-                rounds += 1
-                if rounds > MAX_QUESTIONS:
-                    raise too_many(self._name, tool.name)
-                given = await answers_to(call, self._name, result)
-                if not self.is_modern:
-                    require_visited(call, given)
-            else:
-                # It asks nobody, and only wants to be asked again: until the call's own timeout.
-                await asyncio.sleep(wait)
-                wait = min(wait * 2, LONGEST_WAIT)
-            result = await self._call(tool, call, given if self.is_modern else {})
-        return to_result(result)
+            return await self._call(tool, call, given)
 
     async def _call(self, tool: Tool, call: Call, given: JsonObject) -> CallAnswer:
         params = CallToolRequestParams(name=tool.spec.remote_name, arguments=call.arguments)
@@ -183,20 +147,11 @@ class McpSession(RelaySession):
                 method="tools/call", params={**(dumped(params) or {}), **given}
             )
         # Not session.call_tool(): it checks results with a slower validator and may list tools unasked.
-        try:
-            return await self._exchange(
-                lambda: self._session.send_request(request, _call_answer, progress_callback=call.on_progress),
-                call.credential,
-                call,
-            )
-        except AuthError as error:
-            about = error.details if is_object(error.details) else {}
-            if about.get("code") != URL_ELICITATION_REQUIRED:
-                raise
-            # It has not done anything: once the pages were visited, the same call is made again.
-            asked = links_of(self._name, about.get("data"))
-            requests = {key: {"method": "elicitation/create", "params": item} for key, item in asked.items()}
-            return InputRequiredResult.model_validate({"inputRequests": requests})
+        return await self._exchange(
+            lambda: self._session.send_request(request, _call_answer, progress_callback=call.on_progress),
+            call.credential,
+            call,
+        )
 
     async def _lower_log_level(self, level: str) -> None:
         """Sets the log level of older servers, which keep one for the session: that of the caller who
@@ -206,16 +161,28 @@ class McpSession(RelaySession):
             return
         if self._log_level is None or (is_as_severe(self._log_level, level) and level != self._log_level):
             self._log_level = level
-            await self.relay("logging/setLevel", {"level": level}, None)
+            await self._exchange(lambda: send(self._session, "logging/setLevel", {"level": level}))
 
     @property
     def offers(self) -> frozenset[str]:
         return offers_of(self._session)
 
-    async def relay(self, method: str, params: JsonObject, credential: Credential | None) -> JsonObject:
+    async def relay(self, method: str, call: Call) -> JsonObject:
         if (key := LISTS.get(method)) is not None:
-            return await self._list(method, key, params, credential)
-        return await self._exchange(lambda: send(self._session, method, params), credential)
+            return await self._list(method, key, call.arguments, call.credential)
+        with self._peers.serving(call):
+            done = await until_done(
+                self._name, call, lambda given: self._relay(method, call, given), is_modern=self.is_modern
+            )
+        return dumped(done) or {} if isinstance(done, InputRequiredResult) else done
+
+    async def _relay(self, method: str, call: Call, given: JsonObject) -> JsonObject | InputRequiredResult:
+        async def sent() -> JsonObject | InputRequiredResult:
+            answer = await send(self._session, method, {**call.arguments, **given})
+            asks = self.is_modern and answer.get("resultType") == "input_required"
+            return InputRequiredResult.model_validate(answer) if asks else answer
+
+        return await self._exchange(sent, call.credential, call)
 
     async def _list(
         self, method: str, key: str, params: JsonObject, credential: Credential | None
@@ -279,7 +246,12 @@ class McpSession(RelaySession):
         if exchange.status == 404 and error.error.code != METHOD_NOT_FOUND and not self.is_modern:
             # The server restarted and knows nothing of this session: nothing was done, and a new one helps.
             return ConnectionFailedError(f"{self._name!r} no longer knows the session", sent=False)
-        return describe_failure(self._name, error, exchange)
+        failure = describe_failure(self._name, error, exchange)
+        if self.is_modern and isinstance(failure, ClientError) and "no back-channel" in failure.message:
+            # The words of the SDK: its code is that of many errors.
+            way = f'set `protocol = "handshake"` in [sources.{self._name}]'
+            failure.hint = f"it asks as older servers do: {way}"
+        return failure
 
 
 def describe_failure(name: str, error: MCPError, exchange: CallExchange) -> SpindleError:

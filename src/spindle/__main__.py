@@ -1,5 +1,5 @@
 """Runs the command `spindle`: `python -m spindle`."""
 
-from spindle.cli.main import run
+from spindle.cli.entry import run
 
 run()

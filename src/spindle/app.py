@@ -112,6 +112,10 @@ class Spindle:
         self._bus = bus_of(settings.root)
         self._subscriptions: WeakSet[Subscription] = WeakSet()
 
+    def answer_by(self, answers: LocalAnswers) -> None:
+        """Has others answer what sources ask in calls that no other program made."""
+        self._caller.answers = answers
+
     async def call(
         self,
         tool: str,

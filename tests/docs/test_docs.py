@@ -43,7 +43,11 @@ def test_the_examples_of_a_page_do_what_it_says(
     (workspace / "spindle.toml").write_text("")
     # It is the reader's own, and so are all further edits.
     subprocess.run([warm.SPINDLE, "trust", "--yes"], cwd=workspace, env=environment, check=True)
-    ran = run_page(page, workspace, environment, [warm.PYTHON])
+    try:
+        ran = run_page(page, workspace, environment, [warm.PYTHON])
+    finally:
+        if "spindle up" in page.read_text("utf-8"):  # one that failed has left it running
+            subprocess.run([warm.SPINDLE, "down"], cwd=workspace, env=environment, check=True)
     assert ran or page.name in WITHOUT_EXAMPLES, f"{page.name} shows nothing that can be run"
 
 

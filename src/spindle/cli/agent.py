@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
-import sys
-from collections.abc import AsyncGenerator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from spindle.cli.completion import complete_tool
 from spindle.cli.context import CliContext, command
+from spindle.cli.stdin import read_stdin
 
 if TYPE_CHECKING:
     from spindle.agents.agent import Agent
@@ -57,7 +55,7 @@ def agent(
     ANTHROPIC_API_KEY. Settings are in [agent].
     """
     if task == "-":
-        task = sys.stdin.read()
+        task = cli.run(read_stdin(None)) or ""
     config = cli.settings().agent()
     changed = {"model": model, "instructions": instructions, "tools": tools or None}
     config = config.model_copy(update={key: value for key, value in changed.items() if value is not None})
@@ -80,7 +78,7 @@ async def _agent(
     view = View(cli.output, stream=stream)
     async with cli.open() as app:
         made = _made(app, config, config.model)
-        async with _suspended_by_ctrl_c(app, view):
+        with cli.interrupted_by(_suspending(app, view)):
             outcome: AgentOutcome
             if continued is None:
                 outcome = await made.run(task, on_event=view.hear, streams=view.streams)
@@ -133,10 +131,9 @@ def _made(app: Spindle, config: AgentConfig, model: str) -> Agent:
     )
 
 
-@contextlib.asynccontextmanager
-async def _suspended_by_ctrl_c(app: Spindle, view: View) -> AsyncGenerator[None]:
+def _suspending(app: Spindle, view: View) -> Callable[[], None]:
     """Makes the first Ctrl-C pause the run, and a second one cancel it."""
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    task = asyncio.current_task()
     assert task is not None
     suspended = False
 
@@ -148,12 +145,4 @@ async def _suspended_by_ctrl_c(app: Spindle, view: View) -> AsyncGenerator[None]
         else:
             task.cancel()
 
-    try:
-        loop.add_signal_handler(signal.SIGINT, stop)
-    except (ValueError, RuntimeError):  # not in the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
+    return stop

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spindle.cli.context import CliContext, command
+from spindle.cli.stdin import read_stdin
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -42,7 +43,7 @@ def ask(cli: CliContext, words: tuple[str, ...], **options: Any) -> int:
     shown, and run when you accept it. Without a terminal it is only shown, unless --yes is given. Keys of
     providers are read from the environment. Settings are in [agent].
     """
-    text = sys.stdin.read() if words == ("-",) else " ".join(words)
+    text = (cli.run(read_stdin(None)) or "") if words == ("-",) else " ".join(words)
     return cli.run(_ask(cli, text.strip(), options))
 
 
@@ -116,7 +117,9 @@ class _Asking:
         else:
             output.note("the model wrote this flow")
         print_flow(
-            Output(sys.stderr, sys.stderr) if on_stderr else output, draft.definition, draft.from_saved or ""
+            Output(sys.stderr, sys.stderr, output.environ) if on_stderr else output,
+            draft.definition,
+            draft.from_saved or "",
         )
         for name, value in draft.inputs.items():
             output.aside(f"with {name} = {json.dumps(value, ensure_ascii=False)}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -34,7 +35,7 @@ class CliContext:
         self.workspace: str | None = None
         self.once: Callable[..., AbstractAsyncContextManager[Spindle]] | None = None
         """Opens the source that `--from` names, which is used once and without a workspace."""
-        self.debug = bool(os.environ.get("SPINDLE_DEBUG"))
+        self.debug = bool(output.environ.get("SPINDLE_DEBUG"))
         """True if failures are shown with their whole traceback."""
         self.ended_by: signal.Signals | None = None
         """The signal, other than Ctrl-C, that made us stop."""
@@ -114,6 +115,10 @@ class CliContext:
             on_question=on_question,
         )
 
+    def passes_on(self, error: BaseException) -> bool:
+        """True if an error is not to be shown, because somebody else does the command."""
+        return False
+
     def questions(self) -> OnQuestion | None:
         """Puts a server's questions to the person at the terminal, if there is one."""
         if not self.can_ask:
@@ -169,6 +174,22 @@ class CliContext:
 
         with asyncio.Runner(loop_factory=responsive_loop() if fast_loop else None) as runner:
             return runner.run(self._until_signalled(work))
+
+    @contextlib.contextmanager
+    def interrupted_by(self, stop: Callable[[], None]) -> Generator[None]:
+        """Calls `stop` for Ctrl-C, meanwhile, in the place of cancelling the work."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        try:
+            loop.add_signal_handler(signal.SIGINT, stop)
+        except (ValueError, RuntimeError):  # not in the main thread
+            yield
+            return
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
 
     async def _until_signalled(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs the work; a signal to end, or a lost terminal, closes the sessions as Ctrl-C does."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from spindle.cli.group import LazyGroup, Sections
 from spindle.cli.options import shared_options
+
+if TYPE_CHECKING:
+    from spindle.cli.context import CliContext
 
 # name -> (module in this package, attribute, help in one line), by what a user wants to do.
 SECTIONS: Sections = {
@@ -52,6 +55,8 @@ SECTIONS: Sections = {
         "trace": ("trace", "trace", "Show one run, node by node."),
     },
     "Share": {
+        "up": ("up", "up", "Keep the workspace open, so that commands are quick."),
+        "down": ("up", "down", "End `spindle up`."),
         "serve": ("serve", "serve", "Serve the tools to other programs."),
         "install": ("install", "install", "Add this workspace to Claude, Cursor or VS Code."),
         "table": ("table.group", "table", "Tools as tables: Parquet, Feather and Arrow files."),
@@ -97,15 +102,21 @@ def execute(argv: Sequence[str]) -> int:
     from spindle.cli.context import CliContext
     from spindle.cli.output import Output
 
-    output = Output(sys.stdout, sys.stderr)
-    cli = CliContext(output)
+    return perform(argv, CliContext(Output(sys.stdout, sys.stderr)))
+
+
+def perform(argv: Sequence[str], cli: CliContext) -> int:
+    """Runs one command line with the workspace and the output of `cli`, and returns its exit code."""
+    output = cli.output
     try:
         try:
             with GROUP.make_context("spindle", list(argv), obj=cli) as ctx:
                 code = GROUP.invoke(ctx)
         except click.exceptions.Exit as ended:
             code = ended.exit_code
-        except BaseException as error:  # noqa: BLE001 - the edge: everything becomes a line and a code
+        except BaseException as error:
+            if cli.passes_on(error):
+                raise
             from spindle.cli.errors import report
 
             code = report(error, cli, argv)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from spindle.domain.visible import quoted, visible, visible_json
@@ -22,10 +22,15 @@ from spindle.domain.visible import quoted, visible, visible_json
 class Output:
     """Writes to stdout and stderr in the form that a terminal, a pipe or `--json` needs."""
 
-    def __init__(self, stdout: TextIO | None, stderr: TextIO | None) -> None:
+    def __init__(
+        self, stdout: TextIO | None, stderr: TextIO | None, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        self.environ = environ
+        """The environment of the terminal."""
         self._given_stdout = stdout
         self._stdout = _lenient(stdout)
         self._stderr = _lenient(stderr)
+        self._is_taken = False
         self._taken_fd: int | None = None
         self._has_status = False
         self.has_prompt = False
@@ -87,7 +92,7 @@ class Output:
     @property
     def width(self) -> int:
         """The columns of the terminal."""
-        wanted = os.environ.get("COLUMNS", "")
+        wanted = self.environ.get("COLUMNS", "")
         try:
             found = os.get_terminal_size(self._stdout.fileno()).columns
         except (OSError, ValueError):
@@ -95,7 +100,7 @@ class Output:
         return (int(wanted) if wanted.isdecimal() else 0) or found or 80
 
     def _bold(self, text: str) -> str:
-        if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        if self.environ.get("NO_COLOR") or self.environ.get("TERM") == "dumb":
             return text
         import click
 
@@ -103,7 +108,7 @@ class Output:
 
     def paint(self, text: str, colour: str) -> str:
         """Colours a short word of ours on stdout. Cleaned text takes no colour codes."""
-        if not self.is_terminal or os.environ.get("NO_COLOR"):
+        if not self.is_terminal or self.environ.get("NO_COLOR"):
             return text
         import click
 
@@ -111,7 +116,7 @@ class Output:
 
     def paint_aside(self, text: str, colour: str) -> str:
         """Colours a short word of ours on stderr."""
-        if not self.shows_progress or os.environ.get("NO_COLOR"):
+        if not self.shows_progress or self.environ.get("NO_COLOR"):
             return text
         import click
 
@@ -162,6 +167,7 @@ class Output:
         if self._taken_fd is not None or self._given_stdout is None:
             return
         sys.stdout = sys.stderr
+        self._is_taken = True
         with contextlib.suppress(OSError, ValueError, AttributeError):
             if self._given_stdout.fileno() == 1:
                 self._given_stdout.flush()
@@ -178,8 +184,9 @@ class Output:
     def give_back(self) -> None:
         """Ends the redirection of stdout."""
         self._clear_status()
-        if self._given_stdout is not None:
+        if self._is_taken:
             sys.stdout = self._given_stdout
+            self._is_taken = False
         if self._taken_fd is not None:
             with contextlib.suppress(OSError):
                 os.dup2(self._taken_fd, 1)

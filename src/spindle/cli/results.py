@@ -72,7 +72,7 @@ def _print_binary(cli: CliContext, block: Block, advice: str | None) -> None:
     if block.type == "image" and cli.output.is_terminal:
         from spindle.cli.pictures import drawn
 
-        picture = drawn(block, cli.output.width)
+        picture = drawn(block, cli.output.width, cli.output.environ)
         if picture is not None:
             cli.output.picture(picture)
     cli.output.line(in_words(block, advice))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from spindle.domain.sampling import SamplingConfig
     from spindle.domain.serve import ServeConfig
     from spindle.domain.source import SourceConfig
+    from spindle.domain.up import UpConfig
     from spindle.settings.at_rest import AtRestSettings
     from spindle.settings.auth import AuthSettings
 
@@ -224,6 +225,12 @@ class Settings:
         from spindle.domain.retention import RetentionConfig
 
         return self._table(RetentionConfig, "retention", environ)
+
+    def up(self, environ: Mapping[str, str] | None = None) -> UpConfig:
+        """The `[up]` table: the process that keeps the workspace open for the command line."""
+        from spindle.domain.up import UpConfig
+
+        return self._table(UpConfig, "up", environ)
 
     def registries(self, environ: Mapping[str, str] | None = None) -> dict[str, RegistryConfig]:
         """The `[registries]` table by name, or the official registry where nothing is written."""

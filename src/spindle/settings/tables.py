@@ -14,6 +14,7 @@ from spindle.errors import ConfigurationError, suggest
 RawTable = dict[str, Any]
 TOP_LEVEL = (
     "agent", "at_rest", "auth", "mods", "registries", "retention", "sampling", "serve", "sources", "store",
+    "up",
 )  # fmt: skip
 
 _VARIABLE = re.compile(r"SPINDLE_([A-Z0-9]+(?:_[A-Z0-9]+)*(?:__[A-Z0-9]+(?:_[A-Z0-9]+)*)+|STORE)")
@@ -66,7 +67,7 @@ def check_top_level(raw: RawTable, file: Path) -> None:
     for key in raw:
         if key not in TOP_LEVEL:
             raise ConfigurationError(f"{file}: `{key}` is not a setting", hint=_did_you_mean(key))
-    for key in ("agent", "registries", "retention", "sampling", "serve"):
+    for key in ("agent", "registries", "retention", "sampling", "serve", "up"):
         if not isinstance(raw.get(key, {}), dict):
             raise ConfigurationError(f"{file}: `{key}` must be a table: [{key}]")
     mods: Any = raw.get("mods", {})

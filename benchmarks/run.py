@@ -25,10 +25,11 @@ from openapi import openapi
 from serving import serving
 from table import Row, table
 from tables import tables
+from warm import warm
 
 HERE = Path(__file__).parent
 SERVER = HERE / "servers" / "echo.py"
-PARTS = ("calls", "startup", "catalog", "flows", "doubt", "agents", "tables", "serving")
+PARTS = ("calls", "startup", "warm", "catalog", "flows", "doubt", "agents", "tables", "serving")
 ON_REQUEST = ("openapi", "search")
 """Parts that need much to be downloaded, by themselves or by `make node`: only when named."""
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | {
@@ -209,7 +210,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer rounds, a smaller catalog")
     given = parser.parse_args()
     runs: dict[str, Callable[[bool], list[Row]]] = {
-        "calls": calls, "startup": startup, "catalog": catalog, "flows": flows, "doubt": doubt,
+        "calls": calls, "startup": startup, "warm": warm, "catalog": catalog, "flows": flows, "doubt": doubt,
         "agents": agents, "tables": tables, "serving": serving, "openapi": openapi, "search": search,
     }  # fmt: skip
     rows = [row for part in given.parts or PARTS for row in runs[part](given.quick)]

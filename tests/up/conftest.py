@@ -25,12 +25,14 @@ REAL = (sys.executable, "-m", "spindle")
 """The program as a process of its own, for what those that are forked do not take over."""
 TOOLS = '''
 import os
+import subprocess
 from spindle import tool
 
 @tool
 def where() -> str:
     """The folder that it runs in."""
     print("printed by the tool")
+    subprocess.run(["echo", "printed by a child"])
     return os.getcwd()
 
 @tool

@@ -37,14 +37,15 @@ def done_warm(up: Up, code: int) -> bool:
     return any(f"exit code {code} " in line for line in up.lines_until(f"call: exit code {code} "))
 
 
-def test_a_form_is_filled_in_at_the_callers_terminal(up: Up) -> None:
-    terminal = Terminal("call", "ask.weather")
-    terminal.read_until("ask asks: ")
-    terminal.read_until("city: ")
-    terminal.write("Oslo\n")
-    assert '{"city": "Oslo"}' in terminal.read_all()
-    assert terminal.process.returncode == 0
-    assert done_warm(up, 0)
+def test_forms_are_filled_in_at_the_callers_terminal(up: Up) -> None:
+    for city in ("Oslo", "Rome"):  # the second one through a session that the first has opened
+        terminal = Terminal("call", "ask.weather")
+        terminal.read_until("ask asks: ")
+        terminal.read_until("city: ")
+        terminal.write(f"{city}\n")
+        assert f'{{"city": "{city}"}}' in terminal.read_all()
+        assert terminal.process.returncode == 0
+        assert done_warm(up, 0)
 
 
 def test_without_a_terminal_the_same_call_pauses(up: Up, shell: Shell) -> None:

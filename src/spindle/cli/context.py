@@ -137,9 +137,14 @@ class CliContext:
         return show
 
     @property
+    def stdin(self) -> TextIO | None:
+        """The standard input; None if it is closed."""
+        return sys.stdin
+
+    @property
     def can_ask(self) -> bool:
         """True if there is a person at the terminal who can be asked."""
-        stdin: TextIO | None = sys.stdin
+        stdin = self.stdin
         return bool(stdin and stdin.isatty() and self.output.shows_progress and not self.output.as_json)
 
     async def ask(self, prompt: str) -> str | None:
@@ -149,7 +154,8 @@ class CliContext:
         self.output.prompt(prompt)
         self.output.has_prompt = True
         loop, readable = asyncio.get_running_loop(), asyncio.Event()
-        fd = sys.stdin.fileno()
+        assert self.stdin is not None  # who asks has seen that somebody is there
+        fd = self.stdin.fileno()
         # Not `input` in a thread: Ctrl-C cannot end a thread that waits for the terminal.
         loop.add_reader(fd, readable.set)
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -111,7 +110,7 @@ async def _serve(cli: CliContext, settings: Settings) -> int:
     import logging
 
     from spindle.cli.warm import execute_warm, preload
-    from spindle.up.commands import streams_of_commands
+    from spindle.up.commands import OwnOutput, streams_of_commands
     from spindle.up.server import UpServer
     from spindle.up.starting import listening, log_to, take_ready
     from spindle.up.workspace import opened
@@ -119,17 +118,18 @@ async def _serve(cli: CliContext, settings: Settings) -> int:
     say_ready = take_ready()
     os.environ.pop("SPINDLE_WORKSPACE", None)  # every command brings its own
     environ = dict(os.environ)
-    log_to(sys.stderr)
+    output = OwnOutput()
+    log_to(output.log)
     logger = logging.getLogger("spindle.up")
     with listening(str(settings.root)) as listener:
         if listener is None:
             say_ready({"started": False})
             cli.output.note("it is up already")
             return 0
-        with streams_of_commands(sys.stderr):
+        with streams_of_commands(output.log):
             async with opened(settings, lambda text: logger.warning("note: %s", text)) as workspace:
                 preload(settings)
-                server = UpServer(workspace, settings.up(), execute_warm, environ)
+                server = UpServer(workspace, settings.up(), execute_warm, environ, output)
                 say_ready({"started": True, "pid": os.getpid()})
                 logger.info("up: pid %s, %s", os.getpid(), settings.root)
                 try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import CancelledError
 from contextlib import AbstractAsyncContextManager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from spindle.cli.context import CliContext
 from spindle.cli.main import perform
@@ -76,6 +76,11 @@ class WarmContext(CliContext):
 
     def passes_on(self, error: BaseException) -> bool:
         return isinstance(error, NotOursError)
+
+    @property
+    def stdin(self) -> TextIO:
+        # By its name, because a server's question comes in the context of whoever opened the session.
+        return self._command.stdin
 
     def load(self) -> Settings:
         return self._workspace.app.settings

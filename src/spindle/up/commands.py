@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -125,6 +125,21 @@ def _opened(descriptor: int, mode: str, encoding: str) -> TextIO:
     if mode == "r":
         return open(descriptor, encoding=encoding, closefd=False)
     return open(descriptor, "w", encoding=encoding, errors="backslashreplace", closefd=False)
+
+
+class OwnOutput:
+    """The descriptors 1 and 2 of the process, inherited by programs that a workspace's Python code starts.
+    They are the stderr of the command that runs, and the log while none or several do."""
+
+    def __init__(self) -> None:
+        self.log = open(os.dup(2), "w", buffering=1, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+
+    def follow(self, commands: Collection[WarmCommand]) -> None:
+        """Points them to where they belong while these commands run."""
+        only = next(iter(commands)) if len(commands) == 1 else None
+        descriptor = only.stderr.fileno() if only is not None else self.log.fileno()
+        for number in (1, 2):
+            os.dup2(descriptor, number)
 
 
 class CommandStream:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.errors import UntrustedError
 from spindle.threads import in_thread
-from spindle.up.commands import NotOursError, WarmCommand, current
+from spindle.up.commands import NotOursError, OwnOutput, WarmCommand, current
 from spindle.up.environment import differing
 from spindle.up.messages import PROTOCOL, Message, MessageLines, encoded, is_own
 from spindle.up.workspace import ChangedTooMuchError
@@ -44,13 +44,19 @@ class UpServer:
     """Serves the commands of one workspace until it is stopped, or nobody has wanted anything for long."""
 
     def __init__(
-        self, workspace: WarmWorkspace, config: UpConfig, execute: Execute, environ: Mapping[str, str]
+        self,
+        workspace: WarmWorkspace,
+        config: UpConfig,
+        execute: Execute,
+        environ: Mapping[str, str],
+        output: OwnOutput,
     ) -> None:
-        """`environ` is the environment that it was started with."""
+        """`environ` is the environment that it was started with, `output` the descriptors of the process."""
         self._workspace = workspace
         self._config = config
         self._execute = execute
         self._environ = environ
+        self._output = output
         self._shared: tuple[str, int] | None = None
         self._running: set[WarmCommand] = set()
         self._clients: set[asyncio.Task[None]] = set()
@@ -171,6 +177,7 @@ class UpServer:
                 answer = await self._done(client, command)
             finally:
                 self._running.discard(command)
+                self._point_output()
                 if not self._running:
                     self._begin_idling()
         finally:
@@ -217,6 +224,9 @@ class UpServer:
         self._shared = (folder, umask)
         return None
 
+    def _point_output(self) -> None:
+        self._output.follow([command for command in self._running if command.is_running])
+
     async def _done(self, client: _Client, command: WarmCommand) -> Message | None:
         """Does the command once its client says so. Returns the last word to it; None if it has gone."""
         async with asyncio.timeout(REQUEST_TIMEOUT):
@@ -227,6 +237,7 @@ class UpServer:
         if said is None:
             return None
         command.begin(client.take_descriptors())
+        self._point_output()
         began = time.monotonic()
         listening = asyncio.create_task(_listen(client, command), name="client's signals")
         current.set(command)

@@ -31,5 +31,5 @@ def _warm(argv: list[str]) -> int | None:
     if link is None:
         from spindle.up import auto
 
-        link = client.connected(found.root) if auto.started(found) else None
+        link = auto.started(found)
     return client.served(found, link) if link is not None else None

@@ -39,6 +39,8 @@ SECTIONS: Sections = {
         "run": ("run", "run", "Run a flow: saved, or a line of tools."),
         "agent": ("agent", "agent", "Give a task to a language model that uses the tools."),
         "ask": ("ask", "ask", "Say what to do; a flow that does it is written and run."),
+        "up": ("up", "up", "Keep the workspace open, so that commands are quick."),
+        "down": ("up", "down", "End `spindle up`."),
         "resources": ("resources", "resources", "List the resources of MCP servers."),
         "read": ("resources", "read", "Read a resource."),
         "watch": ("resources", "watch", "Print a line each time a resource changes."),
@@ -55,8 +57,6 @@ SECTIONS: Sections = {
         "trace": ("trace", "trace", "Show one run, node by node."),
     },
     "Share": {
-        "up": ("up", "up", "Keep the workspace open, so that commands are quick."),
-        "down": ("up", "down", "End `spindle up`."),
         "serve": ("serve", "serve", "Serve the tools to other programs."),
         "install": ("install", "install", "Add this workspace to Claude, Cursor or VS Code."),
         "table": ("table.group", "table", "Tools as tables: Parquet, Feather and Arrow files."),

@@ -8,36 +8,38 @@ from typing import TYPE_CHECKING
 from spindle.up.places import FILE_NAME
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from spindle.up.client import CommandLine
 
 COMMANDS = frozenset({"agent", "ask", "call", "run"})
 """The commands that open sessions."""
 
 
-def started(found: CommandLine) -> bool:
-    """Starts the server if the workspace wants that. True if there is one now."""
+def started(found: CommandLine) -> socket | None:
+    """Starts the server if the workspace wants that, and returns a connection to it."""
     if found.command not in COMMANDS or not _may_be_wanted(found.root):
-        return False
+        return None
     from spindle import settings
     from spindle.errors import SpindleError
 
     try:
         loaded = settings.load(found.root, trusted=False)
         if not loaded.verdict.trusted or not loaded.up().auto:
-            return False
+            return None
     except SpindleError:
-        return False  # the command itself says what is wrong
-    from spindle.up.starting import start
+        return None  # the command itself says what is wrong
+    from spindle.up.starting import reached, start
 
     try:
         start(loaded)
+        return reached(loaded)
     except (SpindleError, OSError) as error:
         import sys
 
         hint = f" ({error.hint})" if isinstance(error, SpindleError) and error.hint else ""
         print(f"note: {error}{hint}", file=sys.stderr)  # noqa: T201
-        return False
-    return True
+        return None
 
 
 def _may_be_wanted(root: str) -> bool:

@@ -110,7 +110,7 @@ def request(found: CommandLine) -> Message:
     return {
         "protocol": PROTOCOL,
         "spindle": __version__,
-        "python": [sys.executable, sys.version],
+        "python": [sys.prefix, sys.version],
         "argv": found.argv,
         "root": os.path.realpath(found.root),
         "folder": found.folder,

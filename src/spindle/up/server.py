@@ -189,7 +189,7 @@ class UpServer:
         """Says why the client has to do it itself, with words or without; None if we do it."""
         if asked.get("spindle") != __version__:
             return _other(f"Spindle {__version__}")
-        if asked.get("python") != [sys.executable, sys.version]:
+        if asked.get("python") != [sys.prefix, sys.version]:
             return _other("another Python")
         if command.root != self._workspace.root:
             return ""

@@ -29,6 +29,8 @@ LOG = "up.log"
 LONGEST_LOG = 1_000_000
 """Bytes after which a new log is begun at the next start; the one before it is kept."""
 START_TIMEOUT = 60.0
+LISTEN_TIMEOUT = 5.0
+"""Seconds from the start of another server until it listens."""
 STOP_TIMEOUT = 20.0
 READY_VARIABLE = "_SPINDLE_UP_READY"
 """The descriptor that a server in the background says on that it is there."""
@@ -146,6 +148,18 @@ def start(settings: Settings) -> dict[str, Any]:
             "`spindle up` could not start in the background", hint=f"its log says why: {log}", sent=False
         )
     return said
+
+
+def reached(settings: Settings) -> socket.socket | None:
+    """A connection to the server, which may be just about to listen; None if it has ended again."""
+    until = time.monotonic() + LISTEN_TIMEOUT
+    while time.monotonic() < until:
+        # It may still open the workspace.
+        link = connected(str(settings.root), START_TIMEOUT)
+        if link is not None:
+            return link
+        time.sleep(0.02)
+    return None
 
 
 def _first_line(reading: int) -> dict[str, Any] | None:

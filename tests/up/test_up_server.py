@@ -414,3 +414,13 @@ def test_streams_that_cannot_be_used_are_refused(places_of: Shell) -> None:
             os.close(folder)
         assert places_of("call", "s.count").out.startswith("2 ")
         assert len(os.listdir(f"/proc/{up.pid}/fd")) <= before
+
+
+def test_a_start_that_fails_says_why(shell: Shell) -> None:
+    (shell.root / "broken.db").write_text("this is no database, and long enough to be looked at" * 100)
+    text = (shell.root / "spindle.toml").read_text()
+    (shell.root / "spindle.toml").write_text(f'store = "broken.db"\n{text}')
+    started, called = shell("up"), shell("call", "s.count")
+    assert (started.code, started.err) == (called.code, called.err)
+    assert started.code == 11
+    assert shell("up", "--status").code == 1

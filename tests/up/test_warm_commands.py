@@ -234,3 +234,14 @@ def test_help_trust_and_one_source_alone_are_not_for_it(shell: Shell) -> None:
         shell("call", "s.echo", "text=hi")
         lines = up.lines_until("call: exit code 0")
     assert len([line for line in lines if "exit code" in line]) == 1
+
+
+def test_what_a_gone_reader_left_reaches_nobody_else(shell: Shell) -> None:
+    with shell.up():
+        reading, writing = os.pipe()
+        os.close(reading)
+        with shell.popen("call", "s.fail", stderr=writing, stdout=writing) as process:
+            os.close(writing)
+            assert process.wait(300) == 141
+        for number in range(5):
+            assert shell("call", "s.echo", f"text={number}") == Done(0, f"{number}\n", "")

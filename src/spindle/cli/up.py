@@ -110,6 +110,7 @@ async def _serve(cli: CliContext, settings: Settings) -> int:
     import logging
 
     from spindle.cli.warm import execute_warm, preload
+    from spindle.errors import SpindleError
     from spindle.up.commands import OwnOutput, streams_of_commands
     from spindle.up.server import UpServer
     from spindle.up.starting import listening, log_to, take_ready
@@ -127,13 +128,16 @@ async def _serve(cli: CliContext, settings: Settings) -> int:
             cli.output.note("it is up already")
             return 0
         with streams_of_commands(output.log):
-            async with opened(settings, lambda text: logger.warning("note: %s", text)) as workspace:
-                preload(settings)
-                server = UpServer(workspace, settings.up(), execute_warm, environ, output)
-                say_ready({"started": True, "pid": os.getpid()})
-                logger.info("up: pid %s, %s", os.getpid(), settings.root)
-                try:
+            try:
+                async with opened(settings, lambda text: logger.warning("note: %s", text)) as workspace:
+                    preload(settings)
+                    server = UpServer(workspace, settings.up(), execute_warm, environ, output)
+                    say_ready({"started": True, "pid": os.getpid()})
+                    logger.info("up: pid %s, %s", os.getpid(), settings.root)
                     await server.run(listener)
-                except asyncio.CancelledError:
-                    logger.info("ended by a signal")
+            except asyncio.CancelledError:
+                logger.info("ended by a signal")
+            except SpindleError as error:
+                say_ready({"error": error.to_dict("shell")})
+                raise
     return 0

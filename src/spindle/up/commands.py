@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class WarmCommand:
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None
         self._cancelled = False
-        self._descriptors: list[int] = []
+        self._opened: list[Any] = []
         try:
             self.argv = _texts(asked.get("argv"))
             self.root, self.folder = _texts([asked.get("root"), asked.get("folder")])
@@ -60,11 +61,20 @@ class WarmCommand:
 
     def begin(self, descriptors: Sequence[int]) -> None:
         """Takes over the client's streams. Raises ValueError if they are not three, or cannot be used."""
-        self._descriptors = list(descriptors)
+        left = list(descriptors)
         try:
-            opened = [_opened(*each) for each in zip(descriptors, "rww", self._encodings, strict=True)]
-            self.stdin, self.stdout, self.stderr = opened
+            if len(left) != 3:
+                raise ValueError(f"{len(left)} of them")
+            # A stream owns its descriptor: what is written late cannot reach who gets the number next.
+            for mode, encoding in zip("rww", self._encodings, strict=True):
+                raw = FileIO(left[0], mode)
+                del left[0]
+                self._opened.append(raw)
+                self._opened[-1] = _text_over(raw, encoding)
+            self.stdin, self.stdout, self.stderr = self._opened
         except (ValueError, LookupError, OSError) as error:
+            for descriptor in left:
+                os.close(descriptor)
             raise ValueError(f"not the streams of a client: {error}") from None
         self.is_running = True
 
@@ -100,13 +110,10 @@ class WarmCommand:
 
     def close(self) -> None:
         """Closes our side of its streams, so that whoever reads them sees the end."""
-        if self.is_running:
-            self.is_running = False
-            for stream in (self.stdout, self.stderr):
-                with contextlib.suppress(OSError, ValueError):  # the reader has gone
-                    stream.flush()
-        while self._descriptors:
-            os.close(self._descriptors.pop())
+        self.is_running = False
+        while self._opened:
+            with contextlib.suppress(OSError):  # the reader has gone
+                self._opened.pop().close()
 
 
 def _texts(value: Any) -> list[str]:
@@ -121,10 +128,10 @@ def _environ(value: Any) -> Mapping[str, str]:
     return value  # pyright: ignore[reportUnknownVariableType] - checked
 
 
-def _opened(descriptor: int, mode: str, encoding: str) -> TextIO:
-    if mode == "r":
-        return open(descriptor, encoding=encoding, closefd=False)
-    return open(descriptor, "w", encoding=encoding, errors="backslashreplace", closefd=False)
+def _text_over(raw: FileIO, encoding: str) -> TextIO:
+    if raw.readable():
+        return TextIOWrapper(BufferedReader(raw), encoding)
+    return TextIOWrapper(BufferedWriter(raw), encoding, "backslashreplace", line_buffering=raw.isatty())
 
 
 class OwnOutput:

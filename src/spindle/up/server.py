@@ -60,6 +60,9 @@ class UpServer:
         self._shared: tuple[str, int] | None = None
         self._running: set[WarmCommand] = set()
         self._clients: set[asyncio.Task[None]] = set()
+        """Those that are connected."""
+        self._busy: set[asyncio.Task[None]] = set()
+        """Those whose commands run."""
         self._served = 0
         self._began = time.time()
         self._stopped = asyncio.Event()
@@ -92,10 +95,11 @@ class UpServer:
     async def _end_clients(self) -> None:
         for command in self._running:
             command.signalled(signal.SIGTERM)
-        if self._clients:
-            _, left = await asyncio.wait(self._clients, timeout=END_TIMEOUT)
-            for task in left:
-                task.cancel()
+        if self._busy:
+            await asyncio.wait(self._busy, timeout=END_TIMEOUT)
+        for task in self._clients:
+            task.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
 
     def _begin_idling(self) -> None:
         if self._idle is not None:
@@ -180,6 +184,8 @@ class UpServer:
                 self._point_output()
                 if not self._running:
                     self._begin_idling()
+                    with contextlib.suppress(OSError):  # it may be gone
+                        os.chdir(self._workspace.root)
         finally:
             command.close()
         if answer is not None:
@@ -241,6 +247,9 @@ class UpServer:
         began = time.monotonic()
         listening = asyncio.create_task(_listen(client, command), name="client's signals")
         current.set(command)
+        task: Any = asyncio.current_task()
+        self._busy.add(task)
+        task.add_done_callback(self._busy.discard)
         try:
             code = await in_thread(lambda: self._execute(command, self._workspace), f"spindle {command.name}")
         except NotOursError:

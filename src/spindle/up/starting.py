@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spindle.errors import ConfigurationError, ConnectionFailedError
+from spindle.errors import ConfigurationError, ConnectionFailedError, from_description
 from spindle.owner_only import make_folder
 from spindle.up.client import connected
 from spindle.up.messages import PROTOCOL, MessageLines, encoded, peer_of
@@ -147,6 +147,8 @@ def start(settings: Settings) -> dict[str, Any]:
         raise ConnectionFailedError(
             "`spindle up` could not start in the background", hint=f"its log says why: {log}", sent=False
         )
+    if "error" in said:
+        raise from_description(said["error"])
     return said
 
 
@@ -180,10 +182,12 @@ def take_ready() -> Callable[[dict[str, Any]], None]:
     descriptor = os.environ.pop(READY_VARIABLE, None)
 
     def say(said: dict[str, Any]) -> None:
+        nonlocal descriptor
         if descriptor is not None:
+            number, descriptor = int(descriptor), None
             with contextlib.suppress(OSError):  # it does not wait any longer
-                os.write(int(descriptor), json.dumps(said).encode() + b"\n")
-                os.close(int(descriptor))
+                os.write(number, json.dumps(said, default=str).encode() + b"\n")
+            os.close(number)
 
     return say
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Iterator
@@ -132,18 +133,16 @@ def test_it_ends_when_nobody_wants_anything(shell: Shell) -> None:
 
 
 def test_a_running_command_keeps_it_up(shell: Shell) -> None:
-    shell.write_settings("[up]\nidle_timeout = 0.2\n")
-    (shell.root / "tools" / "slow.py").write_text(
-        "import time\nfrom spindle import tool\n\n\n@tool\ndef slow() -> str:\n"
-        '    """Takes longer than it may be idle."""\n    time.sleep(1)\n    return "done"\n'
-    )
-    assert shell("sync", env=shell.cold).code == 0
-    for _ in range(20):  # it may end before the command arrives, which then is done without it
-        with shell.up() as up:
-            assert shell("call", "slow").out == "done\n"
-            if any("call: exit code 0" in line for line in up.lines_until("ended: no command")):
-                return
-    raise AssertionError("it was never reached in time")
+    with shell.up():
+        assert 0 < shell("up", "--status", "--json").json["ends_in"] <= 1800
+        with shell.popen("call", "s.hold") as held:
+            assert shell.next_told() == "held"
+            assert shell("call", "s.echo", "text=hi").out == "hi\n"
+            status = shell("up", "--status", "--json").json
+            assert (status["running"], status["ends_in"]) == (1, None)
+            held.send_signal(signal.SIGINT)
+            assert shell.next_told() == "cancelled"
+        assert 0 < shell("up", "--status", "--json").json["ends_in"] <= 1800
 
 
 def test_changed_settings_are_in_force_at_the_next_command(shell: Shell) -> None:
@@ -176,6 +175,16 @@ def test_another_store_needs_another_process(shell: Shell) -> None:
         assert shell("call", "s.count").out.startswith("1 ")
         assert up.lines_until("ended: the settings changed too much")
         assert up.process.wait(PATIENCE) == 0
+
+
+def test_a_state_that_is_gone_needs_another_process(shell: Shell) -> None:
+    with shell.up() as up:
+        assert shell("call", "s.count").out.startswith("1 ")
+        shutil.rmtree(shell.root / ".spindle")
+        assert shell("call", "s.count").out.startswith("1 ")
+        assert up.lines_until("ended: the state was replaced")
+        assert up.process.wait(PATIENCE) == 0
+    assert len(shell("history", "--json").json) == 1
 
 
 def test_two_workspaces_have_one_each(make_shell: MakeShell) -> None:

@@ -238,7 +238,7 @@ def _exclusive(database: Path) -> Generator[sqlite3.Connection]:
         if not is_ours:
             raise StoreError(
                 "another process uses the state; nothing was changed",
-                hint="stop `spindle serve` and all programs that have the workspace open, and try again",
+                hint="stop `spindle serve`, `spindle up` and all else that uses the workspace, and try again",
             )
         yield db
     finally:

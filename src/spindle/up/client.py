@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spindle.up.messages import Message
 
 COMMANDS = frozenset({"agent", "ask", "call", "run", "search", "sources", "tools"})
-PATIENCE = 10.0
+PATIENCE = 15.0
 """Seconds in which a server has to say that it takes the command. Nothing has begun by then."""
 CANCELLED = 130
 IN_DOUBT = 7

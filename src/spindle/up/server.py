@@ -162,7 +162,14 @@ class UpServer:
             "served": self._served,
             "running": len(self._running),
             "idle_timeout": self._config.idle_timeout,
+            "ends_in": self._ends_in(),
         }
+
+    def _ends_in(self) -> float | None:
+        """Returns the seconds until it ends if nobody comes; None while a command runs."""
+        if self._running or self._idle is None:
+            return None
+        return max(self._idle.when() - asyncio.get_running_loop().time(), 0)
 
     # --- one command
 
@@ -211,8 +218,8 @@ class UpServer:
             return ""
         except NotOursError:
             return ""
-        except ChangedTooMuchError:
-            self.stop("the settings changed too much")
+        except ChangedTooMuchError as error:
+            self.stop(str(error))
             return ""
         return self._moved_to(command.folder, command.umask)
 

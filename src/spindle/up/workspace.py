@@ -26,7 +26,7 @@ _AT_START = ("store", "auth", "at_rest", "up")
 
 
 class ChangedTooMuchError(Exception):
-    """The settings changed in a way that needs a new process."""
+    """The workspace changed in a way that needs a new process."""
 
 
 class WarmWorkspace:
@@ -37,6 +37,7 @@ class WarmWorkspace:
         self.notes = notes
         self._mark = app.settings.mark
         self._following = asyncio.Lock()
+        self._store = _file_of_store(app.settings)
 
     @property
     def root(self) -> str:
@@ -47,6 +48,8 @@ class WarmWorkspace:
         """Takes over settings that changed. Raises NotOursError if they are wrong or nobody trusts them: then
         the client says so. Raises ChangedTooMuchError if a new process is needed."""
         async with self._following:
+            if _file_of_store(self.app.settings) != self._store:
+                raise ChangedTooMuchError("the state was replaced")
             mark = self.app.settings.current_mark()
             if mark == self._mark:
                 return
@@ -65,7 +68,16 @@ class WarmWorkspace:
     def _require_same_basis(self, settings: Settings) -> None:
         before = self.app.settings
         if any(before.raw.get(name) != settings.raw.get(name) for name in _AT_START):
-            raise ChangedTooMuchError
+            raise ChangedTooMuchError("the settings changed too much")
+
+
+def _file_of_store(settings: Settings) -> tuple[int, int] | None:
+    """Tells the file with the state from one that was put in its place; None where it is no file."""
+    try:
+        found = os.stat(settings.store)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class CommandNotes:

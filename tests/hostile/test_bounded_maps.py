@@ -388,6 +388,7 @@ KNOWN: dict[str, str] = {
         catalog.sources.SourceSet._handed_over catalog.sources.SourceSet._table_marks
         serving.reload.Live._late http.client.HttpClient._clients http.origins.CredentialOrigins._origins
     """,
+    "forgets a connection with its end": "http.pinned._used",
     "serve.max_connections, or one entry for each reason to drop one": """
         listening.connections.OpenConnections.*
     """,

@@ -13,8 +13,8 @@ from spindle.http.api import ApiCalls
 from spindle.http.client import HttpClient
 from spindle.http.request import Prepared
 from spindle.sources.mcp.config import McpConfig
-from spindle.sources.mcp.http_client import make_client
 from spindle.sources.mcp.legacy_sse import open_sse_link
+from spindle.sources.mcp.session_http import SessionHttp
 from spindle.sources.openapi.config import OpenApiConfig
 from spindle.sources.utcp.config import UtcpConfig
 from spindle.sources.utcp.sending import Sender
@@ -65,8 +65,8 @@ async def legacy_sse(
 ) -> object:
     credential = Credential(headers=tuple(headers.items()))
     async with (
-        make_client("s", McpConfig(url=url), credential, contain=False) as client,
-        open_sse_link(HttpClient(30, library=client), "s", url, LIMIT),
+        contextlib.aclosing(SessionHttp("s", McpConfig(url=url), credential)) as http,
+        open_sse_link(http, "s", url, LIMIT),
     ):
         return None
 

@@ -1,11 +1,14 @@
 """Connections to checked addresses: TLS still asks for the name, and nothing goes around the check."""
 
+import asyncio
 import contextlib
+import gzip
 import re
+import zlib
 from pathlib import Path
+from typing import Any
 
-import httpcore2
-import httpx2
+import aiohttp
 import pytest
 
 from servers.echo_server import PUBLIC, Answer, EchoServer
@@ -88,39 +91,164 @@ def test_a_credential_takes_the_place_of_what_has_its_name() -> None:
 
 
 def test_nothing_else_imports_the_http_library() -> None:
-    """MCP's transports are given a client of the library; all others go through ours."""
+    """All that leaves goes through our client."""
     package = Path(http_client.__file__).parent.parent
     importing = {
         path.relative_to(package).as_posix()
         for path in package.rglob("*.py")
-        if re.search(r"^\s*(?:import|from) (?:httpx2|httpcore2)\b", path.read_text("utf-8"), re.MULTILINE)
+        if re.search(
+            r"^\s*(?:import|from) (?:aiohttp|yarl|multidict)\b", path.read_text("utf-8"), re.MULTILINE
+        )
     }
-    ours = {f"http/{name}.py" for name in ("addresses", "client", "pinned")}
-    assert importing == {*ours, "sources/mcp/http_client.py"}
+    assert importing == {f"http/{name}.py" for name in ("client", "cookies", "pinned")}
 
 
-def test_every_connection_of_a_bound_client_goes_through_our_network() -> None:
-    """An upgrade of httpx2 or httpcore2 that fails here may connect to addresses that nobody checked."""
-    transport = pinned.public_transport(http_client.shared_ssl_context(), httpx2.Limits())
-    pinned.require_pinned(httpx2.AsyncClient(transport=transport))
+def opened(**options: Any) -> aiohttp.ClientSession:
+    return pinned.open_library(**{"public_only": True, "connect_timeout": 1, "cookies": None, **options})
 
 
-@pytest.mark.parametrize("case", ["another transport", "another network", "a way around"])
-def test_a_client_that_goes_around_our_network_is_not_made(case: str) -> None:
-    context = http_client.shared_ssl_context()
-    transport = pinned.public_transport(context, httpx2.Limits())
-    client = httpx2.AsyncClient(transport=transport)
-    if case == "another transport":
-        client = httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(verify=context))
-    elif case == "another network":
-        transport._pool = httpcore2.AsyncConnectionPool()
-    else:
-        client._mounts = {object(): None}  # type: ignore[dict-item]
-    with pytest.raises(RuntimeError, match="where Spindle checks their addresses"):
-        pinned.require_pinned(client)
+async def test_every_connection_of_a_bound_client_goes_through_our_network() -> None:
+    """An upgrade of aiohttp that fails here may connect to addresses that nobody checked."""
+    async with opened() as session:
+        pinned.require_pinned(session)
+        with pytest.raises(InsideError):
+            await session.get("http://127.0.0.1:1/")
+        with pytest.raises(InsideError):
+            await session.get("http://localhost:1/")
 
 
-def test_a_library_without_the_pool_we_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(httpx2, "AsyncHTTPTransport", lambda **_: object())
-    with pytest.raises(RuntimeError, match="where Spindle checks their addresses"):
-        pinned.public_transport(http_client.shared_ssl_context(), httpx2.Limits())
+async def test_a_client_that_goes_around_our_network_is_not_made() -> None:
+    async with opened(public_only=False) as session:
+        with pytest.raises(RuntimeError, match="where Spindle checks their addresses"):
+            pinned.require_pinned(session)
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+async def test_what_may_have_arrived_is_not_sent_again(method: str, echo: EchoServer) -> None:
+    """An upgrade of aiohttp that fails here sends some requests twice."""
+    server = await asyncio.start_server(_answers_once, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, contextlib.aclosing(HttpClient(30)) as client:
+        await (await client.send(Prepared(method, url))).read(1000)
+        with pytest.raises(UnreachableError) as caught:
+            await client.send(Prepared(method, url))
+    assert caught.value.sent
+    assert _arrived == [method.encode()] * 2
+    _arrived.clear()
+
+
+_arrived: list[bytes] = []
+
+
+async def _answers_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers the first request, and ends the connection when the second has arrived."""
+    for answer in (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", b""):
+        head = await reader.readuntil(b"\r\n\r\n")
+        _arrived.append(head.split(b" ")[0])
+        writer.write(answer)
+        await writer.drain()
+    writer.close()
+
+
+async def test_a_connection_that_its_server_closed_is_not_used(
+    echo: EchoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop may not have noticed yet."""
+    async with contextlib.aclosing(HttpClient(30)) as client:
+        await (await client.send(Prepared("POST", f"{echo.url}/a", {}, b"1"))).read(1000)
+        monkeypatch.setattr(pinned, "_is_readable", lambda _descriptor: True)
+        await (await client.send(Prepared("POST", f"{echo.url}/a", {}, b"2"))).read(1000)
+    assert [request.body for request in echo.requests] == [b"1", b"2"]
+    assert echo.connections == 2
+
+
+async def test_an_address_is_sent_as_it_is_written(echo: EchoServer) -> None:
+    """The library on its own would decode some of it."""
+    target = "/a%2Cb,c/%7Ex/%2e?q=%2C%20+%27(!)&r=a%26b&k"
+    async with contextlib.aclosing(HttpClient(30)) as client:
+        await (await client.send(Prepared("GET", echo.url + target))).read(1000)
+    assert echo.last.target == target
+
+
+async def test_a_user_in_the_address_is_shown_as_one(echo: EchoServer) -> None:
+    async with contextlib.aclosing(HttpClient(30)) as client:
+        url = echo.url.replace("//", "//me:a%40b@")
+        await (await client.send(Prepared("GET", url))).read(1000)
+        assert echo.last.own_headers["authorization"] == "Basic bWU6YUBi"
+        await (await client.send(Prepared("GET", url, {"authorization": "Bearer x"}))).read(1000)
+        assert echo.last.own_headers["authorization"] == "Bearer x"
+
+
+async def test_a_large_body_is_sent(echo: EchoServer) -> None:
+    async with contextlib.aclosing(HttpClient(30)) as client:
+        await (await client.send(Prepared("POST", echo.url, {}, b"x" * 3_000_000))).read(1000)
+    assert echo.last.body == b"x" * 3_000_000
+    assert "content-type" not in echo.last.own_headers
+
+
+async def test_headers_that_come_twice_are_joined(echo: EchoServer) -> None:
+    echo.answers["/a"] = Answer(headers={"Link": "<a>", "link": "<b>"})
+    async with contextlib.aclosing(HttpClient(30)) as client:
+        answer = await client.send(Prepared("GET", f"{echo.url}/a"))
+        assert answer.headers["LINK"] == "<a>, <b>"
+        assert list(answer.headers).count("link") == 1
+        await answer.aclose()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "bare deflate", "gzip, gzip", "two files"])
+async def test_a_packed_body_is_unpacked(encoding: str, echo: EchoServer) -> None:
+    text = b"hello " * 100_000
+    packed = {
+        "gzip": gzip.compress(text),
+        "deflate": zlib.compress(text),
+        "bare deflate": zlib.compress(text)[2:-4],
+        "gzip, gzip": gzip.compress(gzip.compress(text)),
+        "two files": gzip.compress(text[:1000]) + gzip.compress(text[1000:]),
+    }[encoding]
+    name = {"bare deflate": "deflate", "two files": "gzip"}.get(encoding, encoding)
+    echo.answers["/a"] = Answer(
+        pieces=[packed[at : at + 7] for at in range(0, len(packed), 7)], headers={"content-encoding": name}
+    )
+    async with contextlib.aclosing(HttpClient(30)) as client:
+        answer = await client.send(Prepared("GET", f"{echo.url}/a"))
+        assert await answer.read(len(text)) == text
+        assert dict(echo.last.headers)["accept-encoding"] == "gzip, deflate"
+
+
+@pytest.mark.parametrize("head", [b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nx: " + b"y" * 200_000])
+async def test_an_answer_that_is_not_http_may_have_been_to_a_request_that_arrived(head: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head)
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, contextlib.aclosing(HttpClient(30)) as client:
+        with pytest.raises(UnreachableError) as caught:
+            await client.send(Prepared("GET", url))
+    assert caught.value.sent
+
+
+async def test_what_cannot_be_a_header_is_never_sent(echo: EchoServer) -> None:
+    async with contextlib.aclosing(HttpClient(30)) as client:
+        with pytest.raises(UnreachableError) as caught:
+            await client.send(Prepared("GET", echo.url, {"x-key": "s3cret\r\nx: y"}))
+    assert not caught.value.sent
+    assert "s3cret" not in str(caught.value)
+    assert not echo.requests
+
+
+async def test_cookies_of_a_session_are_kept_until_it_is_shared(echo: EchoServer) -> None:
+    echo.answers["/a"] = Answer(headers={"set-cookie": "a=1"})
+    async with contextlib.aclosing(HttpClient(30, keeps_cookies=True)) as client:
+        for _ in range(2):
+            await (await client.send(Prepared("GET", f"{echo.url}/a"))).read(1000)
+        assert echo.last.own_headers["cookie"] == "a=1"
+        client.keep_no_cookies()
+        for _ in range(2):
+            await (await client.send(Prepared("GET", f"{echo.url}/a"))).read(1000)
+    assert "cookie" not in echo.last.own_headers

@@ -88,7 +88,10 @@ async def test_credentials_go_on_within_their_origin(who: str, echo: EchoServer)
     await FOLLOWING[who]("GET", f"{echo.url}/a", SECRETS, None)
     if who == "oauth":
         return
-    assert echo.last.own_headers.items() >= SECRETS.items()
+    shown = echo.last.own_headers
+    # The one session of that transport keeps cookies too.
+    shown["cookie"] = shown["cookie"].removesuffix("; c=1") if who == "legacy_sse" else shown["cookie"]
+    assert shown.items() >= SECRETS.items()
     assert echo.last.target == "/b"
 
 

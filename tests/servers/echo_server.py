@@ -76,7 +76,7 @@ class EchoServer:
                     )
                 )
                 answer = self.answers.get(self.last.target.partition("?")[0], Answer())
-                writer.write(self._response(answer))
+                writer.write(self._response(answer, line.startswith("HEAD ")))
                 await writer.drain()
                 for piece in answer.pieces or ():
                     writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
@@ -90,7 +90,7 @@ class EchoServer:
         writer.close()
 
     @staticmethod
-    def _response(answer: Answer) -> bytes:
+    def _response(answer: Answer, is_head: bool) -> bytes:
         headers = {"content-type": "application/json", "content-length": str(len(answer.body))}
         if answer.pieces is not None:
             del headers["content-length"]
@@ -102,7 +102,7 @@ class EchoServer:
         return (
             f"HTTP/1.1 {answer.status} Said\r\n".encode()
             + "\r\n".join([*lines, "", ""]).encode()
-            + (answer.body if answer.pieces is None else b"")
+            + (answer.body if answer.pieces is None and not is_head else b"")
         )
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import httpx2
+from spindle.http.urls import PORTS, Url, read_url
 
-_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
 """The only part of IPv6 from which public addresses are given out."""
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
@@ -87,35 +84,31 @@ async def addresses_of(host: str) -> list[str]:
 
 async def leads_inside(url: str) -> bool:
     """True if any address of a URL's host is inside: it must not be contacted for somebody outside."""
-    host = _parsed(url).host
+    host = read_url(url).host
     # By its name too: a proxy may find a name that this machine does not.
     return is_written_inside(host) or any(is_inside(address) for address in await addresses_of(host))
 
 
 async def is_wholly_inside(url: str) -> bool:
     """True if all addresses of a URL's host are inside: nobody outside can have answered for it."""
-    found = await addresses_of(_parsed(url).host)
+    found = await addresses_of(read_url(url).host)
     return bool(found) and all(is_inside(address) for address in found)
 
 
 def same_origin(one: str, other: str) -> bool:
     """True for two URLs with the same scheme, host and port."""
-    import httpx2
-
     try:
-        return _origin(one) == _origin(other)
-    except (httpx2.InvalidURL, UnicodeError):
+        return _origin(read_url(one)) == _origin(read_url(other))
+    except ValueError:
         return False
 
 
 def origin_of(url: str) -> Origin | None:
     """Returns the scheme, host and port of a URL, those of a WebSocket as of the server that it is opened at;
     None for what is not a URL."""
-    import httpx2
-
     try:
-        scheme, host, port = _origin(url)
-    except (httpx2.InvalidURL, UnicodeError):
+        scheme, host, port = _origin(read_url(url))
+    except ValueError:
         return None
     return (_OF_WEBSOCKET.get(scheme, scheme), host, port) if host else None
 
@@ -124,47 +117,35 @@ def show_origin(origin: Origin) -> str:
     """Returns an origin as people write it."""
     scheme, host, port = origin
     host = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{host}" if port == _PORTS.get(scheme) else f"{scheme}://{host}:{port}"
+    return f"{scheme}://{host}" if port == PORTS.get(scheme) else f"{scheme}://{host}:{port}"
 
 
 def is_below(url: str, base: str) -> bool:
     """True for a base's own URL, and for one that continues its path."""
-    path, root = (_parsed(part).raw_path.partition(b"?")[0].rstrip(b"/") + b"/" for part in (url, base))
+    path, root = (read_url(part).path.rstrip("/") + "/" for part in (url, base))
     return same_origin(url, base) and path.startswith(root)
 
 
 def join_url(base: str, location: str) -> str | None:
     """Returns where a location leads from a base; None where that is not a URL."""
-    import httpx2
-
     try:
-        return str(_parsed(base).join(location))
-    except (httpx2.InvalidURL, UnicodeError, ValueError):
+        return str(read_url(base).join(location))
+    except ValueError:
         return None
 
 
 def plain_url(url: str) -> str:
     """Returns a URL that may be shown and stored: without the parts that often hold secrets."""
-    return str(_parsed(url).copy_with(query=None, fragment=None, userinfo=b""))
+    return str(read_url(url).plain())
 
 
 def host_of(url: str) -> str:
     """Returns the host of a URL; an empty text for what is not a URL."""
-    import httpx2
-
     try:
-        return _parsed(url).host
-    except (httpx2.InvalidURL, UnicodeError):
+        return read_url(url).host
+    except ValueError:
         return ""
 
 
-def _origin(url: str) -> Origin:
-    parts = _parsed(url)
-    return parts.scheme, parts.host, parts.port or _PORTS.get(parts.scheme)
-
-
-def _parsed(url: str) -> httpx2.URL:
-    # By the library that sends requests: two readers of URLs that differ are a way around every check.
-    import httpx2
-
-    return httpx2.URL(url)
+def _origin(url: Url) -> Origin:
+    return url.scheme, url.host, url.effective_port

@@ -1,82 +1,80 @@
 """The one client for all that leaves over HTTP: checked addresses, no cookies, no redirects, one TLS context.
 
-The HTTP library is behind these classes and `pinned`; MCP's transports alone are given a client of its own.
-A pool of connections never mixes those that were checked with those that were not.
+The HTTP library is behind these classes, `pinned` and `cookies`. A pool of connections never mixes those that
+were checked with those that were not.
 """
 
 from __future__ import annotations
 
-import functools
-import logging
+import io
 import re
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
-from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-import httpx2
+import aiohttp
+from yarl import URL
 
 from spindle.http import addresses
-from spindle.http.failures import InsideError, LostError, TooLargeError, UnpackError, UnreachableError
-from spindle.http.pinned import public_transport, require_pinned
-from spindle.http.public import answered_inside, is_proxied
+from spindle.http.cookies import SessionCookies
+from spindle.http.credentials import basic_header
+from spindle.http.failures import InsideError, LostError, TooLargeError, UnreachableError
+from spindle.http.pinned import LibraryResponse, StaleConnectionError, open_library
+from spindle.http.proxies import environment_proxies, is_proxied, proxy_for
+from spindle.http.public import answered_inside
 from spindle.http.request import Prepared
+from spindle.http.tls import shared_ssl_context
+from spindle.http.unpack import ACCEPTED, unpacked
+from spindle.http.urls import Url, read_url
+from spindle.version import __version__
 
-CONNECT_FAILURES = (
-    httpx2.ConnectError,
-    httpx2.ConnectTimeout,
-    httpx2.PoolTimeout,
-    httpx2.UnsupportedProtocol,
-)
-_LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-_LOCATION = "spindle_location"
+if TYPE_CHECKING:
+    from multidict import CIMultiDictProxy
 
-
-class _WithoutQueries(logging.Filter):
-    """Keeps API keys that are part of a URL out of the HTTP library's log."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.args, tuple):
-            record.args = tuple(
-                argument.copy_with(query=None) if isinstance(argument, httpx2.URL) else argument
-                for argument in record.args
-            )
-        return True
+_OWN_HEADERS = {"user-agent": f"spindle/{__version__}", "accept": "*/*", "accept-encoding": ACCEPTED}
+_NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
+_LARGE = 1024 * 1024
 
 
-logging.getLogger("httpx2").addFilter(_WithoutQueries())
+class AnswerHeaders(Mapping[str, str]):
+    """Headers, found by names in small letters or capitals. Those that came twice are joined."""
 
+    __slots__ = ("_found",)
 
-@functools.cache
-def shared_ssl_context() -> ssl.SSLContext:
-    """Returns the one TLS context of all clients: making it takes longer than many a call."""
-    return httpx2.create_ssl_context()
+    def __init__(self, found: CIMultiDictProxy[str]) -> None:
+        self._found = found
+
+    def __getitem__(self, name: str) -> str:
+        return ", ".join(self._found.getall(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(name.lower() for name in self._found))
+
+    def __len__(self) -> int:
+        return len({name.lower() for name in self._found})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
 
 
 class HttpAnswer:
     """An answer. Its body is still to come, and can be read once."""
 
-    def __init__(self, request: Prepared, response: httpx2.Response) -> None:
+    def __init__(self, request: Prepared, url: Url, response: aiohttp.ClientResponse) -> None:
         self.request = request
         """The request that it answers; after redirects not the first one."""
         self.sent_from_outside = False
         """True if a server outside redirected us to the one that answers."""
-        self._response = response
-
-    @property
-    def status(self) -> int:
+        self.status = response.status
         """The HTTP status."""
-        return self._response.status_code
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers, found by names in small letters or capitals."""
-        return self._response.headers
+        self.headers: Mapping[str, str] = AnswerHeaders(response.headers)
+        self._url = url
+        self._response = response
 
     @property
     def url(self) -> str:
         """The address that it came from."""
-        return str(self._response.url)
+        return str(self._url)
 
     @property
     def media_type(self) -> str:
@@ -86,11 +84,10 @@ class HttpAnswer:
     @property
     def charset(self) -> str | None:
         """The encoding that the server names."""
-        return self._response.charset_encoding
+        return self._response.charset
 
     async def is_from_inside(self) -> bool:
-        """True if this machine or a network of its own answered. Asked before the body is read: a connection
-        that is over no longer tells."""
+        """True if this machine or a network of its own answered."""
         return await answered_inside(self.url, self._peer())
 
     async def is_from_outside(self) -> bool:
@@ -98,36 +95,47 @@ class HttpAnswer:
         return not await self.is_from_inside() and (is_proxied() or self._peer() is not None)
 
     def _peer(self) -> str | None:
-        stream = self._response.extensions.get("network_stream")
-        try:
-            address: Any = stream.get_extra_info("server_addr") if stream is not None else None
-        except OSError:
-            # The connection is gone, and with it what it led to.
-            return None
-        return None if address is None else str(address[0])
+        return self._response.peer if isinstance(self._response, LibraryResponse) else None
 
     async def chunks(self, limit: int | None = None, size: int | None = None) -> AsyncGenerator[bytes]:
         """The body as it comes, unpacked, in pieces of `size` where that is given."""
+        self._check_announced(limit)
+        body: AsyncIterable[bytes] = self._response.content.iter_any()
+        if encoding := self.headers.get("content-encoding"):
+            body = unpacked(body, encoding)
+        body = bounded(body, limit, self.status)
+        try:
+            async for chunk in body if size is None else _pieces(body, size):
+                yield chunk
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise LostError(_reason(error)) from error
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body, if it is not larger than `limit` bytes."""
+        if "content-encoding" in self.headers:
+            return b"".join([chunk async for chunk in self.chunks(limit)])
+        self._check_announced(limit)
+        found, size = list[bytes](), 0
+        try:
+            while chunk := await self._response.content.readany():
+                size += len(chunk)
+                if size > limit:
+                    raise TooLargeError(limit, self.status)
+                found.append(chunk)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise LostError(_reason(error)) from error
+        return found[0] if len(found) == 1 else b"".join(found)
+
+    def _check_announced(self, limit: int | None) -> None:
         announced = self.headers.get("content-length", "")
         # What a HEAD announces is not its own body.
         is_known = announced.isdecimal() and self.request.method != "HEAD"
         if limit is not None and is_known and int(announced) > limit:
             raise TooLargeError(limit, self.status)
-        try:
-            async for chunk in bounded(self._response.aiter_bytes(size), limit, self.status):
-                yield chunk
-        except httpx2.DecodingError as error:
-            raise UnpackError(str(error)) from error
-        except (httpx2.TransportError, httpx2.StreamError) as error:
-            raise LostError(_reason(error)) from error
-
-    async def read(self, limit: int) -> bytes:
-        """The whole body, if it is not larger than `limit` bytes."""
-        return b"".join([chunk async for chunk in self.chunks(limit)])
 
     async def aclose(self) -> None:
         """Leaves the connection to others, or ends it where more of the body would come."""
-        await self._response.aclose()
+        self._response.release()
 
 
 async def bounded(
@@ -148,22 +156,37 @@ async def bounded(
         yield chunk
 
 
+async def _pieces(chunks: AsyncIterable[bytes], size: int) -> AsyncIterator[bytes]:
+    kept = bytearray()
+    async for chunk in chunks:
+        kept += chunk
+        while len(kept) >= size:
+            yield bytes(kept[:size])
+            del kept[:size]
+    if kept:
+        yield bytes(kept)
+
+
 class HttpClient:
     """Sends requests over connections that are kept: anywhere, or to public addresses only."""
 
-    def __init__(self, connect_timeout: float, *, library: httpx2.AsyncClient | None = None) -> None:
-        """`library`: a client that somebody else has made and closes. Requests go anywhere with it."""
+    def __init__(self, connect_timeout: float, *, keeps_cookies: bool = False) -> None:
+        """`keeps_cookies`: for one session with one server. Otherwise users share a client, and what an API
+        sets for one of them must not be sent for another."""
         self._connect_timeout = connect_timeout
-        self._clients: dict[bool, httpx2.AsyncClient] = {}
-        self._borrowed = library
-        self._proxied = is_proxied()
-        if library is not None:
-            library.event_hooks = {"response": [_hide_location]}
+        self._clients: dict[bool, aiohttp.ClientSession] = {}
+        self._proxies = environment_proxies()
+        self._cookies = SessionCookies() if keeps_cookies else None
 
     async def aclose(self) -> None:
         for client in self._clients.values():
-            await client.aclose()
+            await client.close()
         self._clients.clear()
+
+    def keep_no_cookies(self) -> None:
+        """Drops cookies, for a session that serves several users."""
+        if self._cookies is not None:
+            self._cookies.keep_none()
 
     async def send(
         self, request: Prepared, *, public_only: bool = False, timeout: float | None = None
@@ -171,64 +194,87 @@ class HttpClient:
         """An answer to be read and closed by whoever asked for it. `timeout` is for each step of the
         exchange. Raises InsideError or UnreachableError."""
         try:
-            url = httpx2.URL(request.url)
-        except (httpx2.InvalidURL, UnicodeError) as error:
+            url = read_url(request.url)
+        except ValueError as error:
             raise UnreachableError("an address that is not a URL", str(error), sent=False) from None
-        if public_only and self._proxied and await addresses.leads_inside(request.url):
-            raise InsideError(url.host)
-        client = self._client(public_only and not self._proxied)
-        # The library takes text for ASCII only; UTF-8 is what servers read today.
-        headers = [(name.encode(), value.encode()) for name, value in request.headers.items()]
-        # Nobody's own limits are in a client that was borrowed.
-        limits: dict[str, Any] = {"timeout": httpx2.Timeout(timeout)} if timeout is not None else {}
-        try:
-            built = client.build_request(
-                request.method, url, headers=headers, content=request.content, **limits
+        if url.scheme not in ("http", "https") or not url.host:
+            raise UnreachableError(
+                url.host, "the address does not begin with http:// or https://", sent=False
             )
-            response = await client.send(built, stream=True)
-        except httpx2.TransportError as error:
-            sent = not isinstance(error, CONNECT_FAILURES)
-            raise UnreachableError(url.host, _reason(error), sent=sent) from error
-        location = response.extensions.pop(_LOCATION, None)
-        if location is not None:
-            response.headers["location"] = location
-        return HttpAnswer(request, response)
+        proxy = proxy_for(url, self._proxies)
+        if public_only and proxy is not None and await addresses.leads_inside(request.url):
+            raise InsideError(url.host)
+        client = self._client(public_only and proxy is None)
+        options: dict[str, Any] = {"proxy": proxy} if proxy is not None else {}
+        if timeout is not None:
+            options["timeout"] = aiohttp.ClientTimeout(total=None, connect=timeout, sock_read=timeout)
+        if url.scheme == "https":
+            options["ssl"] = shared_ssl_context()
+        return HttpAnswer(request, url, await _exchanged(client, request, url, options))
 
-    def _client(self, public_only: bool) -> httpx2.AsyncClient:
-        if self._borrowed is not None:
-            return self._borrowed
+    def _client(self, public_only: bool) -> aiohttp.ClientSession:
         client = self._clients.get(public_only)
         if client is None:
-            client = self._clients[public_only] = httpx2.AsyncClient(
-                transport=public_transport(shared_ssl_context(), _LIMITS) if public_only else None,
-                cookies=_no_cookies(),
-                event_hooks={"response": [_hide_location]},
-                **library_options(self._connect_timeout),
+            client = self._clients[public_only] = open_library(
+                public_only=public_only, connect_timeout=self._connect_timeout, cookies=self._cookies
             )
-            if public_only:
-                require_pinned(client)
         return client
 
 
-def library_options(connect_timeout: float) -> dict[str, Any]:
-    """Returns the options that all clients of the library have."""
-    # How long an answer may take is for each request to say.
-    timeout = httpx2.Timeout(None, connect=connect_timeout)
-    return {"verify": shared_ssl_context(), "limits": _LIMITS, "timeout": timeout}
+async def _exchanged(
+    client: aiohttp.ClientSession, request: Prepared, url: Url, options: dict[str, Any]
+) -> aiohttp.ClientResponse:
+    content = request.content
+    # It takes bytes for small; a file is written piece by piece.
+    data = io.BytesIO(content) if content is not None and len(content) > _LARGE else content
+    try:
+        # Handed over in its parts, as they are: the library would write some of them differently.
+        address = URL.build(
+            scheme=url.scheme, host=url.host, port=url.port, path=url.path or "/",
+            query_string=url.query or "", encoded=True,
+        )  # fmt: skip
+        headers = _headers(request, url)
+        while True:
+            try:
+                return await client.request(
+                    request.method, address, headers=headers, data=data, allow_redirects=False, **options
+                )
+            except StaleConnectionError:
+                continue  # there is one kept connection less now
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        sent = not isinstance(error, _NEVER_SENT)
+        raise UnreachableError(url.host, _reason(error), sent=sent) from error
+    except ValueError as error:
+        # Of the library, before anything was sent: a header or a method that is none.
+        raise UnreachableError(url.host, str(error), sent=False) from error
 
 
-def _no_cookies() -> CookieJar:
-    """Users without credentials of their own share a session; what the API sets for one must not be sent
-    for another."""
-    return CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+def _headers(request: Prepared, url: Url) -> dict[str, str]:
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    headers = {**_OWN_HEADERS, **headers}
+    if url.user and "authorization" not in headers:
+        user, _, password = url.user.partition(":")
+        headers["authorization"] = basic_header(unquote(user), unquote(password))
+    return headers
 
 
-async def _hide_location(response: httpx2.Response) -> None:
-    """The library makes the next request of every redirect, followed or not, and fails for a `Location`
-    that it cannot read."""
-    if response.has_redirect_location:
-        response.extensions[_LOCATION] = response.headers.pop("location")
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
+def _reason(error: BaseException) -> str:
+    """The reason in words without the address, which may hold a key."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            reason = error.certificate_error
+            return f"its certificate cannot be trusted: {getattr(reason, 'verify_message', '') or reason}"
+        case aiohttp.ClientConnectorError():
+            return error.os_error.strerror or str(error.os_error) or "it cannot be connected to"
+        case aiohttp.ConnectionTimeoutError():
+            return "it cannot be connected to in time"
+        case aiohttp.SocketTimeoutError():
+            return "nothing came from it in time"
+        case aiohttp.ServerDisconnectedError():
+            return "it closed the connection"
+        case aiohttp.ClientPayloadError():
+            return "the answer broke off"
+        case aiohttp.ClientResponseError():
+            return " ".join(error.message.split())[:300]
+        case _:
+            return str(error) or type(error).__name__

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import urllib.request
 
 from spindle.http import addresses
 from spindle.http.failures import InsideError
+from spindle.http.proxies import is_proxied
 
 PATIENCE_PER_ADDRESS = 3.0
 """Seconds for one of several addresses of a host, before the next is tried."""
-
-
-def is_proxied() -> bool:
-    """True where a proxy resolves names: all that is left to us then is to look before each request."""
-    return not {"http", "https", "all"}.isdisjoint(urllib.request.getproxies())
 
 
 async def public_addresses(host: str) -> list[str]:

@@ -13,7 +13,8 @@ from websockets.uri import parse_uri
 
 from spindle.errors import ConfigurationError, ConnectionFailedError, ServerError, SpindleError, from_status
 from spindle.http.credentials import cookie_header
-from spindle.http.public import connect_public, is_proxied, public_addresses
+from spindle.http.proxies import is_proxied
+from spindle.http.public import connect_public, public_addresses
 from spindle.http.request import with_query
 from spindle.http.retry_after import retry_after
 

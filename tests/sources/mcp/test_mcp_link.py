@@ -8,9 +8,15 @@ import contextlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindle.http.client import HttpClient
+from spindle.domain.identity import NO_CREDENTIAL
+from spindle.sources.mcp.config import McpConfig
 from spindle.sources.mcp.legacy_sse import SseLink
 from spindle.sources.mcp.link import EDGE, LineReader
+from spindle.sources.mcp.session_http import SessionHttp
+
+
+def session_http() -> SessionHttp:
+    return SessionHttp("s", McpConfig(url="http://server/sse"), NO_CREDENTIAL)
 
 
 def cut(data: bytes, chunks: list[int], limit: int) -> list[tuple[bytes, ...]]:
@@ -62,7 +68,7 @@ def events(data: bytes, chunks: list[int], limit: int = 10_000) -> list[tuple[by
 
     async def read() -> list[tuple[bytes, ...]]:
         found: list[tuple[bytes, ...]] = []
-        async with contextlib.aclosing(HttpClient(1)) as http:
+        async with contextlib.aclosing(session_http()) as http:
             link = SseLink(http, "http://server/sse", limit)
             link.listen(lambda line: found.append((line,)), lambda *ends: found.append(ends), lambda: None)
             rest = data
@@ -102,7 +108,7 @@ def test_an_event_over_the_limit_is_dropped_and_the_next_is_read() -> None:
 
 def test_where_to_post_is_said_once() -> None:
     async def read() -> list[str]:
-        async with contextlib.aclosing(HttpClient(1)) as http:
+        async with contextlib.aclosing(session_http()) as http:
             link = SseLink(http, "http://server/sse?key=1", 1000)
             link._reader.feed(b"event: endpoint\ndata: /post?session=1\n\n")
             link._reader.feed(b"event: endpoint\ndata: /elsewhere\n\n")

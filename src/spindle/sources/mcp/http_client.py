@@ -16,10 +16,11 @@ from mcp_types import CONNECTION_CLOSED
 from spindle.domain.identity import Credential
 from spindle.domain.json_schema import from_json
 from spindle.errors import ConfigurationError
-from spindle.http.client import CONNECT_FAILURES, bounded, library_options
+from spindle.http.client import bounded
 from spindle.http.credentials import cookie_header
 from spindle.http.failures import TooLargeError
 from spindle.http.retry_after import retry_after
+from spindle.http.tls import shared_ssl_context
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.messages import MAX_CONTAINERS, containers_in
 
@@ -30,6 +31,27 @@ if TYPE_CHECKING:
 # of which the user is told anyway.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 
+
+class _WithoutQueries(logging.Filter):
+    """Keeps API keys that are part of a URL out of the HTTP library's log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(
+                argument.copy_with(query=None) if isinstance(argument, httpx2.URL) else argument
+                for argument in record.args
+            )
+        return True
+
+
+logging.getLogger("httpx2").addFilter(_WithoutQueries())
+
+CONNECT_FAILURES = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.UnsupportedProtocol,
+)
 EVENT_BURST = 1000
 EVENTS_PER_SECOND = 500
 
@@ -67,7 +89,9 @@ class McpHttpClient(httpx2.AsyncClient):
     """Remembers, for the caller of each request, what became of it."""
 
     def __init__(self, *, connect_timeout: float, max_body: int, contain: bool, **options: Any) -> None:
-        super().__init__(**library_options(connect_timeout), **options)
+        super().__init__(
+            verify=shared_ssl_context(), timeout=httpx2.Timeout(None, connect=connect_timeout), **options
+        )
         self._max_body = max_body
         self._contain = contain
 

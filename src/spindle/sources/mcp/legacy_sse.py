@@ -14,19 +14,20 @@ from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
 from spindle.errors import ConnectionFailedError, ServerError, SpindleError, from_status
 from spindle.http.addresses import join_url, plain_url, same_origin
-from spindle.http.client import HttpAnswer, HttpClient
+from spindle.http.client import HttpAnswer
 from spindle.http.exchange import RedirectPolicy, exchange
 from spindle.http.failures import HttpFailure, RedirectError, UnreachableError
-from spindle.http.request import Prepared
 from spindle.http.retry_after import retry_after
 from spindle.mcp_imports import MCPError
+from spindle.sources.mcp.exchange import current_exchange
 from spindle.sources.mcp.link import LineReader, turns
+from spindle.sources.mcp.session_http import SessionHttp
 
 
 class SseLink:
     """One session's stream of events, and the address that messages are posted to."""
 
-    def __init__(self, http: HttpClient, url: str, max_message: int) -> None:
+    def __init__(self, http: SessionHttp, url: str, max_message: int) -> None:
         self._http = http
         self._url = url
         self._max_message = max_message
@@ -81,11 +82,15 @@ class SseLink:
 
     async def _post(self, line: bytes) -> None:
         headers = {"content-type": "application/json"}
-        request = Prepared("POST", self._endpoint.result(), headers, line)
         try:
-            async with exchange(self._http, request, RedirectPolicy(most=0)) as answer:
+            answer = await self._http.post(self._endpoint.result(), headers, line)
+            try:
                 await answer.read(self._max_message)
+            finally:
+                await answer.aclose()
         except HttpFailure as error:
+            if (asking := current_exchange.get()) is not None:
+                asking.failure = error
             raise MCPError(code=CONNECTION_CLOSED, message=str(error)) from None
         if answer.status >= 300:
             raise MCPError(code=INVALID_REQUEST, message="the server refused the message")
@@ -163,12 +168,12 @@ class SseLink:
 
 
 @contextlib.asynccontextmanager
-async def open_sse_link(http: HttpClient, name: str, url: str, max_message: int) -> AsyncGenerator[SseLink]:
+async def open_sse_link(http: SessionHttp, name: str, url: str, max_message: int) -> AsyncGenerator[SseLink]:
     """Opens the stream of events, and waits until the server has said where to post to."""
-    request = Prepared("GET", url, {"accept": "text/event-stream"})
+    request = http.request("GET", url, {"accept": "text/event-stream"})
     async with contextlib.AsyncExitStack() as stack:
         try:
-            opening = exchange(http, request, RedirectPolicy(same_origin=True, may_lead_inside=True))
+            opening = exchange(http.client, request, RedirectPolicy(same_origin=True, may_lead_inside=True))
             answer = await stack.enter_async_context(opening)
         except RedirectError as failure:
             raise ServerError(f"{name!r} {failure}", status=failure.status) from None

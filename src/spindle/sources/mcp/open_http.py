@@ -7,13 +7,13 @@ from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
 from spindle.errors import SpindleError
-from spindle.http.client import HttpClient
 from spindle.mcp_imports import streamable_http_client
 from spindle.sources.mcp.caller_dispatcher import CallerDispatcher
 from spindle.sources.mcp.dispatcher import LinkDispatcher
 from spindle.sources.mcp.http_client import make_client
 from spindle.sources.mcp.legacy_sse import open_sse_link
 from spindle.sources.mcp.session import McpSession, open_session, without_groups
+from spindle.sources.mcp.session_http import SessionHttp
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
@@ -78,8 +78,8 @@ async def _open_sse(
     limit = config.max_result_size
     place = f"{name} ({config.url})"
     async with (
-        make_client(name, config, credential, contain=False) as client,
-        open_sse_link(HttpClient(config.connect_timeout, library=client), name, config.url, limit) as link,
+        contextlib.aclosing(SessionHttp(name, config, credential)) as http,
+        open_sse_link(http, name, config.url, limit) as link,
     ):
         dispatcher = LinkDispatcher(link, limit, kind="sse")
         opening = open_session(name, config, place, dispatcher, on_change, tell, handshake_only=True)

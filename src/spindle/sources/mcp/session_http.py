@@ -1,0 +1,69 @@
+"""The HTTP of one session: its headers and the caller's credential on each request, and a note for the caller
+of what became of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spindle.errors import ConfigurationError
+from spindle.http.client import HttpAnswer, HttpClient
+from spindle.http.failures import HttpFailure, LostError, UnreachableError
+from spindle.http.request import Prepared, with_credential
+from spindle.http.retry_after import retry_after
+from spindle.sources.mcp.exchange import CallExchange, current_exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from spindle.domain.identity import Credential
+    from spindle.sources.mcp.config import McpConfig
+
+
+class SessionHttp:
+    """Sends the requests of one session."""
+
+    def __init__(self, name: str, config: McpConfig, credential: Credential) -> None:
+        for header, value in (*config.headers.items(), *credential.headers, *credential.cookies):
+            # The HTTP library would refuse it too, with the value in its message.
+            if not value.isprintable():
+                raise ConfigurationError(
+                    f"the header {header} for {name!r} holds a character that cannot be sent",
+                    hint="a line break at its end, perhaps",
+                    source=name,
+                )
+        self.client = HttpClient(config.connect_timeout, keeps_cookies=True)
+        # A small body may unpack to one of any size.
+        self._headers = {"accept-encoding": "identity"} | {
+            key.lower(): value for key, value in config.headers.items()
+        }
+        self._own = credential
+
+    async def aclose(self) -> None:
+        await self.client.aclose()
+
+    def request(
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None = None
+    ) -> Prepared:
+        """A request with the credential of its caller; without a caller, with the session's own."""
+        exchange = current_exchange.get()
+        shown = exchange.credential if exchange is not None else None
+        request = Prepared(method, url, {**self._headers, **headers}, content)
+        return with_credential(request, shown if shown is not None else self._own)
+
+    async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> HttpAnswer:
+        """Posts a message. What comes back or fails is noted for the caller. Raises an HttpFailure."""
+        exchange = current_exchange.get() or CallExchange()
+        try:
+            answer = await self.client.send(self.request("POST", url, headers, content))
+        except HttpFailure as failure:
+            exchange.failure = failure
+            exchange.never_sent = isinstance(failure, UnreachableError) and not failure.sent
+            raise
+        exchange.status = answer.status
+        exchange.challenge = answer.headers.get("www-authenticate")
+        exchange.retry_after = retry_after(answer.headers)
+        if answer.headers.get("content-encoding", "identity") != "identity":
+            await answer.aclose()
+            exchange.failure = LostError("the answer is compressed, which was not asked for")
+            raise exchange.failure
+        return answer

@@ -84,9 +84,9 @@ async def in_parallel(call: Call, calls: int, parallel: int) -> list[float]:
     return [latency for share in shares for latency in share]
 
 
-async def main(client: str, tool: str) -> None:
+async def serve_rounds(client: contextlib.AbstractAsyncContextManager[Call]) -> None:
     loop = asyncio.get_running_loop()
-    async with CLIENTS[client](tool) as call:
+    async with client as call:
         while line := await loop.run_in_executor(None, sys.stdin.readline):
             calls, parallel = map(int, line.split())
             wall, cpu = time.perf_counter(), time.process_time()
@@ -101,4 +101,4 @@ async def main(client: str, tool: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2]))
+    asyncio.run(serve_rounds(CLIENTS[sys.argv[1]](sys.argv[2])))

@@ -171,6 +171,7 @@ def test_importing_the_package_alone_loads_nothing_heavy() -> None:
         "mcp",
         "sqlite3",
         "orjson",
+        "aiohttp",
         "httpx2",
         "anyio",
         "click",

@@ -97,7 +97,6 @@ CALLED = {
     "progress_token_from_params": "(_)",
     "run_notify_intercept": "(_, _, _)",
     "serve_one": "(_, _, _, _, connection=_, lifespan_state=_)",
-    "streamable_http_client": "(_, http_client=_, max_sse_event_size=_)",
     "unsupported_protocol_version_rejection": "(_)",
     "validate_mcp_param_headers": "(_, _, _)",
     "x_mcp_header_map": "(_)",
@@ -106,7 +105,6 @@ CALLED = {
 
 WRITTEN = {
     "ClientSession._build_capabilities": ["self", "version"],
-    "JSONRPCDispatcher.send_raw_request": ["self", "method", "params", "opts", "_related_request_id"],
     "Dispatcher.send_raw_request": ["self", "method", "params", "opts"],
     "Dispatcher.notify": ["self", "method", "params", "opts"],
     "Dispatcher.run": ["self", "on_request", "on_notify", "on_notify_intercept", "task_status"],

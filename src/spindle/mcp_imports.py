@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext as ClientRequestContext
     from mcp.client.session import ClientSession as ClientSession
     from mcp.client.session import IncomingMessage as IncomingMessage
-    from mcp.client.streamable_http import streamable_http_client as streamable_http_client
     from mcp.client.subscriptions import SubscriptionLost as SubscriptionLost
     from mcp.client.subscriptions import listen as listen
     from mcp.server.connection import Connection as Connection
@@ -62,7 +61,6 @@ if TYPE_CHECKING:
     )
     from mcp.shared.inbound import validate_mcp_param_headers as validate_mcp_param_headers
     from mcp.shared.inbound import x_mcp_header_map as x_mcp_header_map
-    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher as JSONRPCDispatcher
     from mcp.shared.jsonrpc_dispatcher import (
         cancelled_request_id_from_params as cancelled_request_id_from_params,
     )
@@ -76,7 +74,6 @@ if TYPE_CHECKING:
 
 PARTS = {
     "mcp.client.session": "ClientRequestContext ClientSession IncomingMessage",
-    "mcp.client.streamable_http": "streamable_http_client",
     "mcp.client.subscriptions": "SubscriptionLost listen",
     "mcp.server.connection": "Connection NotifyOnlyOutbound",
     "mcp.server.context": "ServerRequestContext",
@@ -94,9 +91,7 @@ PARTS = {
         "find_duplicated_routing_header find_invalid_x_mcp_header unsupported_protocol_version_rejection "
         "validate_mcp_param_headers x_mcp_header_map"
     ),
-    "mcp.shared.jsonrpc_dispatcher": (
-        "JSONRPCDispatcher cancelled_request_id_from_params progress_token_from_params"
-    ),
+    "mcp.shared.jsonrpc_dispatcher": ("cancelled_request_id_from_params progress_token_from_params"),
     "mcp.shared.message": "ServerMessageMetadata",
     "mcp.shared.subscriptions": "PromptsListChanged ResourcesListChanged ServerEvent ToolsListChanged",
     "mcp.shared.transport_context": "TransportContext",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
-import httpx2
 import pytest
 
+from servers.echo_server import Answer, EchoServer
+from servers.names import echo
 from spindle.auth.oauth.challenge import bearer_challenge
 from spindle.calls.record import masked
 from spindle.calls.validate import Validation
 from spindle.domain.call import Result
+from spindle.domain.identity import NO_CREDENTIAL
 from spindle.domain.json_schema import parameters, property_texts
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import (
@@ -23,9 +26,16 @@ from spindle.errors import (
 )
 from spindle.flows.problems import BrokenFlowError
 from spindle.flows.text.document import check_document
+from spindle.mcp_imports import MCPError
 from spindle.schemas.models import for_models
-from spindle.sources.mcp.http_client import _has_json_rpc_error
+from spindle.sources.mcp.config import McpConfig
+from spindle.sources.mcp.exchange import CallExchange, current_exchange
+from spindle.sources.mcp.http_dispatcher import HttpDispatcher
 from spindle.sources.mcp.messages import read_message
+from spindle.sources.mcp.session_http import SessionHttp
+from spindle.sources.mcp.streamable import StreamableLink
+
+__all__ = ["echo"]
 
 
 def nest(count: int, inner: Any = None) -> Any:
@@ -100,13 +110,26 @@ def test_a_message_of_a_server_has_at_most_200_levels() -> None:
     assert read_message(b'{"id":1,"result":[' + b"{}," * 1000 + b"{}]}") is not None
 
 
-async def test_a_refusal_of_a_server_with_deep_json_is_a_refusal() -> None:
-    request = httpx2.Request("POST", "https://a.example/mcp")
-    for body in (b"[" * 200_000, b'{"error": NaN}', b"\xff"):
-        response = httpx2.Response(400, content=body, request=request)
-        assert await _has_json_rpc_error(response) is False
-    told = httpx2.Response(400, json={"error": {"code": 1}}, request=request)
-    assert await _has_json_rpc_error(told) is True
+async def test_a_refusal_of_a_server_with_deep_json_is_a_refusal(echo: EchoServer) -> None:
+    refusals = {
+        b"[" * 200_000: False,
+        b'{"error": NaN}': False,
+        b"\xff": False,
+        b'{"error": {"code": 1}}': True,
+    }
+    config = McpConfig(url=f"{echo.url}/mcp")
+    async with (
+        contextlib.aclosing(SessionHttp("s", config, NO_CREDENTIAL)) as http,
+        contextlib.aclosing(HttpDispatcher(StreamableLink(http, f"{echo.url}/mcp"), 1_000_000)) as messages,
+    ):
+        for body, is_told in refusals.items():
+            echo.answers["/mcp"] = Answer(body, 400)
+            note = CallExchange()
+            token = current_exchange.set(note)
+            with pytest.raises(MCPError):
+                await messages.send_raw_request("ping", None)
+            current_exchange.reset(token)
+            assert (note.status, note.had_json_rpc_error) == (400, is_told)
 
 
 def test_a_list_that_holds_itself_is_shown() -> None:

@@ -25,10 +25,10 @@ from typing import Any, NoReturn
 
 # The packages worth loading for all, each with what it imports; none of them starts a thread.
 COMMON = {
-    "anthropic", "anyio", "asyncio", "click", "cryptography", "git", "httptools", "httpx2", "jsonschema_rs",
-    "jwt", "langchain_core", "langchain_openai", "langgraph", "mcp", "mcp_server_git", "mcp_server_time",
-    "openai", "orjson", "platformdirs", "psycopg", "pydantic", "pydantic_ai", "rich", "spindle", "sqlite3",
-    "starlette", "tomlkit", "utcp", "uvicorn", "uvloop", "websockets", "yaml",
+    "aiohttp", "anthropic", "anyio", "asyncio", "click", "cryptography", "git", "httptools", "httpx2",
+    "jsonschema_rs", "jwt", "langchain_core", "langchain_openai", "langgraph", "mcp", "mcp_server_git",
+    "mcp_server_time", "openai", "orjson", "platformdirs", "psycopg", "pydantic", "pydantic_ai", "rich",
+    "spindle", "sqlite3", "starlette", "tomlkit", "utcp", "uvicorn", "uvloop", "websockets", "yaml",
 }  # fmt: skip
 # Arrow's threads would not survive a fork.
 NEVER = ("spindle.tables", "spindle.cli.table")

@@ -7,6 +7,7 @@ were checked with those that were not.
 from __future__ import annotations
 
 import io
+import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ from spindle.version import __version__
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
+
+logger = logging.getLogger("spindle.http")
 
 _OWN_HEADERS = {"user-agent": f"spindle/{__version__}", "accept": "*/*", "accept-encoding": ACCEPTED}
 _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
@@ -103,7 +106,8 @@ class HttpAnswer:
         body: AsyncIterable[bytes] = self._response.content.iter_any()
         if encoding := self.headers.get("content-encoding"):
             body = unpacked(body, encoding)
-        body = bounded(body, limit, self.status)
+        if limit is not None:
+            body = bounded(body, limit, self.status)
         try:
             async for chunk in body if size is None else _pieces(body, size):
                 yield chunk
@@ -132,6 +136,11 @@ class HttpAnswer:
         is_known = announced.isdecimal() and self.request.method != "HEAD"
         if limit is not None and is_known and int(announced) > limit:
             raise TooLargeError(limit, self.status)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all of the body has come."""
+        return self._response.content.is_eof()
 
     async def aclose(self) -> None:
         """Leaves the connection to others, or ends it where more of the body would come."""
@@ -210,7 +219,10 @@ class HttpClient:
             options["timeout"] = aiohttp.ClientTimeout(total=None, connect=timeout, sock_read=timeout)
         if url.scheme == "https":
             options["ssl"] = shared_ssl_context()
-        return HttpAnswer(request, url, await _exchanged(client, request, url, options))
+        response = await _exchanged(client, request, url, options)
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s %s: %s", request.method, url.plain(), response.status)
+        return HttpAnswer(request, url, response)
 
     def _client(self, public_only: bool) -> aiohttp.ClientSession:
         client = self._clients.get(public_only)

@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
-from spindle.http.addresses import host_of, is_below, join_url, plain_url, same_origin
+from spindle.http.addresses import host_of, is_below, join_url, origin_of, plain_url, same_origin
 from spindle.http.client import HttpAnswer, HttpClient
 from spindle.http.failures import RedirectError
 from spindle.http.request import Prepared
 
 MAX_REDIRECTS = 5
-_REDIRECTS = (301, 302, 303, 307, 308)
+REDIRECTS = (301, 302, 303, 307, 308)
 # All that follows a redirect to somebody else.
 _HARMLESS = frozenset({"accept", "accept-encoding", "accept-language", "content-type", "user-agent"})
 
@@ -29,6 +29,8 @@ class RedirectPolicy:
     """A redirect that leads out of this URL is refused."""
     may_lead_inside: bool = False
     """A server outside may lead to this machine and its networks."""
+    keeps_method: bool = False
+    """A redirect after which something else would be asked for is refused."""
     check: Callable[[str], Awaitable[None]] | None = None
     """Called with each address before it is contacted; raises to refuse it."""
 
@@ -53,10 +55,11 @@ async def exchange(
         answer = await client.send(request, public_only=public_only, timeout=timeout)
         answer.sent_from_outside = sent_from_outside
         try:
-            url = _redirect_url(answer, policy) if policy.most else None
-            if url is None:
+            following = redirected(answer, policy)
+            if following is None:
                 yield answer
                 return
+            url = following.url
             if followed == policy.most:
                 raise RedirectError(f"redirected more than {policy.most} times", answer.status)
             if not same_origin(url, request.url) and not await answer.is_from_inside():
@@ -65,13 +68,20 @@ async def exchange(
                 public_only = public_only or not policy.may_lead_inside
         finally:
             await answer.aclose()
-        request = _redirected(answer, url)
+        request = following
         followed += 1
 
 
-def _redirected(answer: HttpAnswer, url: str) -> Prepared:
+def redirected(answer: HttpAnswer, policy: RedirectPolicy) -> Prepared | None:
+    """Returns the request that a redirect leads to; None where it is an answer like any other. Raises
+    RedirectError for one that the policy refuses."""
+    url = _redirect_url(answer, policy) if policy.most and answer.status in REDIRECTS else None
+    if url is None:
+        return None
     request = answer.request
     method = _redirect_method(request.method, answer.status)
+    if policy.keeps_method and method != request.method:
+        raise RedirectError(f"redirects to {plain_url(url)}, which is not followed", answer.status)
     keeps_body = answer.status != 303 and method == request.method
     headers = _redirect_headers(request, url, keeps_body=keeps_body)
     return Prepared(method, url, headers, _redirect_body(request, keeps_body=keeps_body))
@@ -79,7 +89,7 @@ def _redirected(answer: HttpAnswer, url: str) -> Prepared:
 
 def _redirect_url(answer: HttpAnswer, policy: RedirectPolicy) -> str | None:
     location, status = answer.headers.get("location"), answer.status
-    if status not in _REDIRECTS or not location:
+    if not location:
         return None
     url = join_url(answer.request.url, location)
     if url is None:
@@ -87,7 +97,7 @@ def _redirect_url(answer: HttpAnswer, policy: RedirectPolicy) -> str | None:
     scheme = url.partition(":")[0]
     if scheme not in ("http", "https") or not host_of(url):
         raise RedirectError(f"redirects to {scheme}:, which is not followed", status)
-    if policy.same_origin and not same_origin(url, answer.request.url):
+    if policy.same_origin and not _stays(url, answer.request.url):
         raise RedirectError(f"redirects to another origin, {plain_url(url)}, which is not followed", status)
     if policy.below is not None and not is_below(url, policy.below):
         hint = "make that a source of its own, if it is meant"
@@ -104,11 +114,19 @@ def _redirect_method(method: str, status: int) -> str:
 
 def _redirect_headers(request: Prepared, url: str, *, keeps_body: bool) -> dict[str, str]:
     headers = request.headers
-    if not same_origin(url, request.url):
+    if not _stays(url, request.url):
         headers = {name: value for name, value in headers.items() if name.lower() in _HARMLESS}
     if keeps_body:
         return headers
     return {name: value for name, value in headers.items() if name.lower() != "content-type"}
+
+
+def _stays(url: str, before: str) -> bool:
+    """True for the same origin, and for one that now speaks in secret."""
+    if same_origin(url, before):
+        return True
+    one, other = origin_of(before), origin_of(url)
+    return one is not None and other == ("https", one[1], 443) and one == ("http", one[1], 80)
 
 
 def _redirect_body(request: Prepared, *, keeps_body: bool) -> bytes | None:

@@ -183,20 +183,20 @@ nothing_here | refused | HTTP status 404
 nobody_may_come_in | refused | HTTP status 401
 come_back_in_a_thousand_years | refused | HTTP status 429
 come_back_at_no_time | refused | HTTP status 503
-a_redirect_to_itself | refused | Redirect
-a_redirect_to_a_file | refused | Redirect
-a_redirect_to_the_metadata_of_a_cloud | refused | Redirect
-a_redirect_to_nowhere | refused | Invalid URL
+a_redirect_to_itself | refused | redirected more than 5 times
+a_redirect_to_a_file | refused | redirects to file:
+a_redirect_to_the_metadata_of_a_cloud | refused | redirects to another origin
+a_redirect_to_nowhere | refused | redirects to what is not a URL
 no_answer_at_all | refused | was not ready | waits
-a_closed_connection | refused | disconnected
-a_status_line_of_garbage | refused | illegal status line
-headers_without_end | refused | too long
+a_closed_connection | refused | closed the connection
+a_status_line_of_garbage | refused | Bad status line
+headers_without_end | refused | Too many headers
 a_head_that_drips | refused | was not ready | waits
 a_flood_of_cookies | fine | .
 a_session_id_of_escapes | fine | .
 a_session_that_is_forgotten_at_once | refused | no longer knows the session
 a_page_instead_of_an_answer | refused | text/html
-an_answer_of_no_kind | refused | illegal header
+an_answer_of_no_kind | refused | Invalid HTTP header
 an_empty_answer | refused | cannot be read
 accepted_and_never_answered | refused | 202 Accepted
 an_answer_that_is_not_json | refused | cannot be read
@@ -204,13 +204,13 @@ an_answer_that_is_a_list | refused | cannot be read
 an_answer_nested_beyond_reading | refused | cannot be read
 an_answer_of_millions_of_lists | refused | larger than 1000000 lists and objects
 an_answer_that_is_not_utf8 | refused | cannot be read
-an_answer_to_another_request | refused | did not list its tools | waits
+an_answer_to_another_request | refused | to another request
 a_bomb_in_gzip | refused | compressed
 a_bomb_in_an_unknown_encoding | refused | compressed
-an_answer_that_breaks_off | refused | closed connection
-an_answer_longer_than_it_says | refused | cannot be read
+an_answer_that_breaks_off | refused | broke off
+an_answer_longer_than_it_says | refused | cannot be read|Bad status line
 a_length_that_is_no_number | refused | Content-Length
-pieces_of_impossible_size | refused | did not list its tools | waits
+pieces_of_impossible_size | refused | Chunk size overflow
 an_answer_without_end | refused | larger than 16777216 bytes
 an_answer_that_drips | refused | did not list its tools | waits
 events_without_end | refused | did not list its tools | waits
@@ -222,7 +222,7 @@ a_stream_of_pings | fine | .
 a_stream_of_notices | fine | .
 an_answer_twice | fine | .
 an_answer_and_then_noise_without_end | fine | .
-a_call_that_breaks_off | call | ended without a response
+a_call_that_breaks_off | call | ended without an answer
 posts_to_another_host | refused | 405
 posts_to_no_address | refused | 405
 an_endpoint_that_never_comes | refused | was not ready | waits

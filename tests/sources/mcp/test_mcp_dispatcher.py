@@ -14,13 +14,8 @@ from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 from mcp_types import PARSE_ERROR, REQUEST_TIMEOUT
 
-from spindle.sources.mcp.dispatcher import (
-    MAX_QUEUED_NOTIFICATIONS,
-    MAX_SERVER_REQUESTS,
-    LinkDispatcher,
-    LinkLostError,
-    MessageTooLargeError,
-)
+from spindle.sources.mcp.answers import LinkLostError, MessageTooLargeError
+from spindle.sources.mcp.dispatcher import MAX_QUEUED_NOTIFICATIONS, MAX_SERVER_REQUESTS, LinkDispatcher
 from spindle.sources.mcp.link import EDGE
 
 

@@ -21,7 +21,7 @@ from spindle.mcp_imports import (
     listen,
 )
 from spindle.ports.source import Notice
-from spindle.sources.mcp.dispatcher import LinkLostError
+from spindle.sources.mcp.answers import LinkLostError
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 
 logger = logging.getLogger("spindle.mcp")

@@ -8,7 +8,6 @@ from mcp_types import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
-    PARSE_ERROR,
     REQUEST_TIMEOUT,
     UNSUPPORTED_PROTOCOL_VERSION,
     URL_ELICITATION_REQUIRED,
@@ -41,7 +40,7 @@ from spindle.mcp_imports import MCPError
 from spindle.meanings import Meaning, answered, in_data, of_code
 from spindle.ports.list_budget import size_of
 from spindle.remedies import Remedy
-from spindle.sources.mcp.dispatcher import (
+from spindle.sources.mcp.answers import (
     LinkLostError,
     MessageTooLargeError,
     NoAnswerError,
@@ -172,13 +171,8 @@ def _made_here(error: MCPError, name: str, exchange: CallExchange | None) -> Spi
             return CallTimeoutError(f"{name!r}: {message}")
         case _ if exchange is None or error.error.data is not None or exchange.had_json_rpc_error:
             return None
-        # What the SDK reports of its own accord over HTTP looks like an answer of the server.
         case _ if code == CONNECTION_CLOSED and exchange.ended:
             return ConnectionFailedError(f"{name!r}: {message}", details={"code": code})
-        case _ if code == REQUEST_TIMEOUT and message.startswith("Request '"):
-            return CallTimeoutError(f"{name!r}: {message}", details={"code": code})
-        case _ if code == PARSE_ERROR and message.startswith("Failed to parse"):
-            return ServerError(f"{name!r} sent an answer that cannot be read", details={"code": code})
         case _:
             return None
 

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import anyio
 import anyio.abc
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, REQUEST_TIMEOUT, RequestId
+from mcp_types import INTERNAL_ERROR, RequestId
 
 from spindle.domain.json_schema import is_object, to_json
 from spindle.mcp_imports import (
@@ -34,6 +34,13 @@ from spindle.mcp_imports import (
     as_request_id,
     coerce_request_id,
     run_notify_intercept,
+)
+from spindle.sources.mcp.answers import (
+    LinkLostError,
+    MessageTooLargeError,
+    NoAnswerError,
+    UnreadableAnswerError,
+    outcome,
 )
 from spindle.sources.mcp.exchange import set_aside
 from spindle.sources.mcp.link import MessageLink
@@ -57,37 +64,10 @@ HEEDED = frozenset(
 wants to see it."""
 
 
-class LinkLostError(MCPError):
-    """The server is gone. `sent` says whether the request had left."""
-
-    def __init__(self, reason: str, *, sent: bool) -> None:
-        super().__init__(code=CONNECTION_CLOSED, message=reason)
-        self.sent = sent
-
-
-class MessageTooLargeError(MCPError):
-    """The answer was over the size limit."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(code=INTERNAL_ERROR, message=f"the answer is larger than {limit} bytes")
-
-
-class UnreadableAnswerError(MCPError):
-    """The answer is not one of JSON-RPC."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(code=PARSE_ERROR, message=reason)
-
-
-class NoAnswerError(MCPError):
-    """There was no answer in time."""
-
-    def __init__(self, method: str) -> None:
-        super().__init__(code=REQUEST_TIMEOUT, message=f"{method} timed out")
-
-
 @dataclass(slots=True)
-class _Pending:
+class Pending:
+    """A request that waits for its answer."""
+
     future: asyncio.Future[dict[str, Any]]
     on_progress: ProgressFnT | None = None
     newest_progress: Mapping[str, Any] | None = None
@@ -130,7 +110,7 @@ class LinkDispatcher:
         self._kind = kind
         self._max_message = max_message
         self._ids = 0
-        self._pending: dict[RequestId, _Pending] = {}
+        self._pending: dict[RequestId, Pending] = {}
         self._notifications: deque[tuple[str, Mapping[str, Any] | None]] = deque()
         self._wake = asyncio.Event()
         self._paused = False
@@ -154,25 +134,12 @@ class LinkDispatcher:
         opts = opts or {}
         if self._link.lost:
             raise LinkLostError(f"the server {self._link.epitaph()}", sent=False)
-        request_id = opts.get("request_id")
-        if request_id is None:
-            self._ids += 1
-            request_id = self._ids
-        key = coerce_request_id(request_id)
-        if key in self._pending:
-            raise ValueError(f"request id {request_id!r} is already in flight")
-        loop = asyncio.get_running_loop()
-        pending = self._pending[key] = _Pending(loop.create_future(), opts.get("on_progress"))
-        body = as_sent(params)
-        if pending.on_progress is not None:
-            body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
-        if body:
-            message["params"] = body
+        request_id, pending, line = self._begin(method, params, opts)
         timeout = opts.get("timeout")
+        loop = asyncio.get_running_loop()
         timer = loop.call_later(timeout, _expire, pending.future, method) if timeout is not None else None
         try:
-            if not await self._link.write(to_json(message) + b"\n"):
+            if not await self._link.write(line + b"\n"):
                 raise LinkLostError(f"the server {self._link.epitaph()}", sent=False)
             result = await pending.future
             if pending.reporting is not None:
@@ -185,11 +152,35 @@ class LinkDispatcher:
                 self._cancel(request_id)
             raise
         finally:
-            del self._pending[key]
             if timer is not None:
                 timer.cancel()
-            if pending.reporting is not None:
-                pending.reporting.cancel()
+            self._end(coerce_request_id(request_id), pending)
+
+    def _begin(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions
+    ) -> tuple[RequestId, Pending, bytes]:
+        """A new request: its id, what waits for its answer, and how it is written."""
+        request_id = opts.get("request_id")
+        if request_id is None:
+            self._ids += 1
+            request_id = self._ids
+        key = coerce_request_id(request_id)
+        if key in self._pending:
+            raise ValueError(f"request id {request_id!r} is already in flight")
+        future = asyncio.get_running_loop().create_future()
+        pending = self._pending[key] = Pending(future, opts.get("on_progress"))
+        body = as_sent(params)
+        if pending.on_progress is not None:
+            body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
+        if body:
+            message["params"] = body
+        return request_id, pending, to_json(message)
+
+    def _end(self, key: RequestId, pending: Pending) -> None:
+        del self._pending[key]
+        if pending.reporting is not None:
+            pending.reporting.cancel()
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -272,25 +263,13 @@ class LinkDispatcher:
         if pending is None or pending.future.done():
             self.late_answers += 1
             return
-        result, error = message.get("result"), message.get("error")
-        if is_object(error):
-            code = error.get("code")
-            text = error.get("message")
-            pending.future.set_exception(
-                MCPError(
-                    code=code if isinstance(code, int) else INTERNAL_ERROR,
-                    message=text if isinstance(text, str) else "the server gave no reason",
-                    data=error.get("data"),
-                )
-            )
-        elif is_object(result):
-            pending.future.set_result(result)
+        found = outcome(message)
+        if isinstance(found, MCPError):
+            pending.future.set_exception(found)
         else:
-            pending.future.set_exception(
-                UnreadableAnswerError("the server's answer is neither a result nor an error")
-            )
+            pending.future.set_result(found)
 
-    def _waiting_for(self, request_id: Any) -> _Pending | None:
+    def _waiting_for(self, request_id: Any) -> Pending | None:
         key = as_request_id(request_id)
         return self._pending.get(coerce_request_id(key)) if key is not None else None
 
@@ -300,13 +279,16 @@ class LinkDispatcher:
             return
         if run_notify_intercept(self._intercept, method, params):
             return
-        if method not in self._heeded and not (method == "notifications/message" and self.heeds_logs()):
+        if not self._is_heeded(method):
             return
         self._notifications.append((method, params))
         self._wake.set()
         if len(self._notifications) > MAX_QUEUED_NOTIFICATIONS and not self._paused:
             self._paused = True
             self._link.pause_reading()
+
+    def _is_heeded(self, method: str) -> bool:
+        return method in self._heeded or (method == "notifications/message" and self.heeds_logs())
 
     def _progress(self, params: dict[str, Any]) -> None:
         pending = self._waiting_for(params.get("progressToken"))
@@ -377,7 +359,7 @@ def _expire(future: asyncio.Future[Any], method: str) -> None:
         future.set_exception(NoAnswerError(method))
 
 
-async def _report(pending: _Pending) -> None:
+async def _report(pending: Pending) -> None:
     """Pass progress on, the newest only: a slow listener falls behind, it does not queue up."""
     while pending.newest_progress is not None and pending.on_progress is not None:
         params, pending.newest_progress = pending.newest_progress, None

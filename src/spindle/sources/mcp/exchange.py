@@ -36,6 +36,11 @@ class CallExchange:
     listed: Any = None
     """That list, as it came."""
 
+    def begin(self) -> None:
+        """Forgets what became of the request before."""
+        self.status = self.challenge = self.retry_after = self.failure = self.too_large = None
+        self.never_sent = self.had_json_rpc_error = self.ended = False
+
 
 def set_aside(result: dict[str, Any]) -> dict[str, Any]:
     """Returns a result without the list that was asked for, which the exchange keeps. The SDK would check

@@ -19,7 +19,7 @@ from spindle.http.exchange import RedirectPolicy, exchange
 from spindle.http.failures import HttpFailure, RedirectError, UnreachableError
 from spindle.http.retry_after import retry_after
 from spindle.mcp_imports import MCPError
-from spindle.sources.mcp.exchange import current_exchange
+from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.link import LineReader, turns
 from spindle.sources.mcp.session_http import SessionHttp
 
@@ -82,15 +82,17 @@ class SseLink:
 
     async def _post(self, line: bytes) -> None:
         headers = {"content-type": "application/json"}
+        note = current_exchange.get() or CallExchange()
         try:
-            answer = await self._http.post(self._endpoint.result(), headers, line)
+            answer = await self._http.post(self._endpoint.result(), headers, line, note)
             try:
                 await answer.read(self._max_message)
             finally:
                 await answer.aclose()
+        except RedirectError as error:
+            raise MCPError(code=INVALID_REQUEST, message=f"it {error}") from None
         except HttpFailure as error:
-            if (asking := current_exchange.get()) is not None:
-                asking.failure = error
+            note.failure = error
             raise MCPError(code=CONNECTION_CLOSED, message=str(error)) from None
         if answer.status >= 300:
             raise MCPError(code=INVALID_REQUEST, message="the server refused the message")

@@ -10,8 +10,8 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
 from spindle.mcp_imports import MCPError
+from spindle.sources.mcp.answers import LinkLostError
 from spindle.sources.mcp.convert import loop_in
-from spindle.sources.mcp.dispatcher import LinkLostError
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 
 if TYPE_CHECKING:

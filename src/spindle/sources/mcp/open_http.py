@@ -7,13 +7,12 @@ from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
 from spindle.errors import SpindleError
-from spindle.mcp_imports import streamable_http_client
-from spindle.sources.mcp.caller_dispatcher import CallerDispatcher
 from spindle.sources.mcp.dispatcher import LinkDispatcher
-from spindle.sources.mcp.http_client import make_client
+from spindle.sources.mcp.http_dispatcher import HttpDispatcher
 from spindle.sources.mcp.legacy_sse import open_sse_link
 from spindle.sources.mcp.session import McpSession, open_session, without_groups
 from spindle.sources.mcp.session_http import SessionHttp
+from spindle.sources.mcp.streamable import StreamableLink
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
@@ -56,18 +55,18 @@ async def _open_streamable(
     assert config.url is not None
     place = f"{name} ({config.url})"
     async with (
-        make_client(name, config, credential) as client,
-        # The client limits the size of an event, and remembers whose answer was too large.
-        streamable_http_client(config.url, http_client=client, max_sse_event_size=None) as streams,
+        contextlib.aclosing(SessionHttp(name, config, credential)) as http,
+        contextlib.aclosing(
+            HttpDispatcher(StreamableLink(http, config.url), config.max_result_size)
+        ) as messages,
+        open_session(name, config, place, messages, on_change, tell) as session,
     ):
-        dispatcher = CallerDispatcher(*streams)
-        async with open_session(name, config, place, dispatcher, on_change, tell) as session:
-            if session.is_modern:
-                # Every request stands alone, so each can carry its own caller's credential. What came
-                # before ties a session to whoever opened it.
-                session.per_call_credentials = True
-                client.keep_no_cookies()
-            yield session
+        if session.is_modern:
+            # Every request stands alone, so each can carry its own caller's credential. What came
+            # before ties a session to whoever opened it.
+            session.per_call_credentials = True
+            http.client.keep_no_cookies()
+        yield session
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from spindle.errors import ConfigurationError
 from spindle.http.client import HttpAnswer, HttpClient
-from spindle.http.failures import HttpFailure, LostError, UnreachableError
+from spindle.http.exchange import MAX_REDIRECTS, REDIRECTS, RedirectPolicy, redirected
+from spindle.http.failures import HttpFailure, LostError, RedirectError, UnreachableError
 from spindle.http.request import Prepared, with_credential
 from spindle.http.retry_after import retry_after
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from spindle.domain.identity import Credential
     from spindle.sources.mcp.config import McpConfig
+
+
+_POLICY = RedirectPolicy(same_origin=True, keeps_method=True, may_lead_inside=True)
 
 
 class SessionHttp:
@@ -50,20 +54,45 @@ class SessionHttp:
         request = Prepared(method, url, {**self._headers, **headers}, content)
         return with_credential(request, shown if shown is not None else self._own)
 
-    async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> HttpAnswer:
-        """Posts a message. What comes back or fails is noted for the caller. Raises an HttpFailure."""
-        exchange = current_exchange.get() or CallExchange()
+    async def send(self, request: Prepared) -> HttpAnswer:
+        """Sends a request, and follows redirects that stay with the server. Raises an HttpFailure."""
+        followed = 0
+        while True:
+            answer = await self.client.send(request)
+            if answer.status not in REDIRECTS:
+                return answer
+            try:
+                following = redirected(answer, _POLICY)
+            except RedirectError:
+                await answer.aclose()
+                raise
+            if following is None:
+                return answer
+            await answer.aclose()
+            if followed == MAX_REDIRECTS:
+                raise RedirectError(f"redirected more than {MAX_REDIRECTS} times", answer.status)
+            request, followed = following, followed + 1
+
+    async def post(
+        self, url: str, headers: Mapping[str, str], content: bytes, note: CallExchange
+    ) -> HttpAnswer:
+        """Posts a message. What comes back or fails is noted. Raises an HttpFailure."""
+        note.begin()
         try:
-            answer = await self.client.send(self.request("POST", url, headers, content))
-        except HttpFailure as failure:
-            exchange.failure = failure
-            exchange.never_sent = isinstance(failure, UnreachableError) and not failure.sent
+            answer = await self.send(self.request("POST", url, headers, content))
+        except RedirectError as failure:
+            note.status = failure.status
             raise
-        exchange.status = answer.status
-        exchange.challenge = answer.headers.get("www-authenticate")
-        exchange.retry_after = retry_after(answer.headers)
+        except HttpFailure as failure:
+            note.failure = failure
+            note.never_sent = isinstance(failure, UnreachableError) and not failure.sent
+            raise
+        note.status = answer.status
+        if answer.status >= 300:
+            note.challenge = answer.headers.get("www-authenticate")
+            note.retry_after = retry_after(answer.headers)
         if answer.headers.get("content-encoding", "identity") != "identity":
             await answer.aclose()
-            exchange.failure = LostError("the answer is compressed, which was not asked for")
-            raise exchange.failure
+            note.failure = LostError("the answer is compressed, which was not asked for")
+            raise note.failure
         return answer

@@ -1,0 +1,321 @@
+"""JSON-RPC over Streamable HTTP, underneath the SDK's `ClientSession`.
+
+A request and all that comes in answer to it stay in the task of whoever asks: no task is started for a call,
+and a server's questions and messages on the stream of a call are known to be about that call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Mapping
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.abc
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RequestId
+
+from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
+from spindle.http.failures import HttpFailure, RedirectError, TooLargeError
+from spindle.mcp_imports import MCPError, as_request_id, coerce_request_id, run_notify_intercept
+from spindle.sources.mcp.answers import MessageTooLargeError, NoAnswerError, UnreadableAnswerError, outcome
+from spindle.sources.mcp.dispatcher import LinkDispatcher
+from spindle.sources.mcp.events import SentEvent, read_events
+from spindle.sources.mcp.exchange import CallExchange, current_exchange, set_aside
+from spindle.sources.mcp.messages import MAX_CONTAINERS, containers_in, read_message
+from spindle.sources.mcp.streamable import SESSION, StreamableLink
+
+if TYPE_CHECKING:
+    from spindle.http.client import HttpAnswer
+    from spindle.mcp_imports import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
+
+logger = logging.getLogger("spindle.mcp")
+
+RETRY = 1.0
+"""Seconds before a stream is gone on with, where the server does not say."""
+MAX_ATTEMPTS = 2
+MAX_ENDINGS = 64
+LAST_BYTES = 1.0
+"""Seconds for the end of a stream that has brought its answer."""
+
+
+class HttpDispatcher(LinkDispatcher):
+    """Posts JSON-RPC requests, and reads the answer of each from its own response."""
+
+    def __init__(self, link: StreamableLink, max_message: int) -> None:
+        super().__init__(link, max_message, kind="http")
+        self._http = link
+        self._on_notify: OnNotify | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._endings: set[asyncio.Task[None]] = set()
+
+    async def aclose(self) -> None:
+        """Ends the session."""
+        tasks = [*self._endings, *([self._listening] if self._listening is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._http.aclose()
+
+    # --- what the session asks for
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        opts = opts or {}
+        request_id, pending, content = self._begin(method, params, opts)
+        try:
+            async with asyncio.timeout(opts.get("timeout")):
+                message = await self._answer_to(method, request_id, content, opts.get("headers") or {})
+                if pending.reporting is not None:
+                    # Progress that came before the answer is passed on before it.
+                    await pending.reporting
+            found = outcome(message)
+            if isinstance(found, MCPError):
+                raise found
+            return set_aside(found)
+        except (asyncio.CancelledError, TimeoutError) as error:
+            # Servers of 2026-07-28 know by the end of the stream that nobody waits.
+            if opts.get("cancel_on_abandon", True) and not self._http.is_modern:
+                self._cancel(request_id)
+            if isinstance(error, TimeoutError):
+                raise NoAnswerError(method) from None
+            raise
+        finally:
+            self._end(coerce_request_id(request_id), pending)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = dict(params)
+        await self._http.write(to_json(message), (opts or {}).get("headers"))
+        if method == "notifications/initialized" and self._http.session_id is not None:
+            nobodys = contextvars.copy_context()
+            nobodys.run(current_exchange.set, None)
+            self._listening = asyncio.create_task(self._listen(), context=nobodys)
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Wait for the end: what the server sends is taken where it is read."""
+        self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
+        task_status.started()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            for task in self._requests:
+                task.cancel()
+
+    # --- one request
+
+    async def _answer_to(
+        self, method: str, request_id: RequestId, content: bytes, headers: Mapping[str, str]
+    ) -> JsonObject:
+        note = current_exchange.get() or CallExchange()
+        if method == "initialize":
+            # What was tried before does not count for the handshake.
+            self._http.version = self._http.session_id = None
+        try:
+            answer = await self._http.post(content, headers, note)
+        except RedirectError as failure:
+            raise MCPError(code=INVALID_REQUEST, message=f"it {failure}") from failure
+        except HttpFailure as failure:
+            raise MCPError(code=CONNECTION_CLOSED, message=str(failure)) from failure
+        is_whole = False
+        try:
+            if answer.status >= 400:
+                raise await self._refusal(answer, note)
+            if method == "initialize":
+                self._http.session_id = answer.headers.get(SESSION)
+            kind = answer.media_type
+            if kind == "text/event-stream":
+                message = _own(await self._from_events(answer, note), request_id)
+                is_whole = True
+                return message
+            if answer.status == 202:
+                raise MCPError(code=INVALID_REQUEST, message="it answered a request with 202 Accepted")
+            if kind != "application/json":
+                raise MCPError(
+                    code=INVALID_REQUEST, message=f"the answer is not JSON, but {kind or 'nothing'}"
+                )
+            return _own(await self._from_body(answer, note), request_id)
+        finally:
+            if is_whole and not answer.is_complete and len(self._endings) < MAX_ENDINGS:
+                self._let_end(answer)
+            else:
+                await answer.aclose()
+
+    async def _refusal(self, answer: HttpAnswer, note: CallExchange) -> MCPError:
+        """The error for a status that is one: the server's own words, if it has some."""
+        data: Any = None
+        if "json" in answer.media_type:
+            try:
+                data = from_json(await answer.read(self._max_message))
+            except (HttpFailure, ValueError) as error:
+                logger.debug("a refusal cannot be read: %s", error)
+        found = outcome(data) if is_object(data) and is_object(data.get("error")) else None
+        if isinstance(found, MCPError):
+            note.had_json_rpc_error = True
+            return found
+        if answer.status == 404 and self._http.session_id is None:
+            return MCPError(code=METHOD_NOT_FOUND, message="there is nothing at that address")
+        code = INVALID_REQUEST if answer.status == 404 else INTERNAL_ERROR
+        return MCPError(code=code, message="the server refused the request")
+
+    async def _from_body(self, answer: HttpAnswer, note: CallExchange) -> JsonObject:
+        try:
+            body = await answer.read(self._max_message)
+        except TooLargeError:
+            raise self._too_much(note) from None
+        except HttpFailure as failure:
+            note.failure = failure
+            raise MCPError(code=CONNECTION_CLOSED, message=str(failure)) from failure
+        message = await self._take(body, note)
+        if message is None:
+            raise UnreadableAnswerError("it is no answer")
+        return message
+
+    async def _from_events(self, answer: HttpAnswer, note: CallExchange) -> JsonObject:
+        """The answer out of a stream of events. A stream that breaks off is gone on with, where its events
+        say from which place."""
+        place: str | None = None
+        wait, attempts, stream = RETRY, 0, answer
+        while True:
+            try:
+                async with aclosing(read_events(stream.chunks(), self._max_message)) as events:
+                    async for event in events:
+                        place, attempts = event.id or place, 0
+                        wait = wait if event.retry is None else event.retry
+                        message = await self._heard(event, note)
+                        if message is not None:
+                            return message
+                note.ended = True
+            except TooLargeError:
+                raise self._too_much(note) from None
+            except HttpFailure as failure:
+                note.failure = failure
+            finally:
+                if stream is not answer:
+                    await stream.aclose()
+            resumed: HttpAnswer | None = None
+            while resumed is None:
+                if place is None or self._http.is_modern or attempts == MAX_ATTEMPTS:
+                    raise MCPError(code=CONNECTION_CLOSED, message="the stream ended without an answer")
+                attempts += 1
+                await answer.aclose()
+                await asyncio.sleep(wait)
+                resumed = await self._resumed(place)
+            note.failure, note.ended, stream = None, False, resumed
+
+    async def _resumed(self, place: str) -> HttpAnswer | None:
+        try:
+            answer = await self._http.stream(place)
+        except HttpFailure as failure:
+            logger.debug("a stream could not be gone on with: %s", failure)
+            return None
+        if answer.status == 200 and answer.media_type == "text/event-stream":
+            return answer
+        await answer.aclose()
+        return None
+
+    def _too_much(self, note: CallExchange) -> MCPError:
+        note.too_large = f"the answer is larger than {self._max_message} bytes"
+        return MessageTooLargeError(self._max_message)
+
+    def _let_end(self, answer: HttpAnswer) -> None:
+        """Lets a stream that has brought its answer come to its end, which is near: then others can use its
+        connection."""
+        task = asyncio.create_task(_read_to_end(answer))
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+
+    # --- what the server brings
+
+    async def _heard(self, event: SentEvent, note: CallExchange | None = None) -> JsonObject | None:
+        """Takes an event. Some only say from which place a stream can be gone on with."""
+        if event.name != b"message" or not event.data:
+            return None
+        return await self._take(event.data, note)
+
+    async def _take(self, data: bytes, note: CallExchange | None) -> JsonObject | None:
+        """Takes a message: passes it on to where it belongs, or returns it if it is an answer."""
+        message = read_message(data)
+        if message is None:
+            self.noise.append(data[:200].decode("utf-8", "replace"))
+            if note is not None and containers_in(data) > MAX_CONTAINERS:
+                note.too_large = f"the answer is larger than {MAX_CONTAINERS} lists and objects"
+                raise MessageTooLargeError(self._max_message)
+            raise UnreadableAnswerError("the answer is not valid JSON, or nested too deeply")
+        method = message.get("method")
+        if not isinstance(method, str):
+            if "result" in message or "error" in message:
+                return message
+            raise UnreadableAnswerError("it is neither a result nor an error")
+        raw = message.get("params")
+        params = raw if is_object(raw) else None
+        if "id" in message:
+            self._request(message["id"], method, params)
+        else:
+            await self._notice(method, params)
+        return None
+
+    async def _notice(self, method: str, params: JsonObject | None) -> None:
+        if method == "notifications/progress":
+            self._progress(params or {})
+        elif not run_notify_intercept(self._intercept, method, params) and self._is_heeded(method):
+            assert self._on_notify is not None
+            await self._on_notify(self._context(None), method, params)
+
+    async def _listen(self) -> None:
+        """Takes what the server says on a stream of its own, which it need not have."""
+        place: str | None = None
+        wait, attempts = RETRY, 0
+        while attempts < MAX_ATTEMPTS:
+            attempts += 1
+            try:
+                answer = await self._http.stream(place)
+                try:
+                    if 400 <= answer.status < 500:
+                        return
+                    if answer.status == 200 and answer.media_type == "text/event-stream":
+                        async with aclosing(read_events(answer.chunks(), self._max_message)) as events:
+                            async for event in events:
+                                place, wait = event.id or place, wait if event.retry is None else event.retry
+                                with suppress(UnreadableAnswerError):
+                                    await self._heard(event)
+                        attempts = 0
+                finally:
+                    await answer.aclose()
+            except (HttpFailure, MCPError) as error:
+                logger.debug("the server's own stream broke off: %s", error)
+            await asyncio.sleep(wait)
+
+
+def _own(message: JsonObject, request_id: RequestId) -> JsonObject:
+    """Returns an answer to this request. One that the server could not read has no id."""
+    said = as_request_id(message.get("id"))
+    if message.get("id") is not None and (
+        said is None or coerce_request_id(said) != coerce_request_id(request_id)
+    ):
+        raise UnreadableAnswerError("it is to another request")
+    return message
+
+
+async def _read_to_end(answer: HttpAnswer) -> None:
+    try:
+        async with asyncio.timeout(LAST_BYTES):
+            async for _ in answer.chunks():
+                pass
+    except (HttpFailure, TimeoutError) as error:
+        logger.debug("a stream did not come to its end: %s", error)
+    finally:
+        await answer.aclose()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
 import re
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ class _Part:
     content_type: str | None = None
 
 
+@functools.lru_cache(256)
 def body_kind(media_type: str) -> str:
     """Returns how a body of this type is written: json, form, multipart, xml, text or binary."""
     plain = media_type.partition(";")[0].strip().lower()

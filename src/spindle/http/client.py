@@ -6,6 +6,7 @@ were checked with those that were not.
 
 from __future__ import annotations
 
+import functools
 import io
 import logging
 import re
@@ -37,6 +38,7 @@ logger = logging.getLogger("spindle.http")
 _OWN_HEADERS = {"user-agent": f"spindle/{__version__}", "accept": "*/*", "accept-encoding": ACCEPTED}
 _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 _LARGE = 1024 * 1024
+_CHARSET = re.compile(r";\s*charset\s*=\s*(?:\"([^\"]*)\"|([^\s;\"]+))", re.IGNORECASE)
 
 
 class AnswerHeaders(Mapping[str, str]):
@@ -48,7 +50,8 @@ class AnswerHeaders(Mapping[str, str]):
         self._found = found
 
     def __getitem__(self, name: str) -> str:
-        return ", ".join(self._found.getall(name))
+        found = self._found.getall(name)
+        return found[0] if len(found) == 1 else ", ".join(found)
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(name.lower() for name in self._found))
@@ -82,12 +85,12 @@ class HttpAnswer:
     @property
     def media_type(self) -> str:
         """The type of the body, without parameters; empty where the server does not say."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return _read_type(self._response.headers.get("Content-Type", ""))[0]
 
     @property
     def charset(self) -> str | None:
         """The encoding that the server names."""
-        return self._response.charset
+        return _read_type(self._response.headers.get("Content-Type", ""))[1]
 
     async def is_from_inside(self) -> bool:
         """True if this machine or a network of its own answered."""
@@ -142,9 +145,20 @@ class HttpAnswer:
         """True if all of the body has come."""
         return self._response.content.is_eof()
 
-    async def aclose(self) -> None:
+    def release(self) -> None:
         """Leaves the connection to others, or ends it where more of the body would come."""
         self._response.release()
+
+    async def aclose(self) -> None:
+        """See release."""
+        self._response.release()
+
+
+@functools.lru_cache(256)
+def _read_type(header: str) -> tuple[str, str | None]:
+    """The media type in a header, and the encoding."""
+    found = _CHARSET.search(header)
+    return header.partition(";")[0].strip().lower(), (found[1] or found[2]) if found else None
 
 
 async def bounded(

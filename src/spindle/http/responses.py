@@ -163,7 +163,9 @@ def links_in(header: str) -> dict[str, str]:
 
 
 def _text(answer: HttpAnswer, body: bytes) -> str:
-    charset = answer.charset or "utf-8"
+    charset = answer.charset
+    if charset is None or charset.lower() == "utf-8":
+        return body.decode("utf-8", "replace")
     try:
         return body.decode("utf-8" if codecs.lookup(charset).name in _NO_CHARSETS else charset, "replace")
     except (LookupError, ValueError):

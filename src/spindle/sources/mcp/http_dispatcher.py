@@ -237,6 +237,8 @@ class HttpDispatcher(LinkDispatcher):
         task = asyncio.create_task(_read_to_end(answer))
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
+        # Not in the task: one that is cancelled at once never begins.
+        task.add_done_callback(lambda _: answer.release())
 
     # --- what the server brings
 
@@ -317,5 +319,3 @@ async def _read_to_end(answer: HttpAnswer) -> None:
                 pass
     except (HttpFailure, TimeoutError) as error:
         logger.debug("a stream did not come to its end: %s", error)
-    finally:
-        await answer.aclose()

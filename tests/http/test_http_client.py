@@ -52,6 +52,35 @@ async def test_behind_a_proxy_names_are_checked_before_each_request(
     assert len(echo.requests) == 1
 
 
+async def test_a_proxy_is_shown_its_password_and_gone_around_where_that_is_said(
+    names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, echo: EchoServer
+) -> None:
+    names |= {"away.test": [PUBLIC], "around.test": [PUBLIC], "here.test": ["127.0.0.1"]}
+    monkeypatch.setenv("HTTP_PROXY", echo.url.replace("//", "//me:pw@"))
+    monkeypatch.setenv("NO_PROXY", "around.test,here.test")
+    monkeypatch.delenv("no_proxy", raising=False)
+    async with contextlib.aclosing(HttpClient(30)) as client:
+        await (await client.send(Prepared("GET", "http://away.test/x"))).read(1000)
+        assert echo.last.target == "http://away.test/x"
+        assert echo.last.own_headers["proxy-authorization"] == "Basic bWU6cHc="
+        port = echo.url.rpartition(":")[2]
+        answer = await client.send(Prepared("GET", f"http://around.test:{port}/y"), public_only=True)
+        await answer.read(1000)
+        assert (echo.last.target, echo.last.address) == ("/y", PUBLIC)
+        with pytest.raises(InsideError):
+            await client.send(Prepared("GET", f"http://here.test:{port}/z"), public_only=True)
+
+
+async def test_a_proxy_of_another_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
+    for name in ("NO_PROXY", "no_proxy", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with contextlib.aclosing(HttpClient(30)) as client:
+        with pytest.raises(UnreachableError, match="socks5") as caught:
+            await client.send(Prepared("GET", "http://away.test/x"))
+    assert not caught.value.sent
+
+
 async def test_a_cookie_is_not_sent_back(echo: EchoServer) -> None:
     echo.answers["/a"] = Answer(headers={"set-cookie": "a=1"})
     async with contextlib.aclosing(HttpClient(30)) as client:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import urllib.request
 from typing import TYPE_CHECKING
 
+from spindle.http.failures import UnreachableError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -26,11 +28,18 @@ def environment_proxies() -> Mapping[str, str]:
 
 
 def proxy_for(url: Url, proxies: Mapping[str, str]) -> str | None:
-    """The address of the proxy that a request goes through."""
+    """The address of the proxy that a request goes through; raises UnreachableError for one that we cannot
+    speak to."""
     if not proxies:
         return None
     proxy = proxies.get(url.scheme) or proxies.get("all")
     around = f"{url.host}:{url.effective_port}"
     if not proxy or urllib.request.proxy_bypass_environment(around, dict(proxies)):  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         return None
-    return proxy if "://" in proxy else f"http://{proxy}"
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    kind = proxy.partition("://")[0].lower()
+    if kind not in ("http", "https"):
+        raise UnreachableError(
+            url.host, f"a proxy of the kind {kind} is set, which is not supported", sent=False
+        )
+    return proxy

@@ -74,14 +74,20 @@ async def link(url: str) -> AsyncIterator[Call]:
     """The upstream half of a call alone: a request and its answer, without the guards of a call."""
     from spindle.domain.identity import NO_CREDENTIAL
     from spindle.sources.mcp.config import McpConfig
-    from spindle.sources.mcp.open_http import open_http
+    from spindle.sources.mcp.http_dispatcher import HttpDispatcher
+    from spindle.sources.mcp.session_http import SessionHttp
+    from spindle.sources.mcp.streamable import StreamableLink
 
     config = McpConfig(url=f"{url}/mcp")
-    async with open_http("up", config, NO_CREDENTIAL, lambda: None, lambda *_, **__: None) as session:
+    async with (
+        contextlib.aclosing(SessionHttp("up", config, NO_CREDENTIAL)) as http,
+        contextlib.aclosing(HttpDispatcher(StreamableLink(http, f"{url}/mcp"), 2**24)) as messages,
+    ):
+        await messages.send_raw_request("initialize", {"protocolVersion": "2025-11-25"})
 
         async def call() -> None:
             params = {"name": "echo", "arguments": {"text": "hello"}}
-            result = await session.relay("tools/call", params, None)
+            result = await messages.send_raw_request("tools/call", params)
             assert result["content"][0]["text"] == "hello"
 
         yield call

@@ -16,12 +16,15 @@ class Row:
     to this one's."""
     goal: float | None = None
     """The most it may be: the ratio where there is one, else the value."""
+    at_least: bool = False
+    """True if the goal is the least it may be."""
 
     @property
     def met(self) -> bool | None:
         if self.goal is None:
             return None
-        return (self.value if self.ratio is None else self.ratio) <= self.goal
+        found = self.value if self.ratio is None else self.ratio
+        return found >= self.goal if self.at_least else found <= self.goal
 
 
 def table(rows: list[Row]) -> str:
@@ -29,7 +32,7 @@ def table(rows: list[Row]) -> str:
     lines = [f"{'':{width}}  {'figure':>10}          {'ratio':>6}  goal"]
     for row in rows:
         ratio = f"{row.ratio:6.2f}" if row.ratio is not None else " " * 6
-        goal = "" if row.met is None else f"≤ {row.goal:g} {'✓' if row.met else '✗'}"
+        goal = "" if row.met is None else f"{'≥' if row.at_least else '≤'} {row.goal:g} {'✓' if row.met else '✗'}"
         digits = 3 if row.unit == "s" else 1 if row.value < 100 else 0
         lines.append(f"{row.what:{width}}  {row.value:10,.{digits}f} {row.unit:8} {ratio}  {goal}".rstrip())
     return "\n".join(lines)

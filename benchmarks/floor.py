@@ -1,4 +1,4 @@
-"""The least that a gateway can cost: `floor.py PORT COMMAND…` passes calls on to a stdio server, with no guards.
+"""The least that a gateway can cost: `floor.py PORT COMMAND…` passes calls on to a stdio server, unguarded.
 
 uvicorn with httptools and uvloop, orjson, one pipe. What a gateway takes beyond this is its own.
 """

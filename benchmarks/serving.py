@@ -1,5 +1,5 @@
-"""A call through a gateway over HTTP to a stdio server that costs nearly nothing: Spindle beside the least that
-any could cost (`floor.py`), mcp-proxy, the FastMCP proxy and mcpo, with 1, 16 and 64 clients. Rounds are
+"""A call through a gateway over HTTP to a stdio server that costs nearly nothing: Spindle beside the least
+that any could cost (`floor.py`), mcp-proxy, the FastMCP proxy and mcpo, with 1, 16 and 64 clients. Rounds are
 interleaved, every answer is checked."""
 
 from __future__ import annotations

@@ -32,7 +32,11 @@ def table(rows: list[Row]) -> str:
     lines = [f"{'':{width}}  {'figure':>10}          {'ratio':>6}  goal"]
     for row in rows:
         ratio = f"{row.ratio:6.2f}" if row.ratio is not None else " " * 6
-        goal = "" if row.met is None else f"{'≥' if row.at_least else '≤'} {row.goal:g} {'✓' if row.met else '✗'}"
+        goal = (
+            ""
+            if row.met is None
+            else f"{'≥' if row.at_least else '≤'} {row.goal:g} {'✓' if row.met else '✗'}"
+        )
         digits = 3 if row.unit == "s" else 1 if row.value < 100 else 0
         lines.append(f"{row.what:{width}}  {row.value:10,.{digits}f} {row.unit:8} {ratio}  {goal}".rstrip())
     return "\n".join(lines)

@@ -242,7 +242,7 @@ async def test_very_long_texts_are_cut_and_say_so(desk: OpenDesk) -> None:
 async def test_a_record_that_cannot_be_written_loses_no_result(
     desk: OpenDesk, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
-    async def broken(_record: CallRecord) -> None:
+    async def broken(_record: CallRecord, *, together: bool = False) -> None:
         raise failure
 
     async with desk(spec()) as d:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from spindle.domain.bounded import BoundedMap
-from spindle.domain.identity import KEY_HEADER, NO_CREDENTIAL, Credential, Principal
+from spindle.domain.identity import KEY_HEADER, LOCAL, NO_CREDENTIAL, Credential, Principal
 from spindle.errors import AuthorizationRequired, ConfigurationError, SpindleError
 from spindle.http.credentials import basic, bearer, key
 
@@ -58,6 +58,13 @@ class Credentials:
     async def for_call(self, source: str, config: SourceConfig, principal: Principal) -> Credential:
         """The credential with which this principal calls the source."""
         return self._noted(source, config, principal, await self._chosen(source, config, principal))
+
+    def shared(self, source: str, config: SourceConfig) -> Credential | None:
+        """The credential with which everybody calls the source, until its settings change; None if it depends
+        on who calls, or can expire."""
+        if self._provider is not None or _wants_token(config):
+            return None
+        return self._noted(source, config, LOCAL, configured(config))
 
     async def _chosen(self, source: str, config: SourceConfig, principal: Principal) -> Credential:
         if self._provider is not None:

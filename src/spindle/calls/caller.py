@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.calls.cache import ResultCache
 from spindle.calls.clock import Clock as Clock
-from spindle.calls.content import keep_large_content
-from spindle.calls.doubt import key_of, leaves_doubt, settled, told
+from spindle.calls.content import has_large, keep_large_content
+from spindle.calls.doubt import settled, told
 from spindle.calls.guards import SourceGuards
 from spindle.calls.host import CallHost, PatientPeer
 from spindle.calls.journal import Journal, current_journal
@@ -30,6 +30,7 @@ from spindle.calls.permissions import (
     show_all,
     wants_approval,
 )
+from spindle.calls.prepared import PreparedTools
 from spindle.calls.ready import ReadyCall, RunningCall, unheard
 from spindle.calls.record import (
     Recorder,
@@ -44,8 +45,8 @@ from spindle.calls.remarks import Remarks
 from spindle.calls.reported import error_of, problem_of, refined, understood
 from spindle.calls.retries import may_be_repeated, wait_before_retry
 from spindle.calls.validate import Validation
-from spindle.domain.call import Call, CallRecord, Result
-from spindle.domain.identity import Principal
+from spindle.domain.call import Call, CallRecord, IdempotencyKey, Result
+from spindle.domain.identity import NO_CREDENTIAL, Principal
 from spindle.errors import (
     AuthError,
     CallTimeoutError,
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
     from spindle.domain.tool import Tool
-    from spindle.ports.source import Note, Source
+    from spindle.ports.source import Note
     from spindle.ports.store import FileStore, Store
 
 
@@ -96,6 +97,7 @@ class Caller:
         self._cache = ResultCache(store, clock.now, note)
         self.recorder = Recorder(store, note)
         self.guards = SourceGuards(clock.monotonic, clock.sleep)
+        self._prepared = PreparedTools(self.guards, credentials)
         self._remarks = Remarks(note)
         self.answers: LocalAnswers | None = None
         """Those in this process who answer what sources ask, for calls that no other program made."""
@@ -108,15 +110,20 @@ class Caller:
         """Call a tool. Returns its result, also one that reports an error of the tool's own
         (`is_error`); raises a SpindleError when it could not be called or did not answer, and an
         Interruption when a person is wanted first. Made during a run, it is a step of that run."""
+        given, journal = dict(arguments or {}), current_journal.get()
+        if journal is None:
+            return await self.make(name, given, options, None)
+        return await journal.step(
+            name, given, options.principal, lambda place: self.make(name, given, options, place)
+        )
+
+    async def make(
+        self, name: str, given: JsonObject, options: CallOptions, journal: Journal | None
+    ) -> Result:
+        """The same at a place that is known, which `journal` is: None where nothing is remembered."""
         self._running += 1
-        given = dict(arguments or {})
-        journal = current_journal.get()
         try:
-            if journal is None:
-                return await self._call(name, given, options, None)
-            return await journal.step(
-                name, given, options.principal, lambda place: self._call(name, given, options, place)
-            )
+            return await self._call(name, given, options, journal)
         finally:
             self._running -= 1
             if self._running == 0:
@@ -155,15 +162,17 @@ class Caller:
                 await self.recorder.unsaved.wait_for_space()
             tool = running.tool = await self.find(name, options.principal)
             at("settings")
-            config = self._catalog.sources.config(tool.source)
-            guards = self.guards.of(tool.source, config, self._catalog.sources)
-            running.secrets = guards.secrets
+            prepared = self._prepared.of(tool, self._catalog.sources)
+            config, running.secrets = prepared.config, prepared.guards.secrets
             at("permission")
             require(self._permission, options.principal, tool)
             at("validate")
-            key = key_of(tool, config, journal.step_id if journal is not None else running.key)
-            if key is not None and key.place == "parameter":
-                given = {key.name: key.value, **given}
+            key = None
+            if prepared.key_place is not None:
+                step = journal.step_id if journal is not None else running.key
+                key = IdempotencyKey(*prepared.key_place, step)
+                if key.place == "parameter":
+                    given = {key.name: key.value, **given}
             if not self._validation.is_ready(tool):
                 await self._validation.prepare(tool)
             self._check_arguments(tool, given, config, running)
@@ -180,30 +189,35 @@ class Caller:
                 if result is not None:
                     return result
             at("credential")
-            credential = await self._credentials.for_call(tool.source, config, options.principal)
-            running.secrets |= credential.secrets
+            credential = prepared.credential
+            if credential is None:
+                credential = await self._credentials.for_call(tool.source, config, options.principal)
+            if credential is not NO_CREDENTIAL:
+                running.secrets |= credential.secrets
             host, peer = CallHost(self, options.principal, journal), options.peer
             if self.answers is not None:
                 peer = self.answers.peer(tool.source, tool.name, config, host, peer)
+            timeout = config.timeout if options.timeout is None else options.timeout
+            patient = None if peer is None else PatientPeer(peer, timeout)
             call = Call(
                 tool.name, given, options.principal, credential, options.on_progress, running.key, parent,
                 self._files,
                 host,
                 journal.reply() if journal is not None else None,
-                peer, options.answers, key,
+                patient, options.answers, key,
             )  # fmt: skip
             at("cache")
             ttl = config.cache.ttl if config.cache is not None else options.cache_ttl
-            result = await self._cache.get(tool, call, config.cache, ttl) if options.use_cache else None
+            if ttl is not None and options.use_cache:
+                result = await self._cache.get(tool, call, config.cache, ttl)
             if result is None:
-                timeout = config.timeout if options.timeout is None else options.timeout
-                limits = in_order(options.limits, guards.limit)
-                noted_in = journal if leaves_doubt(tool, config) else None
-                ready = ReadyCall(tool, call, config, guards, limits, timeout, noted_in)
+                limits = in_order(options.limits, prepared.guards.limit)
+                noted_in = journal if prepared.leaves_doubt else None
+                ready = ReadyCall(prepared, call, limits, timeout, noted_in, patient)
                 result = await self._attempt_until_done(ready, running)
-                if ttl:
+                if ttl is not None:
                     at("keep")
-                await self._cache.put(tool, call, config.cache, ttl, result)
+                    await self._cache.put(tool, call, config.cache, ttl, result)
             else:
                 outcome = "cached"
             if result.is_error:
@@ -243,7 +257,7 @@ class Caller:
                     if result is not None and options.keep_result
                     else None,
                 )
-                await self.recorder.save(record)
+                await self.recorder.save(record, together=self._running > 1)
                 if options.on_record is not None:
                     options.on_record(record)
 
@@ -307,10 +321,9 @@ class Caller:
         )
 
     async def _attempt(self, ready: ReadyCall, running: RunningCall) -> Result:
-        guards, tool, call = ready.guards, ready.tool, ready.call
+        guards, call = ready.prepared.guards, ready.call
         running.at("limits")
-        source = self._catalog.sources.get(tool.source)
-        place = (source.server_of(tool), call.credential.key)
+        place = (ready.prepared.server, call.credential.key)
         guards.breakers.check(*place)
         left = ready.timeout - running.waited
         async with hold(ready.limits, call.principal.id, left) as held:
@@ -322,12 +335,12 @@ class Caller:
             with guards.breakers.enter(*place):
                 running.attempts += 1
                 running.at("connect")
-                result = await self._send(ready, running, source, left)
+                result = await self._send(ready, running, left)
         running.at("check")
         # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
         if ready.config.check_results and not result.is_error and result.asked is None:
             self._check(ready, running, result)
-        return await keep_large_content(result, self._files, self._note)
+        return await keep_large_content(result, self._files, self._note) if has_large(result) else result
 
     def _check_arguments(
         self, tool: Tool, given: JsonObject, config: SourceConfig, running: RunningCall
@@ -347,12 +360,10 @@ class Caller:
         if odd is not None:
             running.remark = self._remarks.of(odd, ready.tool, running.secrets)
 
-    async def _send(
-        self, ready: ReadyCall, running: RunningCall, source: Source[Any], seconds: float
-    ) -> Result:
-        tool, call = ready.tool, ready.call
+    async def _send(self, ready: ReadyCall, running: RunningCall, seconds: float) -> Result:
+        prepared, tool, call = ready.prepared, ready.tool, ready.call
         use = self._catalog.connections.session(
-            tool.source, source, ready.config, call.credential, seconds=seconds
+            tool.source, prepared.source, prepared.config, call.credential, seconds=seconds
         )
         async with use as session:
             if ready.journal is not None:
@@ -360,8 +371,8 @@ class Caller:
             running.at("call")
             seconds -= use.waited
             timer = asyncio.timeout(seconds)
-            if call.peer is not None:
-                call = replace(call, peer=PatientPeer(call.peer, timer, ready.timeout))
+            if ready.peer is not None:
+                ready.peer.timer = timer
             try:
                 async with timer:
                     result = await session.invoke(tool, call)

@@ -123,6 +123,11 @@ def block_of(item: Any, source: str) -> Block:
 _TEXTS = ("text", "data", "blob", "mimeType", "uri", "name", "description")
 
 
+def has_large(result: Result) -> bool:
+    """True if `keep_large_content` would keep anything."""
+    return any(_is_large(block, INLINE_LIMIT) for block in result.content)
+
+
 async def keep_large_content(
     result: Result, files: FileStore, note: Note, *, over: int = INLINE_LIMIT
 ) -> Result:

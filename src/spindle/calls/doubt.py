@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from spindle.domain.call import IdempotencyKey, Result
+from spindle.domain.call import Result
 from spindle.errors import ApprovalRequired, InDoubtError
 
 if TYPE_CHECKING:
@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from spindle.domain.tool import Tool
 
 CONFIRMED = "It was done, as a person has confirmed. What it returned is not known."
-
-
-def key_of(tool: Tool, config: SourceConfig, step_id: str) -> IdempotencyKey | None:
-    """Returns the key by which the source knows a repeated call again, if its settings say that it does."""
-    place = config.key_place(tool.local_name, tool.spec)
-    return None if place is None else IdempotencyKey(*place, step_id)
 
 
 def leaves_doubt(tool: Tool, config: SourceConfig) -> bool:

@@ -114,11 +114,12 @@ class CallHost:
 class PatientPeer:
     """The client that made a call; the call's time limit stands still while the client is asked something."""
 
-    def __init__(self, peer: Peer, timer: asyncio.Timeout, limit: float) -> None:
+    def __init__(self, peer: Peer, limit: float, timer: asyncio.Timeout | None = None) -> None:
         self._peer = peer
-        self._timer = timer
         self._limit = limit
         self._asked = 0
+        self.timer = timer
+        """The limit of the attempt that is being made."""
 
     @property
     def owner(self) -> object:
@@ -147,16 +148,19 @@ class PatientPeer:
         return self._peer.can_answer(method)
 
     async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
+        timer = self.timer
         self._asked += 1
-        self._set(None)
+        _set(timer, None)
         try:
             return await self._peer.ask(method, params)
         finally:
             self._asked -= 1
             if not self._asked:
-                self._set(asyncio.get_running_loop().time() + self._limit)
+                _set(timer, asyncio.get_running_loop().time() + self._limit)
 
-    def _set(self, when: float | None) -> None:
+
+def _set(timer: asyncio.Timeout | None, when: float | None) -> None:
+    if timer is not None:
         # A timer that ran out, or whose call has ended meanwhile, cannot be set any more.
         with contextlib.suppress(RuntimeError):
-            self._timer.reschedule(when)
+            timer.reschedule(when)

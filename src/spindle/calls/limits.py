@@ -93,26 +93,29 @@ class hold:  # noqa: N801 - used like a function
 
     async def __aenter__(self) -> Self:
         outer = self._outer = _current.get()
+        self._token = _current.set(self)
         if outer is not None:
             outer._lend()
-        self._token = _current.set(self)
+        elif len(self._limits) == 1 and self._limits[0].take():  # as nearly always
+            self._held.append(self._limits[0])
+            return self
         try:
             await self._take(is_first=True)
         except BaseException:
-            await self._leave()
+            await self.__aexit__()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._leave()
+        self._leave()
+        if self._outer is not None:
+            await self._outer._reclaim()
 
-    async def _leave(self) -> None:
+    def _leave(self) -> None:
         assert self._token is not None
         _current.reset(self._token)
         self._ended = True
         self._give_back()
-        if self._outer is not None:
-            await self._outer._reclaim()
 
     async def _take(self, *, is_first: bool) -> None:
         # Places may be lent, and the call may end, while one of its parts waits to have them back.

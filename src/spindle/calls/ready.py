@@ -9,27 +9,38 @@ from typing import TYPE_CHECKING
 from spindle.domain.call import new_id
 
 if TYPE_CHECKING:
-    from spindle.calls.guards import Guards
+    from spindle.calls.host import PatientPeer
     from spindle.calls.journal import Journal
     from spindle.calls.limits import Limit
+    from spindle.calls.prepared import PreparedTool
     from spindle.domain.call import Call
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
     from spindle.domain.tool import Tool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadyCall:
     """A call that passed every check, with all that sending it takes."""
 
-    tool: Tool
+    prepared: PreparedTool
     call: Call
-    config: SourceConfig
-    guards: Guards
     limits: Sequence[Limit]
     timeout: float
     journal: Journal | None
     """The run in which it must be noted before it is sent."""
+    peer: PatientPeer | None
+    """The call's own, for which its time limit stands still."""
+
+    @property
+    def tool(self) -> Tool:
+        """The tool that is called."""
+        return self.prepared.tool
+
+    @property
+    def config(self) -> SourceConfig:
+        """The settings of its source."""
+        return self.prepared.config
 
 
 def unheard(_stage: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from spindle.calls.unsaved import UnsavedRecords, is_full
@@ -32,6 +33,8 @@ _SECRET_NAME = re.compile(
     r"|access[_-]?key|cookie",
     re.IGNORECASE,
 )
+_MAX_REMEMBERED = 64
+"""Characters of the names that are remembered for being those of secrets or not."""
 _MAX_SCHEMAS = 1000
 """Schemas that may describe one value; what has more is hidden whole."""
 _MAX_NESTING = 200
@@ -54,11 +57,11 @@ class Recorder:
             marked = self._marked[tool.fingerprint] = mentions_secrets(tool.input_schema)
         return masked(arguments, tool.input_schema, secrets, marked=marked)
 
-    async def save(self, record: CallRecord) -> None:
-        """Writes a record to the store. A failure is noted: the tool has done its work. What finds the disk
-        full is kept until there is space."""
+    async def save(self, record: CallRecord, *, together: bool = False) -> None:
+        """Writes a record to the store, `together` with others that are about to come. A failure is noted:
+        the tool has done its work. What finds the disk full is kept until there is space."""
         try:
-            await self._store.save_call(record)
+            await self._store.save_call(record, together=together)
         except Exception as error:  # noqa: BLE001 - the result of the call must not be lost
             if isinstance(error, StoreError) and is_full(error):
                 self.unsaved.add(record, error)
@@ -118,6 +121,14 @@ def configured_secrets(config: SourceConfig) -> set[str]:
     return {value for value in found if len(value) >= MIN_SECRET}
 
 
+def _is_secret_name(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None
+
+
+_is_known_secret = lru_cache(10_000)(_is_secret_name)
+"""The same: most names come again and again."""
+
+
 def _mask(
     value: Any,
     schemas: list[Any],
@@ -140,7 +151,7 @@ def _mask(
     if is_object(value):
         return {
             key: _hide(item, found)
-            if _SECRET_NAME.search(key)
+            if (_is_known_secret(key) if len(key) <= _MAX_REMEMBERED else _is_secret_name(key))
             else _mask(item, _of_property(schemas, key), root, secrets, found, depth + 1)
             for key, item in value.items()
         }
@@ -221,7 +232,7 @@ def clean_json(value: Any, secrets: Collection[str]) -> Any:
 
 def fit_to_store(value: Any, secrets: Collection[str]) -> Any:
     """The same, and very long texts are cut."""
-    return _each_text(value, lambda text: cut(clean(text, secrets)))
+    return None if value is None else _each_text(value, lambda text: cut(clean(text, secrets)))
 
 
 def _each_text(value: Any, change: Callable[[str], str]) -> Any:

@@ -173,7 +173,7 @@ class SourceRequests:
     ) -> JsonObject:
         timer = asyncio.timeout(seconds)
         if call.peer is not None:
-            call = replace(call, peer=PatientPeer(call.peer, timer, limit))
+            call = replace(call, peer=PatientPeer(call.peer, limit, timer))
         try:
             async with timer:
                 return await session.relay(method, call)

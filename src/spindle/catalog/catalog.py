@@ -19,6 +19,7 @@ from spindle.catalog.own_tools import OwnTools
 from spindle.catalog.pace import Refreshes
 from spindle.catalog.screening import take
 from spindle.catalog.storing import store_tools
+from spindle.catalog.version import StoredVersion
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.errors import (
@@ -58,6 +59,7 @@ class Catalog:
         self._discovery = ToolDiscovery(self.connections, credentials, note)
         self._known: dict[str, Tool] = {}
         self._version = -1
+        self._stored = StoredVersion(store)
         self._marks = SourceMarks()
         self.conflicts = self._marks.conflicts
         self.consents = Consents(lambda: self.sources, self._marks, credentials)
@@ -110,7 +112,7 @@ class Catalog:
 
     async def version(self) -> int:
         """A number that changes whenever the tools change, in any process."""
-        return await self._store.catalog_version()
+        return await self._stored.number()
 
     async def look_again(self) -> None:
         """Take note of what other processes changed, and of edits to definitions on this machine."""
@@ -197,6 +199,7 @@ class Catalog:
         known = name in await self._store.sources() or await self._store.pins(name) is not None
         if known:
             await self._store.forget_source(name)
+            self._stored.changed()
         return known
 
     async def _leave(self, name: str) -> None:
@@ -236,7 +239,7 @@ class Catalog:
 
     async def _see_other_processes(self) -> None:
         """Drops the cached tools if another process has changed the stored ones."""
-        version = await self._store.catalog_version()
+        version = await self._stored.number()
         if version != self._version:
             self._known.clear()
             self._marks.read(await self._store.sources())
@@ -324,6 +327,7 @@ class Catalog:
             left_out=tuple(taken.left_out), loosened=tuple(taken.loosened),
         )  # fmt: skip
         report = await store_tools(self._store, now, config, taken.tools, accept, self.sources, self._note)
+        self._stored.changed()
         report.left_out, report.loosened = taken.left_out, taken.loosened
         self._marks.listed(name, mark)
         if report.differs:

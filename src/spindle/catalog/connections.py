@@ -116,6 +116,7 @@ class Connections:
     ) -> None:
         self._on_change = on_change
         self._workspace = workspace
+        self._way = trail.own_trail(workspace)
         self._before_open = before_open
         """Raises an error where no session may be opened now."""
         self._open: dict[tuple[str, str], Connection] = {}
@@ -143,7 +144,7 @@ class Connections:
         itself, and never one that was opened with another credential, even where it could serve calls.
         Entering raises BusyError if there is no room for it within `seconds`, by default the source's
         `timeout`."""
-        way = (*trail.inherited(), self._workspace) if own else trail.onward(self._workspace)
+        way = self._way if own else trail.onward(self._way)
         if len(way) > trail.MAX_HOPS:
             raise LoopError(
                 f"{name!r} is more than {trail.MAX_HOPS} workspaces away",

@@ -11,6 +11,9 @@ from typing import Any
 SWITCH_INTERVAL = 0.0001
 """Seconds after which a thread that computes hands over. One call takes a dozen such turns, and each of
 them is noticed if it takes the usual 5 ms."""
+YOUNG = 10_000
+"""Objects that are made before the collector looks at them. Nearly all that a call makes are gone at its
+end, and with the usual 700 it looks during each call."""
 LONG_COLLECTION = 0.01
 MAX_FREEZES = 8
 
@@ -18,6 +21,7 @@ MAX_FREEZES = 8
 def responsive_loop() -> Callable[[], Any] | None:
     """Sets this process up for its event loop, and returns the maker of a fast one, if there is any."""
     sys.setswitchinterval(SWITCH_INTERVAL)
+    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
     gc.callbacks.append(_LongCollections())
     try:
         import uvloop

@@ -41,9 +41,9 @@ class Credential:
     @property
     def key(self) -> str:
         """A mark of all values, the same only for equal credentials."""
-        parts = [self.headers, self.query, self.cookies, self.env]
-        if not self._key and any(parts):
+        if not self._key and (self.headers or self.query or self.cookies or self.env):
             # A call needs it several times.
+            parts = [self.headers, self.query, self.cookies, self.env]
             object.__setattr__(self, "_key", hashlib.sha256(repr(parts).encode()).hexdigest()[:16])
         return self._key
 

@@ -60,12 +60,18 @@ def current() -> Trail:
     return inherited() if found is None else found
 
 
-def onward(workspace: str) -> Trail:
-    """The trail of what leaves this workspace for one of its sources."""
+def onward(own: Trail) -> Trail:
+    """The trail of what leaves a workspace for one of its sources. `own` is that of what the workspace does
+    for itself, which ends with its id."""
     found = _current.get()
-    if found and found[-1] == workspace:
-        return found
-    return (*(inherited() if found is None else found), workspace)
+    if found is None:
+        return own
+    return found if found and found[-1] == own[-1] else (*found, own[-1])
+
+
+def own_trail(workspace: str) -> Trail:
+    """The trail of what a workspace does for itself."""
+    return (*inherited(), workspace)
 
 
 def follow(trail: Trail | None) -> Trail | None:
@@ -88,7 +94,7 @@ def following(trail: Trail) -> Generator[None]:
 def own_context(workspace: str) -> Context:
     """The context of what a workspace does for itself, whoever's request made it begin."""
     context = copy_context()
-    context.run(_current.set, (*inherited(), workspace))
+    context.run(_current.set, own_trail(workspace))
     return context
 
 

@@ -14,6 +14,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from spindle.listening.connections import CONNECTION
+from spindle.listening.writer import AnswerWriter
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -148,6 +149,7 @@ class HttpConnection(HttpToolsProtocol):
         # As uvicorn does, but for the addresses: it makes two sockets to ask for them.
         self.connections.add(self)
         self.transport, self.flow = transport, FlowControl(transport)
+        self._writer = AnswerWriter(transport, self.loop.call_soon)
         here, there = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
         self.server = here[:2] if here else None
         self.client = there[:2] if there else None
@@ -213,6 +215,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
+        cycle.transport = cast(asyncio.Transport, self._writer)
         super()._start_asgi_task(cycle, app)
 
     # --- the parser's

@@ -13,7 +13,7 @@ from mcp_types import SubscriptionsListenRequestParams
 
 from spindle.calls.relay import UPDATED
 from spindle.errors import ClientError, SpindleError
-from spindle.mcp_server.inbound import RequestContext, inbound
+from spindle.mcp_server.inbound import SdkContext, inbound
 from spindle.mcp_server.listeners import LISTS, Listener, SessionListener, StreamListener
 from spindle.serving.quotas import Shares
 
@@ -206,7 +206,7 @@ class Changes:
         if listener is not None:
             self._let_go(listener, [(listener.principal, uri)])
 
-    async def _serve_listen(self, ctx: RequestContext, params: SubscriptionsListenRequestParams) -> Any:
+    async def _serve_listen(self, ctx: SdkContext, params: SubscriptionsListenRequestParams) -> Any:
         uris = params.notifications.resource_subscriptions or []
         request = inbound(ctx)
         listener = StreamListener(request.principal, request.scope)

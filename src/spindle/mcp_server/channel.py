@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp_types import RequestId
@@ -18,6 +18,9 @@ from spindle.mcp_imports import (
     modern_error_data,
     progress_token_from_params,
 )
+
+if TYPE_CHECKING:
+    from spindle.mcp_server.inbound import Inbound
 
 logger = logging.getLogger("spindle.serve")
 
@@ -39,13 +42,40 @@ class RequestChannel:
         ask: Ask | None = None,
     ) -> None:
         self.request_id = request_id
-        self.transport = TransportContext(kind=kind, can_send_request=ask is not None)
         self.can_send_request = ask is not None
-        self.message_metadata = ServerMessageMetadata(can_send_request=ask is not None)
-        self.cancel_requested = anyio.Event()
-        self._token = progress_token_from_params(params)
+        self.is_cancelled = False
+        """True once the client has cancelled the request."""
+        self.facts: Inbound | None = None
+        """All else that the handlers are told."""
+        self._kind = kind
+        self._token = progress_token_from_params(params) if params and "_meta" in params else None
         self._send = send
         self._ask = ask
+        self._cancelled: anyio.Event | None = None
+
+    # Made when they are asked for: the way of a call does without.
+
+    @property
+    def transport(self) -> TransportContext:
+        return TransportContext(kind=self._kind, can_send_request=self.can_send_request)
+
+    @property
+    def message_metadata(self) -> ServerMessageMetadata:
+        return ServerMessageMetadata(can_send_request=self.can_send_request, request_context=self.facts)
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        if self._cancelled is None:
+            self._cancelled = anyio.Event()
+            if self.is_cancelled:
+                self._cancelled.set()
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """Notes that the client has cancelled the request."""
+        self.is_cancelled = True
+        if self._cancelled is not None:
+            self._cancelled.set()
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None

@@ -73,6 +73,7 @@ class ClientPeer:
         self._connection = inbound(ctx).connection
         self._channel = inbound(ctx).channel
         self._sending: set[asyncio.Task[None]] = set()
+        self._capabilities: JsonObject | None = None
         self.suspended: Suspended | None = None
         """Set if the client cannot be asked while it waits."""
 
@@ -87,8 +88,11 @@ class ClientPeer:
 
     @property
     def capabilities(self) -> JsonObject:
-        declared = self._ctx.session.client_capabilities
-        return declared.model_dump(by_alias=True, mode="json", exclude_none=True) if declared else {}
+        if self._capabilities is None:
+            declared = self._ctx.session.client_capabilities
+            shown = declared.model_dump(by_alias=True, mode="json", exclude_none=True) if declared else {}
+            self._capabilities = shown
+        return self._capabilities
 
     @property
     def log_level(self) -> str | None:
@@ -100,7 +104,7 @@ class ClientPeer:
     @property
     def wants_progress(self) -> bool:
         params = self._ctx.params or {}
-        return "progressToken" in (params.get("_meta") or {})
+        return "_meta" in params and "progressToken" in (params["_meta"] or {})
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         await self._channel.progress(progress, total, message)

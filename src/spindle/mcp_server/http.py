@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object
 from spindle.errors import RateLimitedError
+from spindle.listening.headers import RequestHeaders
 from spindle.mcp_imports import (
     ERROR_CODE_HTTP_STATUS,
     Connection,
@@ -23,14 +26,14 @@ from spindle.mcp_imports import (
     classify_inbound_request,
     coerce_request_id,
     find_duplicated_routing_header,
-    serve_one,
     unsupported_protocol_version_rejection,
     validate_mcp_param_headers,
 )
+from spindle.mcp_server.calling import answered
 from spindle.mcp_server.channel import RequestChannel, answer_message, error_message
 from spindle.mcp_server.exchange import Headers, PostExchange, respond
 from spindle.mcp_server.inbound import Inbound
-from spindle.mcp_server.sessions import HttpSession, Sessions
+from spindle.mcp_server.sessions import SESSION_HEADER, HttpSession, Sessions
 
 if TYPE_CHECKING:
     from mcp_types import RequestId
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from spindle.mcp_server.server import CatalogServer
 
 PATH = "/mcp"
+VERSION_HEADER = b"mcp-protocol-version"
 REQUEST_CANCELLED = -32800
 MAX_RUNNING = 1000
 """Requests of one session at a time."""
@@ -70,14 +74,11 @@ class McpApp:
         if scope["path"].rstrip("/") != PATH:
             await respond(send, 404, error_message(None, INVALID_REQUEST, f"the server is at {PATH}"))
             return
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in scope["headers"]
-        }
         principal = self._catalog.access.principal(scope)
-        request = _Request(scope, headers, principal, receive, send)
+        request = _Request(scope, principal, receive, send)
         try:
-            version = headers.get("mcp-protocol-version")
-            if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            version = request.headers.get(VERSION_HEADER, LATEST_HANDSHAKE_VERSION)
+            if version not in HANDSHAKE_PROTOCOL_VERSIONS:
                 await self._modern(request)
             elif scope["method"] == "POST":
                 await self._post(request)
@@ -116,9 +117,10 @@ class McpApp:
         duplicated = find_duplicated_routing_header(pairs)
         if duplicated is not None:
             raise Refused(400, HEADER_MISMATCH, f"{duplicated} header appears more than once", request_id)
-        route = classify_inbound_request(message, headers=request.headers)
+        headers = request.headers.texts()
+        route = classify_inbound_request(message, headers=headers)
         if isinstance(route, InboundModernRoute) and method == "tools/call":
-            route = await self._check_parameter_headers(request, params or {}) or route
+            route = await self._check_parameter_headers(request, headers, params or {}) or route
         if isinstance(route, InboundLadderRejection):
             body = error_message(request_id, route.code, route.message, route.data)
             await respond(request.send, ERROR_CODE_HTTP_STATUS.get(route.code, 400), body)
@@ -128,12 +130,8 @@ class McpApp:
             route.protocol_version, route.client_info, route.client_capabilities
         )
         channel = RequestChannel("streamable-http", request_id, params, exchange.event)
-        channel.message_metadata.request_context = Inbound(
-            connection, request.principal, channel, request.scope
-        )
-        work = serve_one(
-            self._catalog.server, channel, method, params, connection=connection, lifespan_state={}
-        )
+        channel.facts = Inbound(connection, request.principal, channel, request.scope)
+        work = answered(self._catalog, None, channel, method, params)
         answer = await exchange.run(answer_message(request_id, self._catalog.enter(params, work)))
         if answer is not None:
             await exchange.answer(answer, _status(answer))
@@ -142,23 +140,23 @@ class McpApp:
         """Notifications have nothing to act on where every request stands alone, but are no mistake."""
         if message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
             raise Refused(400, INVALID_REQUEST, NO_MESSAGE)
-        unsupported = unsupported_protocol_version_rejection(request.headers["mcp-protocol-version"])
+        unsupported = unsupported_protocol_version_rejection(request.headers.get(VERSION_HEADER))
         if unsupported is not None:
             refused = Refused(400, unsupported.code, unsupported.message)
             refused.body = error_message(None, unsupported.code, unsupported.message, unsupported.data)
             raise refused
 
     async def _check_parameter_headers(
-        self, request: _Request, params: JsonObject
+        self, request: _Request, headers: Mapping[str, str], params: JsonObject
     ) -> InboundLadderRejection | None:
         name = params.get("name")
         arguments: Any = params.get("arguments") or {}
         if not isinstance(name, str) or not is_object(arguments):
             return None
-        if not arguments and not any(header.startswith("mcp-param-") for header in request.headers):
+        if not arguments and not any(header.startswith("mcp-param-") for header in headers):
             return None
         schema = await self._catalog.listing.header_schema(request.principal, name)
-        return validate_mcp_param_headers(schema, arguments, request.headers) if schema is not None else None
+        return validate_mcp_param_headers(schema, arguments, headers) if schema is not None else None
 
     # --- the handshake era: requests belong to a session
 
@@ -179,10 +177,8 @@ class McpApp:
             await self._answer(request, session, message)
 
     async def _initialize(self, request: _Request, message: JsonObject) -> None:
-        known = request.headers.get("mcp-session-id")
-        session = (
-            self._session(request) if known is not None else HttpSession(self._catalog, request.principal)
-        )
+        known = SESSION_HEADER in request.headers
+        session = self._session(request) if known else HttpSession(self._catalog, request.principal)
         request_id, method, params = _parts(message)
         exchange = PostExchange(
             request.receive,
@@ -219,10 +215,12 @@ class McpApp:
         assert task is not None
         session.running[key] = task, channel
         try:
-            work = self._catalog.enter(params, session.runner.on_request(channel, method, params))
+            work = self._catalog.enter(
+                params, answered(self._catalog, session.runner, channel, method, params)
+            )
             answer = await exchange.run(answer_message(request_id, work))
         except asyncio.CancelledError:
-            if not channel.cancel_requested.is_set():
+            if not channel.is_cancelled:
                 raise
             task.uncancel()
             # Only an answer ends a request of this era, also of one that nobody wants any more.
@@ -243,9 +241,7 @@ class McpApp:
     ) -> RequestChannel:
         ask = session.questions.ask if request.takes_stream else None
         channel = RequestChannel("streamable-http", request_id, params, exchange.event, ask)
-        channel.message_metadata.request_context = Inbound(
-            session.connection, session.principal, channel, request.scope
-        )
+        channel.facts = Inbound(session.connection, session.principal, channel, request.scope)
         return channel
 
     async def _notified(self, request: _Request, session: HttpSession, message: JsonObject) -> None:
@@ -260,9 +256,7 @@ class McpApp:
                 session.cancel(cancelled)
             return
         channel = RequestChannel("streamable-http", None, params, session.put)
-        channel.message_metadata.request_context = Inbound(
-            session.connection, session.principal, channel, request.scope
-        )
+        channel.facts = Inbound(session.connection, session.principal, channel, request.scope)
         runner: ServerRunner[Any] = session.runner
         await runner.on_notify(channel, method, params)
 
@@ -283,10 +277,9 @@ class McpApp:
             session.touch()
 
     def _session(self, request: _Request) -> HttpSession:
-        known = request.headers.get("mcp-session-id")
-        if known is None:
+        if SESSION_HEADER not in request.headers:
             raise Refused(400, INVALID_REQUEST, "Bad Request: Missing session ID")
-        session = self.sessions.get(known, request.principal)
+        session = self.sessions.get(request.headers.get(SESSION_HEADER), request.principal)
         if session is None:
             raise Refused(404, INVALID_REQUEST, "Session not found")
         return session
@@ -295,18 +288,14 @@ class McpApp:
 class _Request:
     __slots__ = ("headers", "principal", "receive", "scope", "send", "takes_json", "takes_stream")
 
-    def __init__(
-        self, scope: Scope, headers: dict[str, str], principal: Principal, receive: Receive, send: Send
-    ) -> None:
+    def __init__(self, scope: Scope, principal: Principal, receive: Receive, send: Send) -> None:
         self.scope = scope
-        self.headers = headers
+        self.headers = RequestHeaders(scope)
         self.principal = principal
         self.receive = receive
         self.send = send
-        accepted = {part.split(";")[0].strip().lower() for part in headers.get("accept", "").split(",")}
-        anything = "*/*" in accepted
-        self.takes_json = anything or bool(accepted & {"application/json", "application/*"})
-        self.takes_stream = anything or bool(accepted & {"text/event-stream", "text/*"})
+        accept = self.headers.get(b"accept")
+        self.takes_json, self.takes_stream = _usually(accept) if len(accept) <= 200 else _accepts(accept)
 
     def exchange(self, headers: Headers = (), *, cancels: bool = False) -> PostExchange:
         return PostExchange(
@@ -314,7 +303,7 @@ class _Request:
         )
 
     def check_types(self) -> None:
-        if self.headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
+        if self.headers.get(b"content-type").split(";")[0].strip().lower() != "application/json":
             raise Refused(415, INVALID_REQUEST, "Unsupported Media Type: send Content-Type: application/json")
         if not self.takes_json:
             message = "Not Acceptable: send Accept: application/json, text/event-stream"
@@ -331,7 +320,7 @@ class _Request:
         return message
 
     async def _body(self, limit: int) -> bytes:
-        length = self.headers.get("content-length", "")
+        length = self.headers.get(b"content-length")
         if length.isdigit() and int(length) > limit:
             raise _too_large(limit)
         parts: list[bytes] = []
@@ -347,6 +336,18 @@ class _Request:
             parts.append(part)
             if not event.get("more_body", False):
                 return b"".join(parts)
+
+
+def _accepts(header: str) -> tuple[bool, bool]:
+    """If a client takes JSON, and if it takes a stream of events."""
+    accepted = {part.split(";")[0].strip().lower() for part in header.split(",")}
+    anything = "*/*" in accepted
+    takes_json = anything or bool(accepted & {"application/json", "application/*"})
+    return takes_json, anything or bool(accepted & {"text/event-stream", "text/*"})
+
+
+_usually = lru_cache(100)(_accepts)
+"""The same: there are few such headers, and each comes with every request."""
 
 
 def _too_large(limit: int) -> Refused:

@@ -4,23 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from spindle.mcp_imports import ServerRequestContext
 
 if TYPE_CHECKING:
+    from mcp_types import ClientCapabilities
+
     from spindle.domain.identity import Principal
     from spindle.mcp_imports import Connection, DispatchContext, TransportContext
 
-RequestContext: TypeAlias = ServerRequestContext[Any, Any]
+
+class ClientSide(Protocol):
+    """The client of a request, as far as it has told about itself."""
+
+    @property
+    def client_capabilities(self) -> ClientCapabilities | None: ...
+    @property
+    def can_send_request(self) -> bool: ...
+
+
+class RequestContext(Protocol):
+    """The part of the SDK's `ServerRequestContext` that our handlers read."""
+
+    @property
+    def session(self) -> ClientSide: ...
+    @property
+    def protocol_version(self) -> str: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def params(self) -> Mapping[str, Any] | None: ...
+    @property
+    def meta(self) -> Mapping[str, object] | None: ...
+    @property
+    def request(self) -> Any: ...
+
+
+SdkContext: TypeAlias = ServerRequestContext[Any, Any]
+"""A request as the SDK's kernel hands it to those handlers that need all of it."""
 
 LOG_LEVEL = "spindle.log_level"
 """The key under which a connection of the handshake era remembers the level that its client set."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Inbound:
     """The connection, principal and channel of a request."""
 

@@ -30,8 +30,8 @@ from spindle.mcp_imports import (
     cancelled_request_id_from_params,
     classify_inbound_request,
     coerce_request_id,
-    serve_one,
 )
+from spindle.mcp_server.calling import answered
 from spindle.mcp_server.channel import RequestChannel, answer_message, error_message
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.listeners import SessionListener
@@ -131,8 +131,8 @@ class LineServer:
             raise MCPError(
                 INVALID_REQUEST, "this connection began with the handshake; it takes no request of 2026-07-28"
             )
-        channel.message_metadata.request_context = Inbound(self._connection, self._principal, channel)
-        return await self._runner.on_request(channel, method, params)
+        channel.facts = Inbound(self._connection, self._principal, channel)
+        return await answered(self._catalog, self._runner, channel, method, params)
 
     async def _answer_modern(
         self, channel: RequestChannel, method: str, params: JsonObject | None
@@ -149,10 +149,8 @@ class LineServer:
             route.protocol_version, route.client_info, route.client_capabilities,
             outbound=NotifyOnlyOutbound(self),
         )  # fmt: skip
-        channel.message_metadata.request_context = Inbound(connection, self._principal, channel)
-        return await serve_one(
-            self._catalog.server, channel, method, params, connection=connection, lifespan_state={}
-        )
+        channel.facts = Inbound(connection, self._principal, channel)
+        return await answered(self._catalog, None, channel, method, params)
 
     def _notification(self, method: str, params: JsonObject | None) -> None:
         if method == "notifications/cancelled":
@@ -160,14 +158,14 @@ class LineServer:
             running = self._running.get(coerce_request_id(request_id)) if request_id is not None else None
             if running is not None:
                 # As the protocol has it, a cancelled request gets no answer.
-                running[1].cancel_requested.set()
+                running[1].cancel()
                 running[0].cancel()
             return
         connection = self._connection
         if self._is_modern:
             connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None)
         channel = RequestChannel("stdio", None, params, self._send)
-        channel.message_metadata.request_context = Inbound(connection, self._principal, channel)
+        channel.facts = Inbound(connection, self._principal, channel)
         runner = (
             self._runner
             if connection is self._connection

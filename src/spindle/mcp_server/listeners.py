@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
     from spindle.mcp_imports import Connection, ServerEvent
-    from spindle.mcp_server.inbound import RequestContext
+    from spindle.mcp_server.inbound import SdkContext
 
 _EVENTS: dict[str, Callable[[], ServerEvent]] = {
     "notifications/tools/list_changed": ToolsListChanged,
@@ -61,7 +61,7 @@ class StreamListener:
         self._handler = ListenHandler(self)
         self._deliver: Callable[[ServerEvent], None] | None = None
 
-    async def serve(self, ctx: RequestContext, params: SubscriptionsListenRequestParams) -> Any:
+    async def serve(self, ctx: SdkContext, params: SubscriptionsListenRequestParams) -> Any:
         """Answers the request with the stream, until either side ends it."""
         return await self._handler(ctx, params)
 

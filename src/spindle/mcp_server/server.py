@@ -112,6 +112,7 @@ class CatalogServer:
         }
         for method, handler in handlers.items():
             self.server.add_request_handler(method, RequestParams, raw(handler))
+        self.handle_call = raw(self._call_tool)
 
     @property
     def config(self) -> ServeConfig:
@@ -308,8 +309,11 @@ class CatalogServer:
         )
         if tool.kind == CONNECT:
             return await self.app.runner.connect(tool.source, options)
+        model = of_client(peer)
+        if model is None:
+            return await self.app.run(tool.name, arguments, options)
         # What the tool calls in its turn may ask for a model too, and the client's own is the nearest.
-        with answered_by(of_client(peer)):
+        with answered_by(model):
             return await self.app.run(tool.name, arguments, options)
 
     async def _came_back(self, principal: Principal, token: str, answers: Any, peer: ClientPeer) -> Outcome:

@@ -72,7 +72,7 @@ class HttpSession:
         running = self.running.get(coerce_request_id(request_id))
         if running is not None:
             task, channel = running
-            channel.cancel_requested.set()
+            channel.cancel()
             task.cancel()
 
     async def send_raw_request(

@@ -157,9 +157,10 @@ class SealedStore(Protocol):
 class CallStore(Protocol):
     """Keeps the records of calls."""
 
-    async def save_call(self, record: CallRecord) -> None:
+    async def save_call(self, record: CallRecord, *, together: bool = False) -> None:
         """Returns once the record would survive the death of this process. If the awaiting task is cancelled
-        meanwhile, the record is kept all the same."""
+        meanwhile, the record is kept all the same. `together`: others are about to come, with which it may
+        share the work."""
         ...
 
     async def calls(

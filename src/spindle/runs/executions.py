@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.calls.host import CallHost
@@ -13,6 +14,7 @@ from spindle.calls.journal import current_journal
 from spindle.domain.call import Result, new_id
 from spindle.domain.run import Pause, Run, RunEvent
 from spindle.errors import Interruption, NotFoundError, RunLostError, SpindleError, StoreError
+from spindle.runs.alone import LonePlace
 from spindle.runs.journal import RunJournal, closed
 from spindle.runs.leases import RunLeases
 from spindle.runs.outcomes import Finished, Outcome, Paused, opened, written
@@ -111,13 +113,60 @@ class Executions:
         with contextlib.suppress(RunLostError):  # somebody took it to go on with it
             await self._end(journal, "cancelled", None, {"category": "cancelled", "message": why})
 
-    async def execute(self, journal: RunJournal, options: CallOptions, work: Work | None = None) -> Outcome:
-        """Executes the run until it is done or paused. `work` stands in for the work of the run's kind."""
-        run_id = journal.run.id
-        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self.running[run_id] = ended
+    async def call(self, tool: str, arguments: JsonObject, options: CallOptions) -> Outcome:
+        """Makes a call that becomes a run if it needs one."""
+        begin = partial(self._begun, asyncio.get_running_loop(), tool, arguments, options)
+        alone = LonePlace(begin, tool, arguments, options.principal)
+        end: Result | BaseException
         try:
-            outcome = await self._until_it_rests(journal, options, work)
+            end = await alone.made(lambda place: self._caller.make(tool, arguments, options, place))
+        except BaseException as error:
+            if alone.journal is None:
+                raise
+            end = error
+        if alone.journal is None:
+            assert isinstance(end, Result)
+            return Finished(alone.run_id, end)
+        return await self.execute(alone.journal, options, first=end)
+
+    def _begun(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        tool: str,
+        arguments: JsonObject,
+        options: CallOptions,
+        run_id: str,
+    ) -> RunJournal:
+        """Returns the journal of a call that has just become a run, perhaps by its tool, in a thread."""
+        run = self.new_run("call", tool, options, run_id)
+        journal = self.journal(run, kept({"tool": tool, "arguments": arguments}, options))
+        self.running[run_id] = loop.create_future()
+        if asyncio._get_running_loop() is loop:  # pyright: ignore[reportPrivateUsage]
+            self.leases.keep(journal)
+        else:
+            loop.call_soon_threadsafe(self.leases.keep, journal)
+        return journal
+
+    def new_run(self, kind: str, name: str, options: CallOptions, run_id: str) -> Run:
+        """Returns a run that begins now, in this process."""
+        now, lease = self._clock.now(), self.leases.seconds
+        return Run(
+            name, kind, options.principal, "running", now, now, owner=self.owner, lease=lease, id=run_id
+        )
+
+    async def execute(
+        self,
+        journal: RunJournal,
+        options: CallOptions,
+        work: Work | None = None,
+        first: Result | BaseException | None = None,
+    ) -> Outcome:
+        """Executes the run until it is done or paused. `work` stands in for the work of the run's kind.
+        `first`: it was executed once already, with this end."""
+        run_id = journal.run.id
+        ended = self.running.setdefault(run_id, asyncio.get_running_loop().create_future())
+        try:
+            outcome = await self._until_it_rests(journal, options, work, first)
             ended.set_result(outcome)
             return outcome
         except BaseException as error:
@@ -130,13 +179,19 @@ class Executions:
         finally:
             del self.running[run_id]
 
-    async def _until_it_rests(self, journal: RunJournal, options: CallOptions, work: Work | None) -> Outcome:
+    async def _until_it_rests(
+        self,
+        journal: RunJournal,
+        options: CallOptions,
+        work: Work | None,
+        first: Result | BaseException | None,
+    ) -> Outcome:
         """Execute until the run is done or really waits: an answer may arrive while it executes."""
         while True:
             with self.leases.kept(journal):
                 if journal.run.kind != "call" and not journal.is_stored:
                     await self._save_started(journal)
-                ended = await self._once(journal, options, work)
+                ended = await self._once(journal, options, work, first)
                 if ended is not None:
                     return Finished(journal.run.id, await self._finished(journal, ended.outcome))
                 if not await self._was_answered(journal):
@@ -150,14 +205,20 @@ class Executions:
                     return Paused(
                         journal.run.id, tuple(opened(self._sealer, pause) for pause in journal.asked.values())
                     )
-            journal = await self.load(journal.run.id)
+            journal, first = await self.load(journal.run.id), None
 
-    async def _once(self, journal: RunJournal, options: CallOptions, work: Work | None) -> _Ended | None:
-        """Do the run's work. None: it pauses."""
+    async def _once(
+        self,
+        journal: RunJournal,
+        options: CallOptions,
+        work: Work | None,
+        done: Result | BaseException | None,
+    ) -> _Ended | None:
+        """Do the run's work, unless it was `done`. None: it pauses."""
         outcome = None
         token = current_journal.set(RunPlace(journal))
         try:
-            outcome = await self._work(journal, options, work)
+            outcome = await self._work(journal, options, work) if done is None else _again(done)
         except SpindleError as error:
             outcome = error
         except Interruption:
@@ -274,6 +335,22 @@ class Executions:
         journal.run = closed(journal.run, "paused", now)
         replaced = [_no_longer_asked(pause) for pause in journal.replaced]
         await journal.save(journal.run, [*journal.asked.values(), *replaced])
+
+
+def kept(given: JsonObject, options: CallOptions) -> JsonObject:
+    """Returns what another process needs to continue a run: what it was given, and how."""
+    return {
+        **given,
+        "timeout": options.timeout,
+        "use_cache": options.use_cache,
+        "raise_tool_errors": options.raise_tool_errors,
+    }
+
+
+def _again(end: Result | BaseException) -> Result:
+    if isinstance(end, BaseException):
+        raise end
+    return end
 
 
 def _no_longer_asked(pause: Pause) -> Pause:

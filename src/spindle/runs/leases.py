@@ -47,15 +47,19 @@ class RunLeases:
     @contextlib.contextmanager
     def kept(self, journal: HeldRun) -> Generator[None]:
         """Renews the lease of a run for as long as this is entered."""
-        self._kept.add(journal)
-        if self._task is None:
-            self._task = asyncio.create_task(self._keep(), name="leases of runs")
+        self.keep(journal)
         try:
             yield
         finally:
             self._kept.discard(journal)
             if not self._kept:
                 self._stop()
+
+    def keep(self, journal: HeldRun) -> None:
+        """Begins to renew the lease of a run, which `kept` ends."""
+        self._kept.add(journal)
+        if self._task is None:
+            self._task = asyncio.create_task(self._keep(), name="leases of runs")
 
     async def renew(self, journals: Collection[HeldRun]) -> None:
         """Renews the leases of runs, and ends the work on those that another process took over."""

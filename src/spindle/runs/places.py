@@ -49,15 +49,13 @@ class RunPlace:
         journal.refuse_when_lost()
         if journal.has_ended:
             return await make(None)  # something that the run left behind, and lives on its own
-        path = self._next(f"/{tool}:{_digest(arguments, principal.id)}")
-        recorded = journal.outcome(path)
+        place = self._place_of(tool, arguments, principal)
+        recorded = journal.outcome(place._path)
         if recorded is not None:
             return read(recorded)
-        journal.refuse_when_stopping(path)
+        journal.refuse_when_stopping(place._path)
         await journal.check_lease()
-        place = RunPlace(journal, path, principal)
-        if not self._path:
-            place._is_outer = True
+        if place._is_outer:
             return await place._in_force(make)
         # A task of its own: when one of several calls pauses, a program gives up the others, but what they
         # have begun is worth keeping.
@@ -71,6 +69,16 @@ class RunPlace:
                 task.cancel()
                 await asyncio.wait([task])
             raise
+
+    def outer(self, tool: str, arguments: Mapping[str, Any], principal: Principal) -> RunPlace:
+        """Returns the place of the one call that is the whole run, which began before there was a run."""
+        return self._place_of(tool, arguments, principal)
+
+    def _place_of(self, tool: str, arguments: Mapping[str, Any], principal: Principal) -> RunPlace:
+        path = self._next(f"/{tool}:{_digest(arguments, principal.id)}")
+        place = RunPlace(self._journal, path, principal)
+        place._is_outer = not self._path
+        return place
 
     async def remember(
         self,
@@ -173,25 +181,31 @@ class RunPlace:
                 raise asked
             result = await make(self)
         except BaseException as error:
-            question = interruption_in(error)
-            if question is None:
-                if isinstance(error, Exception):
-                    self._raise_swallowed()
-                raise
-            if all(question is not known for known in self._journal.stops_below(self._path)):
-                # Raised on the way or by the source, not asked for through us. Others may be told the same:
-                # calls that need one consent share the request for it.
-                count = f":{len(self._replies())}" if question.kind == "input" else ""
-                self._journal.ask(question, f"{self._path}?{question.kind}{count}", self._principal)
-            if self._is_begun:
-                self._journal.stopped(self._path)
-            raise question from None
+            self.raise_end(error)
+            raise
         finally:
             current_journal.reset(token)
-        self._raise_swallowed()
+        self.raise_swallowed()
         return result
 
-    def _raise_swallowed(self) -> None:
+    def raise_end(self, error: BaseException) -> None:
+        """Raises the question because of which the work at this place ends, if there is one, having noted it.
+        `error` is what the work raised."""
+        question = interruption_in(error)
+        if question is None:
+            if isinstance(error, Exception):
+                self.raise_swallowed()
+            return
+        if all(question is not known for known in self._journal.stops_below(self._path)):
+            # Raised on the way or by the source, not asked for through us. Others may be told the same:
+            # calls that need one consent share the request for it.
+            count = f":{len(self._replies())}" if question.kind == "input" else ""
+            self._journal.ask(question, f"{self._path}?{question.kind}{count}", self._principal)
+        if self._is_begun:
+            self._journal.stopped(self._path)
+        raise question from None
+
+    def raise_swallowed(self) -> None:
         """A program that catches everything must not go on as if a person had answered."""
         for swallowed in self._journal.stops_below(self._path):
             raise swallowed

@@ -20,7 +20,7 @@ from spindle.errors import (
 from spindle.remedies import Remedy
 from spindle.runs.answers import checked_answer, is_refusal
 from spindle.runs.connecting import KIND as CONNECT
-from spindle.runs.executions import Executions, Work
+from spindle.runs.executions import Executions, Work, kept
 from spindle.runs.outcomes import Continuing, Finished, OpenPause, Outcome, open_content, opened, read
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Runner:
         self, tool: str, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS
     ) -> Outcome:
         """Calls a tool that may stop for a person and continue later."""
-        return await self.start("call", tool, {"tool": tool, "arguments": dict(arguments or {})}, options)
+        return await self._executions.call(tool, dict(arguments or {}), options)
 
     async def start(
         self,
@@ -76,25 +76,9 @@ class Runner:
         """Starts a run of any kind of work. `given` is all that another process needs to continue it. `work`
         does it here, for a caller that has already prepared what would else be made of `given`. `id` is for a
         caller that must know the run's id before it ends."""
-        now, lease = self._clock.now(), self._executions.leases.seconds
-        run = Run(
-            name,
-            kind,
-            options.principal,
-            "running",
-            now,
-            now,
-            owner=self._owner,
-            lease=lease,
-            id=id or new_id(),
-        )
-        kept = {
-            **given,
-            "timeout": options.timeout,
-            "use_cache": options.use_cache,
-            "raise_tool_errors": options.raise_tool_errors,
-        }
-        return await self._executions.execute(self._executions.journal(run, kept), options, work)
+        run = self._executions.new_run(kind, name, options, id or new_id())
+        journal = self._executions.journal(run, kept(given, options))
+        return await self._executions.execute(journal, options, work)
 
     async def connect(self, source: str, options: CallOptions = DEFAULT_OPTIONS) -> Outcome:
         """Connects a user to a source, as the settings of the source say, and lists its tools. One run for

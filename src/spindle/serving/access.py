@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.datastructures import Headers
@@ -17,6 +17,7 @@ from spindle.errors import AuthError, ConfigurationError, PermissionDeniedError,
 from spindle.http.addresses import is_loopback
 from spindle.listening.addressing import Addressing, network
 from spindle.listening.connections import recognise
+from spindle.listening.headers import RequestHeaders
 from spindle.serving.exposure import Exposed
 from spindle.serving.problems import of_error, problem, respond
 from spindle.serving.resource import METADATA, challenge, metadata, metadata_url
@@ -33,6 +34,9 @@ PRINCIPAL = "spindle.principal"
 
 ANYBODY = Principal("anybody")
 """The principal of requests for what everybody may see, who showed no token."""
+
+MAX_HOSTS, MAX_HOST = 100, 300
+"""Names that are remembered, and characters of each."""
 
 Public = Callable[["Scope", "ServeConfig"], Literal["page", "list"] | None]
 """Says what needs no token: a page, which holds nothing of the catalog, or a list that the settings open to
@@ -52,6 +56,15 @@ class _Rules:
     addressing: Addressing
     exposed: Exposed
     rates: RateLimiter | None
+    hosts: set[str] = field(default_factory=set[str])
+    """Names of this server that clients have used: few, and the same in nearly every request."""
+
+    def knows(self, host: str) -> bool:
+        """True if a Host header names this server."""
+        known = self.addressing.knows(host)
+        if known and len(host) <= MAX_HOST and len(self.hosts) < MAX_HOSTS:
+            self.hosts.add(host)
+        return known
 
 
 class ServingAccess:
@@ -147,7 +160,7 @@ class ServingAccess:
         if scope is None:
             return True
         try:
-            return await self._rules.clients.identify(_shown(Headers(raw=scope["headers"]))) == principal
+            return await self._rules.clients.identify(_shown(RequestHeaders(scope))) == principal
         except SpindleError:
             return False
 
@@ -155,23 +168,25 @@ class ServingAccess:
 
     async def admit(self, scope: Scope, public: Public = nothing_public) -> Principal | Response:
         """The principal of a request, or the response that refuses it."""
-        rules, headers = self._rules, Headers(scope=scope)
+        rules, headers = self._rules, RequestHeaders(scope)
         way = public(scope, rules.config)
         refused = _misled(rules, headers, any_origin=way == "list") or _too_large(rules, headers)
         if refused is not None:
             return refused
-        client = scope.get("client")
-        address = f"address {network(str(client[0])) if client else ''}"
-        if rules.clients.issuer is not None and _asks_for_metadata(scope):
-            return _too_often(rules, address) or metadata(rules.config, scope, headers)
+        clients = rules.clients
+        if clients.issuer is not None and _asks_for_metadata(scope):
+            told = Headers(scope=scope)
+            return _too_often(rules, _address(scope)) or metadata(rules.config, scope, told)
         try:
-            principal = await rules.clients.identify(_shown(headers))
+            principal = await clients.identify(_shown(headers)) if clients.wants_token else clients.owner
         except SpindleError as error:
             if way is not None:
-                return _too_often(rules, address) or ANYBODY
+                return _too_often(rules, _address(scope)) or ANYBODY
             # Guessing is limited too.
-            return _too_often(rules, address) or _not_identified(rules, scope, headers, error)
-        key = f"user {principal.id}" if rules.clients.wants_token else address
+            return _too_often(rules, _address(scope)) or _not_identified(rules, scope, error)
+        if rules.rates is None:
+            return principal
+        key = f"user {principal.id}" if clients.wants_token else _address(scope)
         return _too_often(rules, key) or principal
 
 
@@ -220,23 +235,29 @@ def _refuse_open(clients: KnownClients, host: str) -> None:
         )
 
 
-def _misled(rules: _Rules, headers: Headers, *, any_origin: bool = False) -> Response | None:
-    host = headers.get("host", "")
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return f"address {network(str(client[0])) if client else ''}"
+
+
+def _misled(rules: _Rules, headers: RequestHeaders, *, any_origin: bool = False) -> Response | None:
+    hosts = headers.all(b"host")
+    host = hosts[0] if hosts else ""
     # Two names in one request: we and a proxy before us might each believe another.
-    if len(headers.getlist("host")) != 1 or not rules.addressing.knows(host):
+    if len(hosts) != 1 or not (host in rules.hosts or rules.knows(host)):
         hint = "add the name to serve.allowed_hosts"
         return respond(problem(421, "permission", f"this server is not called {host[:200]!r}", hint))
-    for origin in () if any_origin else headers.getlist("origin"):
+    for origin in () if any_origin else headers.all(b"origin"):
         if not rules.addressing.trusts(origin, host):
             message = f"pages of {origin[:200]!r} may not call this server"
             return respond(problem(403, "permission", message, "add it to serve.allowed_origins"))
     return None
 
 
-def _too_large(rules: _Rules, headers: Headers) -> Response | None:
+def _too_large(rules: _Rules, headers: RequestHeaders) -> Response | None:
     """The response to a request that announces too large a body. The bytes really sent are counted by the
     reader."""
-    limit, announced = rules.config.max_body_size, headers.get("content-length", "0")
+    limit, announced = rules.config.max_body_size, headers.get(b"content-length", "0")
     if not announced.isdecimal() or int(announced[:20]) <= limit:
         return None
     hint = "send less, or raise serve.max_body_size"
@@ -260,9 +281,9 @@ def _too_many(config: ServeConfig) -> Response:
     return respond({**body, "retryable": True, "retry_after": 1})
 
 
-def _shown(headers: Headers) -> str | None:
+def _shown(headers: RequestHeaders) -> str | None:
     """The token, if one is shown, in the one way that is meant."""
-    given = headers.getlist("authorization")
+    given = headers.all(b"authorization")
     scheme, _, shown = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     return shown.strip() or None if scheme.lower() == "bearer" else None
 
@@ -272,13 +293,14 @@ def _asks_for_metadata(scope: Scope) -> bool:
     return scope["method"] in ("GET", "HEAD") and (path == METADATA or path.startswith(f"{METADATA}/"))
 
 
-def _not_identified(rules: _Rules, scope: Scope, headers: Headers, error: SpindleError) -> Response:
+def _not_identified(rules: _Rules, scope: Scope, error: SpindleError) -> Response:
     if not isinstance(error, (AuthError, PermissionDeniedError)):
         return respond({**of_error(error), "status": 503})
-    url = metadata_url(rules.config, scope, headers) if rules.clients.issuer is not None else None
+    has_issuer = rules.clients.issuer is not None
+    url = metadata_url(rules.config, scope, Headers(scope=scope)) if has_issuer else None
     scopes = rules.config.jwt.required_scopes if rules.config.jwt is not None else ()
     lacks_scope = isinstance(error, PermissionDeniedError)
-    code = "insufficient_scope" if lacks_scope else "invalid_token" if _shown(headers) else None
+    code = "insufficient_scope" if lacks_scope else "invalid_token" if _shown(RequestHeaders(scope)) else None
     said = challenge(url, code, error.message if code else None, scopes)
     status, category = (403, "permission") if lacks_scope else (401, "auth")
     return respond(problem(status, category, error.message, error.hint), {"WWW-Authenticate": said})

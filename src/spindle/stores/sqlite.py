@@ -13,7 +13,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import Secret
@@ -23,7 +22,6 @@ from spindle.owner_only import make_file, make_folder, tighten
 from spindle.ports.store import PinChange, SourceState, StoredTool, ToolFilter
 from spindle.stores.migrate import migrate, migrations, schema_version, use_write_ahead_log
 from spindle.stores.rows import (
-    CALL,
     SharedRows,
     definition_rows,
     name_conflict,
@@ -51,14 +49,13 @@ from spindle.stores.sql_tools import (
     pins_from,
     source_row,
 )
+from spindle.stores.sqlite_at_once import CallRows, WritesAtOnce
 from spindle.stores.sqlite_queries import CLOCK, ENDED, sql, storable_values
 from spindle.stores.sqlite_retention import INCREMENTAL, SqliteRetention
 from spindle.stores.sqlite_runs import SqliteRuns
 from spindle.stores.worker import Worker, as_store_error
 
 BUSY_TIMEOUT = 15.0
-TIDY_EVERY = 256
-"""Records between two that go through the thread."""
 
 
 class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqlCalls, SqlTools):
@@ -84,7 +81,10 @@ class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqlCalls, SqlTools):
             else Worker(self._connect, name="spindle-store-list", transactions=False)
         )
         self._loop_connection: sqlite3.Connection | None = None
-        self._saved = 0
+        self._version: int | None = None
+        """Of the catalog in memory, which nobody else can change."""
+        self._at_once = WritesAtOnce()
+        self._calls = CallRows(self._at_once, self._writer)
 
     async def open(self) -> SqliteStore:
         """Creates the file if needed and brings it to the newest version."""
@@ -93,6 +93,7 @@ class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqlCalls, SqlTools):
                 await self._writer.run(migrate)
             if self._loop_connection is not None:
                 _never_wait(self._loop_connection)
+                self._at_once.connection = self._loop_connection
         except BaseException:
             await self.close()
             raise
@@ -126,9 +127,11 @@ class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqlCalls, SqlTools):
         await self.close()
 
     async def close(self) -> None:
+        await self._calls.close()
         await self._lister.close()
         await self._reader.close()
         await self._writer.close()
+        self._at_once.connection = None
         if self._loop_connection is not None:
             self._loop_connection.close()
             self._loop_connection = None
@@ -157,7 +160,11 @@ class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqlCalls, SqlTools):
         if self._loop_connection is not None:
             with contextlib.suppress(sqlite3.Error):
                 return _catalog_version(self._loop_connection)
-        return await self._reader.run(_catalog_version)
+        if not self._memory:
+            return await self._reader.run(_catalog_version)
+        if self._version is None:
+            self._version = await self._reader.run(_catalog_version)
+        return self._version
 
     async def tool(self, name: str) -> Tool | None:
         def work(db: sqlite3.Connection) -> Tool | None:
@@ -216,7 +223,10 @@ class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqlCalls, SqlTools):
             db.execute(sql(BUMP_VERSION))
             return True
 
-        return await self._writer.run(work)
+        try:
+            return await self._writer.run(work)
+        finally:
+            self._version = None
 
     async def forget_source(self, source: str) -> None:
         def work(db: sqlite3.Connection) -> None:
@@ -225,28 +235,15 @@ class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqlCalls, SqlTools):
             db.execute("DELETE FROM sources WHERE name = ?", (source,))
             db.execute(sql(BUMP_VERSION))
 
-        await self._writer.run(work)
+        try:
+            await self._writer.run(work)
+        finally:
+            self._version = None
 
     # --- calls
 
-    async def save_call(self, record: CallRecord) -> None:
-        row = self._call_row(record)
-        if not self._saved_at_once(row):
-            await self._writer.run(lambda db: db.execute(_INSERT_CALL, row) and None)
-
-    def _saved_at_once(self, row: tuple[Any, ...]) -> bool:
-        """Commits on the event loop if that needs no waiting: it takes a fifth of the time of the way
-        through the thread, and every call does it. On a lock or an error it returns False, and the thread
-        waits or reports."""
-        self._saved += 1
-        # Now and then the thread commits, because that moves the log into the file.
-        if self._loop_connection is None or self._saved % TIDY_EVERY == 0:
-            return False
-        try:
-            self._loop_connection.execute(_INSERT_CALL, row)
-        except sqlite3.Error:
-            return False
-        return True
+    async def save_call(self, record: CallRecord, *, together: bool = False) -> None:
+        await self._calls.save(self._call_row(record), together=together)
 
     # --- secrets
 
@@ -275,7 +272,6 @@ class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqlCalls, SqlTools):
 
 _SELECT_TOOL = sql(select("tools", TOOL))
 _INSERT_TOOL = sql(insert("tools", (*TOOL, "local_name", "description", "tags")))
-_INSERT_CALL = f"INSERT INTO calls ({', '.join(CALL)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _DELETE_EXPIRED = """
     DELETE FROM cache WHERE key IN (SELECT key FROM cache WHERE expires_at <= ? LIMIT 100)
 """

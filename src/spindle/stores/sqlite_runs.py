@@ -19,12 +19,18 @@ from spindle.stores.sql_runs import (
     UPSERT_RUN,
     SqlRuns,
 )
+from spindle.stores.sqlite_at_once import WritesAtOnce
 from spindle.stores.sqlite_queries import ENDED, SqliteQueries, sql
+
+MAX_AT_ONCE = 64 * 1024
+"""Bytes of events that are written on the event loop."""
 
 
 class SqliteRuns(SqliteQueries, SqlRuns):
     """The part of the store that `RunStore` and `TraceStore` describe. Each transaction has the file to
     itself, so what a statement looks at stays so until the commit."""
+
+    _at_once: WritesAtOnce
 
     async def save_run(self, run: Run, events: Sequence[RunEvent] = (), pauses: Sequence[Pause] = ()) -> bool:
         row = run_row(run, self._seal)
@@ -45,6 +51,10 @@ class SqliteRuns(SqliteQueries, SqlRuns):
             _insert_events(db, events)
             return True
 
+        if sum(len(event.sealed or b"") for event in events) <= MAX_AT_ONCE:
+            done = self._at_once.attempt(work)
+            if done is not None:
+                return done.outcome
         return await self._writer.run(work)
 
     async def save_trace(self, events: Sequence[RunEvent]) -> None:

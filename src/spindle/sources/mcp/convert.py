@@ -17,15 +17,18 @@ from mcp_types import (
     ContentBlock,
     EmbeddedResource,
     ImageContent,
+    InputRequiredResult,
     ResourceLink,
     TextContent,
 )
 from mcp_types import Tool as McpTool
-from pydantic import ValidationError
+from mcp_types.methods import validate_server_result
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
 
 from spindle.domain import trail
 from spindle.domain.call import Block, Result
-from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, is_object
+from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, is_array, is_object
 from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import (
     CallTimeoutError,
@@ -85,6 +88,48 @@ def to_spec(tool: McpTool, place: str) -> ToolSpec:
         place=place,
         metadata=({"_meta": meta} if meta else {}) | ({trail.FIELD: trail.written(way)} if way else {}),
     )
+
+
+CallAnswer = CallToolResult | InputRequiredResult
+_call_answer: TypeAdapter[CallAnswer] = TypeAdapter(CallAnswer)
+_LATER = frozenset({"inputRequests", "requestState", "resultType"})
+"""Fields of a result that servers of the handshake era do not know: there they mean nothing."""
+
+
+def read_answer(raw: JsonObject, version: str) -> Result | InputRequiredResult:
+    """The answer to a call. Raises ValidationError if it is not as this version of the protocol has it."""
+    plain = plain_result(raw)
+    if plain is not None:
+        return plain
+    validate_server_result("tools/call", version, raw)
+    if version not in MODERN_PROTOCOL_VERSIONS:
+        raw = {key: value for key, value in raw.items() if key not in _LATER}
+    answer = _call_answer.validate_python(raw, by_name=False)
+    return answer if isinstance(answer, InputRequiredResult) else to_result(answer)
+
+
+def plain_result(raw: JsonObject) -> Result | None:
+    """The result of a call that succeeded with texts and perhaps an object, in any version of the protocol;
+    None for all others. Nearly all are so, and a model of the SDK costs more than the rest of the way."""
+    content, structured = raw.get("content"), raw.get("structuredContent")
+    if not is_array(content) or raw.get("isError", False) is not False:
+        return None
+    if raw.get("resultType", "complete") != "complete" or "inputRequests" in raw or "requestState" in raw:
+        return None
+    if not (structured is None or is_object(structured)) or not is_object(raw.get("_meta", {})):
+        return None
+    blocks: list[Block] = []
+    for item in content:
+        if not is_object(item) or len(item) != 2 or item.get("type") != "text":
+            return None
+        text = item.get("text")
+        if not isinstance(text, str):
+            return None
+        blocks.append(Block("text", text=text))
+    has_structured = "structuredContent" in raw
+    if has_structured and structured is None:
+        return None
+    return Result(content=tuple(blocks), structured=structured, has_structured=has_structured)
 
 
 def to_result(result: CallToolResult) -> Result:

@@ -37,6 +37,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._exited = asyncio.Event()
         self._ending: asyncio.TimerHandle | None = None
         self._output_ended = False
+        self._outgoing: list[bytes] = []
+        """Lines that are written at the end of this turn of the event loop."""
+        self._unanswered = 0
+        """About as many lines as the server has yet to answer. Not all are requests, or answers."""
         self._unread = b""
         """Lines that were received and wait for their turn."""
         self._held = False
@@ -96,12 +100,25 @@ class ServerProcess(asyncio.SubprocessProtocol):
             await self._writable.wait()
         if self.lost:
             return False
+        self._unanswered += 1
+        if self._unanswered > 1:
+            # Others wait for answers, so more may come in this turn of the event loop: all go in one piece.
+            if not self._outgoing:
+                asyncio.get_running_loop().call_soon(self._write_outgoing)
+            self._outgoing.append(line)
+            return True
         self._input.write(line)
         # Nobody reads any more, and we hear of the end only later: the transport closes without an error.
         return not self._input.is_closing()
 
     def write_now(self, line: bytes) -> None:
+        self._write_outgoing()
         self._input.write(line)
+
+    def _write_outgoing(self) -> None:
+        lines, self._outgoing = self._outgoing, []
+        if lines:
+            self._input.write(b"".join(lines))
 
     def pause_reading(self) -> None:
         self._held = True
@@ -151,6 +168,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Close its input, wait, ask, and in the end make it; then everything it left in its group."""
         assert self._transport is not None
         pid = self.pid
+        self._write_outgoing()
         self._input.close()
         if not await self._wait(STDIN_GRACE):
             signal_group(pid, signal.SIGTERM)
@@ -212,6 +230,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._stderr_rest = rest[-STDERR_LINE_LENGTH:]
 
     def _line(self, line: bytes) -> None:
+        if self._unanswered:
+            self._unanswered -= 1
         self._on_line(line)
 
     def _too_long(self, head: bytes, tail: bytes) -> None:

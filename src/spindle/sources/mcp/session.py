@@ -14,19 +14,15 @@ from mcp_types import (
     HEADER_MISMATCH,
     LOG_LEVEL_META_KEY,
     METHOD_NOT_FOUND,
-    CallToolRequest,
-    CallToolRequestParams,
-    CallToolResult,
     Implementation,
     InputRequiredResult,
     PromptListChangedNotification,
-    Request,
     ResourceListChangedNotification,
     ResourceUpdatedNotification,
     ToolListChangedNotification,
 )
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter, ValidationError
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from spindle.domain.call import Result, is_as_severe
 from spindle.domain.json_schema import is_object
@@ -44,8 +40,8 @@ from spindle.sources.mcp.changes import follow_changes
 from spindle.sources.mcp.convert import (
     against_protocol,
     first_problem,
+    read_answer,
     to_error,
-    to_result,
     too_large,
 )
 from spindle.sources.mcp.dispatcher import LinkDispatcher
@@ -64,7 +60,7 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool, ToolSpec
-    from spindle.mcp_imports import Dispatcher, IncomingMessage
+    from spindle.mcp_imports import CallOptions, Dispatcher, IncomingMessage
     from spindle.ports.source import Notice
     from spindle.sources.mcp.config import McpConfig
 
@@ -72,19 +68,24 @@ logger = logging.getLogger("spindle.mcp")
 
 TOLD = (PromptListChangedNotification, ResourceListChangedNotification, ResourceUpdatedNotification)
 
-CallAnswer = CallToolResult | InputRequiredResult
-_call_answer: TypeAdapter[CallAnswer] = TypeAdapter(CallAnswer)
-
 
 class McpSession(RelaySession):
     """A session with an MCP server, over any transport."""
 
     def __init__(
-        self, name: str, config: McpConfig, session: ClientSession, place: str, peers: Peers, tell: Notice
+        self,
+        name: str,
+        config: McpConfig,
+        session: ClientSession,
+        dispatcher: Dispatcher[Any],
+        place: str,
+        peers: Peers,
+        tell: Notice,
     ) -> None:
         self._name = name
         self._config = config
         self._session = session
+        self._dispatcher = dispatcher
         self._place = place
         self._peers = peers
         self._tell = tell
@@ -116,14 +117,14 @@ class McpSession(RelaySession):
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
         with self._peers.serving(call):
-            if call.peer is not None and call.peer.log_level is not None:
-                await self._lower_log_level(call.peer.log_level)
+            if not self.is_modern and call.peer is not None and (level := call.peer.log_level) is not None:
+                await self._lower_log_level(level)
             done = await until_done(
                 self._name, call, lambda given: self._invoke(tool, call, given), is_modern=self.is_modern
             )
-        return Result(asked=dumped(done)) if isinstance(done, InputRequiredResult) else to_result(done)
+        return Result(asked=dumped(done)) if isinstance(done, InputRequiredResult) else done
 
-    async def _invoke(self, tool: Tool, call: Call, given: JsonObject) -> CallAnswer:
+    async def _invoke(self, tool: Tool, call: Call, given: JsonObject) -> Result | InputRequiredResult:
         try:
             return await self._call(tool, call, given)
         except ClientError as error:
@@ -133,31 +134,31 @@ class McpSession(RelaySession):
             await self._discover(call.credential)
             return await self._call(tool, call, given)
 
-    async def _call(self, tool: Tool, call: Call, given: JsonObject) -> CallAnswer:
-        params = CallToolRequestParams(name=tool.spec.remote_name, arguments=call.arguments)
+    async def _call(self, tool: Tool, call: Call, given: JsonObject) -> Result | InputRequiredResult:
+        # The answers in `given` go as they came: whether they are good is for the server to say.
+        params: JsonObject = {"name": tool.spec.remote_name, "arguments": call.arguments, **given}
         meta: Any = call.key_in("meta")
-        if call.peer is not None and call.peer.log_level is not None and self.is_modern:
-            meta[LOG_LEVEL_META_KEY] = call.peer.log_level
+        if self.is_modern and call.peer is not None and (level := call.peer.log_level) is not None:
+            meta[LOG_LEVEL_META_KEY] = level
         if meta:
-            params.meta = meta
-        request: Request[Any, Any] = CallToolRequest(params=params)
-        if given:
-            # As they came: whether the answers are good is for the server to say.
-            request = Request[dict[str, Any], str](
-                method="tools/call", params={**(dumped(params) or {}), **given}
-            )
-        # Not session.call_tool(): it checks results with a slower validator and may list tools unasked.
-        return await self._exchange(
-            lambda: self._session.send_request(request, _call_answer, progress_callback=call.on_progress),
-            call.credential,
-            call,
-        )
+            params["_meta"] = meta
+        return await self._exchange(lambda: self._sent(params, call), call.credential, call)
+
+    async def _sent(self, params: JsonObject, call: Call) -> Result | InputRequiredResult:
+        """Sends a call as the SDK's session would, which makes a model of the request and three of the
+        result: each costs more than all that we do with them."""
+        options: CallOptions = {}
+        self._session._stamp({"method": "tools/call", "params": params}, options)  # pyright: ignore[reportPrivateUsage]
+        if call.on_progress is not None:
+            options["on_progress"] = call.on_progress
+        raw = await self._dispatcher.send_raw_request("tools/call", params, options)
+        return read_answer(raw, self._session.protocol_version or LATEST_HANDSHAKE_VERSION)
 
     async def _lower_log_level(self, level: str) -> None:
         """Sets the log level of older servers, which keep one for the session: that of the caller who
         wants to see the most."""
         capabilities = self._session.server_capabilities
-        if self.is_modern or capabilities is None or capabilities.logging is None:
+        if capabilities is None or capabilities.logging is None:
             return
         if self._log_level is None or (is_as_severe(self._log_level, level) and level != self._log_level):
             self._log_level = level
@@ -322,7 +323,7 @@ async def open_session(
         **callbacks(peers, config.answers),
     )
     async with client:
-        session = McpSession(name, config, client, place, peers, tell)
+        session = McpSession(name, config, client, dispatcher, place, peers, tell)
         exchange = CallExchange()
         token = current_exchange.set(exchange)
         try:

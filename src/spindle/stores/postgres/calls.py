@@ -33,7 +33,7 @@ class PostgresCalls(PostgresQueries, SqlCalls):
         self._writing: asyncio.Task[None] | None = None
         self._finished = False
 
-    async def save_call(self, record: CallRecord) -> None:
+    async def save_call(self, record: CallRecord, *, together: bool = False) -> None:
         if self._finished:
             raise StoreError("the store was closed", hint="open Spindle again")
         waiting = _Waiting(self._call_row(record), asyncio.get_running_loop().create_future())

@@ -1,0 +1,66 @@
+"""Tools as calls need them: all that is the same for every call, found once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spindle.calls.doubt import leaves_doubt
+from spindle.domain.bounded import BoundedMap
+
+if TYPE_CHECKING:
+    from spindle.auth.credentials import Credentials
+    from spindle.calls.guards import Guards, SourceGuards
+    from spindle.catalog.sources import SourceSet
+    from spindle.domain.call import KeyPlace
+    from spindle.domain.identity import Credential
+    from spindle.domain.source import SourceConfig
+    from spindle.domain.tool import Tool
+    from spindle.ports.source import Source
+
+MAX_PREPARED = 10_000
+
+
+@dataclass(slots=True)
+class PreparedTool:
+    """A tool with its source, the settings and guards of that, and what they say about calls of the tool."""
+
+    tool: Tool
+    config: SourceConfig
+    guards: Guards
+    source: Source[Any]
+    server: str | None
+    """The server that its calls reach; see `Source.server_of`."""
+    key_place: tuple[KeyPlace, str] | None
+    """The place in which the source looks for an idempotency key, if it honours one."""
+    leaves_doubt: bool
+    """True if calls must be noted before they are sent, where somebody could make them again."""
+    credential: Credential | None
+    """The credential that everybody has here; None if it depends on who calls."""
+
+
+class PreparedTools:
+    """The tools that were called, each prepared anew when it or the settings of its source are others."""
+
+    def __init__(self, guards: SourceGuards, credentials: Credentials) -> None:
+        self._guards = guards
+        self._credentials = credentials
+        self._known: BoundedMap[str, PreparedTool] = BoundedMap(MAX_PREPARED)
+
+    def of(self, tool: Tool, sources: SourceSet) -> PreparedTool:
+        """Returns the tool as calls need it. Raises ConfigurationError if its source cannot be made."""
+        config = sources.config(tool.source)
+        found = self._known.get(tool.name)
+        if found is None or found.tool is not tool or found.config is not config:
+            source = sources.get(tool.source)
+            found = self._known[tool.name] = PreparedTool(
+                tool,
+                config,
+                self._guards.of(tool.source, config, sources),
+                source,
+                source.server_of(tool),
+                config.key_place(tool.local_name, tool.spec),
+                leaves_doubt(tool, config),
+                self._credentials.shared(tool.source, config),
+            )
+        return found

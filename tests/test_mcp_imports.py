@@ -180,3 +180,9 @@ def test_nothing_else_imports_the_sdk() -> None:
     importing = re.compile(r"^\s*(from|import) mcp(\.|\s)", re.MULTILINE)
     files = [file for file in folder.rglob("*.py") if importing.search(file.read_text("utf-8"))]
     assert [file.name for file in files] == ["mcp_imports.py"]
+
+
+def test_the_sessions_stamp_is_where_it_was() -> None:
+    """`sources/mcp/session` sends calls with it."""
+    source = inspect.getsource(mcp_imports.ClientSession)
+    assert "self._stamp(data, opts)" in source

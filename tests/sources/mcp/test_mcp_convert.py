@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from email.utils import formatdate
+from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult
 
 from spindle.errors import (
     AuthError,
@@ -17,7 +19,7 @@ from spindle.errors import (
     SpindleError,
 )
 from spindle.http.retry_after import retry_after
-from spindle.sources.mcp.convert import to_error
+from spindle.sources.mcp.convert import plain_result, to_error, to_result
 
 
 @pytest.mark.parametrize(
@@ -77,3 +79,37 @@ def test_a_code_means_one_kind_of_error(code: int, kind: type[SpindleError], ret
     assert found.answered
     assert found.retryable is retryable
     assert found.details == {"code": code}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"content": []},
+        {"content": [{"type": "text", "text": "a"}], "_meta": {"x": 1}, "isError": False},
+        {"content": [{"type": "text", "text": "a"}], "structuredContent": {"a": None}},
+        {"content": [{"type": "text", "text": "a"}], "resultType": "complete", "more": 1},
+    ],
+)
+def test_a_plain_result_is_read_as_the_sdk_reads_it(raw: dict[str, Any]) -> None:
+    assert plain_result(raw) == to_result(CallToolResult.model_validate(raw))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {},
+        {"content": None},
+        {"content": [], "isError": True},
+        {"content": [], "isError": None},
+        {"content": [], "structuredContent": None},
+        {"content": [], "structuredContent": []},
+        {"content": [], "_meta": 5},
+        {"content": [5]},
+        {"content": [{"type": "text", "text": 5}]},
+        {"content": [{"type": "text", "text": "a", "annotations": {}}]},
+        {"content": [], "resultType": "input_required"},
+        {"content": [], "requestState": "s"},
+    ],
+)
+def test_other_results_are_left_to_the_sdk(raw: dict[str, Any]) -> None:
+    assert plain_result(raw) is None

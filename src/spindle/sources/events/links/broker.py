@@ -126,12 +126,14 @@ class BrokerLink(EventLink):
 
         target = self.target
         subscriber: Any = None
+        listens = False
         try:
             async with asyncio.timeout(target.publish_timeout):
                 subscriber = await self.listen(address, bindings, decoder)
                 subscriber(take)
                 await subscriber.start()
                 await self.confirm()
+            listens = True
             watching = asyncio.create_task(self._watch(inbox), name=f"watching {target.endpoint.name}")
             try:
                 yield inbox
@@ -147,7 +149,8 @@ class BrokerLink(EventLink):
             raise target.unreachable(f"no answer within {target.publish_timeout:g} s") from None
         except Exception as error:
             self._give_up()
-            raise self._failure(error, connecting=False) from error
+            # Whoever could not listen has sent nothing either.
+            raise self._failure(error, connecting=not listens) from error
         finally:
             await self._stop(subscriber, inbox, late)
 

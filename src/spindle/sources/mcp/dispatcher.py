@@ -123,6 +123,10 @@ class LinkDispatcher:
         self.heeds_logs: Callable[[], bool] = lambda: False
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    def is_crowded(self) -> bool:
+        """True if several requests wait for their answers."""
+        return len(self._pending) > 1
+
     def when_lost(self, tell: Callable[[], None]) -> None:
         self.lost.add_done_callback(lambda _future: tell())
 

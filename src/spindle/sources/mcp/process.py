@@ -39,8 +39,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._output_ended = False
         self._outgoing: list[bytes] = []
         """Lines that are written at the end of this turn of the event loop."""
-        self._unanswered = 0
-        """About as many lines as the server has yet to answer. Not all are requests, or answers."""
+        self.is_crowded: Callable[[], bool] = lambda: False
+        """True if several requests wait for their answers."""
         self._unread = b""
         """Lines that were received and wait for their turn."""
         self._held = False
@@ -100,8 +100,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             await self._writable.wait()
         if self.lost:
             return False
-        self._unanswered += 1
-        if self._unanswered > 1:
+        if self.is_crowded():
             # Others wait for answers, so more may come in this turn of the event loop: all go in one piece.
             if not self._outgoing:
                 asyncio.get_running_loop().call_soon(self._write_outgoing)
@@ -230,8 +229,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._stderr_rest = rest[-STDERR_LINE_LENGTH:]
 
     def _line(self, line: bytes) -> None:
-        if self._unanswered:
-            self._unanswered -= 1
         self._on_line(line)
 
     def _too_long(self, head: bytes, tail: bytes) -> None:

@@ -15,6 +15,7 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The times at which objects were taken out of the collector's sight."""
     found: list[float] = []
     monkeypatch.setattr(gc, "freeze", lambda: found.append(time.perf_counter()))
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: len(found))
     return found
 
 
@@ -49,3 +50,14 @@ def test_that_happens_a_few_times_only_so_that_garbage_does_not_gather(
     for _ in range(100):
         collect(noted, clock, 2, 0.08)
     assert len(frozen) == responsive.MAX_FREEZES
+
+
+def test_what_a_large_document_has_brought_back_into_sight_is_taken_out_again(
+    frozen: list[float], clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = responsive._LongCollections()
+    for _ in range(100):
+        collect(noted, clock, 2, 0.08)
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
+    collect(noted, clock, 2, 0.08)
+    assert len(frozen) == responsive.MAX_FREEZES + 1

@@ -33,6 +33,8 @@ PROGRAMS = {
 # Runs in a Python that loads nothing: asks for the process, and ends as it does.
 FRONT = """#!{python} -ISE
 import json, os, signal, socket, sys
+passed_on = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)  # until it is known to whom
 link = socket.socket(socket.AF_UNIX)
 link.connect({address!r})
 words = {words!r} + sys.argv[1:]
@@ -43,8 +45,9 @@ os.dup2(nowhere, 0)  # so that the pipes end with the process that uses them
 os.dup2(nowhere, 1)
 answers = link.makefile()
 child = int(answers.readline())
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+for number in passed_on:
     signal.signal(number, lambda number, _: os.kill(child, number))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
 code = int(answers.readline())
 if code < 0:
     if -code != signal.SIGKILL:

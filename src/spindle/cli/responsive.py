@@ -47,7 +47,7 @@ class _LongCollections:
         elif (
             info["generation"] == 2
             and time.perf_counter() - self._began > LONG_COLLECTION
-            and self._freezes < MAX_FREEZES
+            and (self._freezes < MAX_FREEZES or not gc.get_freeze_count())
         ):
             self._freezes += 1
             gc.freeze()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import sys
 from pathlib import Path
@@ -43,14 +44,45 @@ def script(name: str) -> Any:
 prepare, install = script("prepare"), script("install")
 
 
-def imported(file: Path) -> set[str]:
+@functools.cache
+def imported(file: Path, *, in_functions: bool = True) -> set[str]:
+    """The modules that a file imports, by their whole names: in functions too, or only as it is imported."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    ahead: list[ast.AST] = [ast.parse(file.read_text())]
+    while ahead:
+        node = ahead.pop()
         if isinstance(node, ast.Import):
-            found |= {name.name.partition(".")[0] for name in node.names}
+            found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
+            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+        if in_functions or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            ahead += ast.iter_child_nodes(node)
     return found
+
+
+def reached(file: Path, tests: Path) -> set[Path]:
+    """The file, and all files of tests that it imports, directly or through others."""
+    found: set[Path] = set()
+    ahead = [file]
+    while ahead:
+        one = ahead.pop()
+        if one in found:
+            continue
+        found.add(one)
+        for name in imported(one, in_functions=one == file):
+            for folder in (tests, file.parent):  # pytest puts the folder of a test first
+                module = folder.joinpath(*name.split("."))
+                ahead += [
+                    path for path in (module.with_suffix(".py"), module / "__init__.py") if path.is_file()
+                ]
+    return found
+
+
+def needed_parts(file: Path, tests: Path) -> set[str]:
+    files = {one for one in reached(file, tests) if one.name not in ELSEWHERE}
+    names = {name.partition(".")[0] for one in files for name in imported(one, in_functions=one == file)}
+    fixtures = {part for fixture, part in PART_OF_FIXTURE.items() if fixture in file.read_text()}
+    return {PART_OF[name] for name in names & PART_OF.keys()} | fixtures
 
 
 @pytest.mark.parametrize("folder", sorted(path.name for path in (ROOT / "tests").iterdir() if path.is_dir()))
@@ -59,9 +91,19 @@ def test_what_a_folder_imports_is_installed_for_it(folder: str) -> None:
         return  # imported by those who need it
     for file in (ROOT / "tests" / folder).rglob("*.py"):
         parts = {*prepare.parts_for_tests([str(file.relative_to(ROOT))]), "browser"}
-        needed = {PART_OF[name] for name in imported(file) & PART_OF.keys()}
-        needed |= {part for fixture, part in PART_OF_FIXTURE.items() if fixture in file.read_text()}
-        assert file.name in ELSEWHERE or needed <= parts, f"{file.name} needs {needed - parts}"
+        missing = set() if file.name in ELSEWHERE else needed_parts(file, ROOT / "tests") - parts
+        assert not missing, f"{file.name} needs {missing}"
+
+
+def test_imports_through_other_folders_of_tests_are_seen(tmp_path: Path) -> None:
+    for name, text in {
+        "calls/test_it.py": "from agents.shared import client",
+        "agents/shared.py": "from servers import models",
+        "servers/models.py": "import anthropic.types",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert needed_parts(tmp_path / "calls" / "test_it.py", tmp_path) == {"agents"}
 
 
 def test_only_the_parts_of_the_named_tests_are_installed() -> None:

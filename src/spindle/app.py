@@ -28,7 +28,7 @@ from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolList
 from spindle.flows.workspace import WorkspaceFlows
-from spindle.ports.store import FileStore, RunStore, Store, ToolFilter, ToolStore
+from spindle.ports.store import RunStore, Store, ToolFilter, ToolStore
 from spindle.runs.connecting import Connecting
 from spindle.runs.runner import Runner
 from spindle.sources.events.bus import Subscription, bus_of
@@ -80,7 +80,7 @@ class Spindle:
         agents: WorkspaceAgents,
         make_requests: Callable[[], SourceRequests],
         pruner: Pruner,
-        files: FileStore,
+        files: FolderFileStore,
         on_question: OnQuestion | None,
         environ: Mapping[str, str] | None,
         visible: Visible,
@@ -93,6 +93,7 @@ class Spindle:
         """Users' access to sources: their consent and tokens."""
         self._private = private
         self._caller = caller
+        self.recorder = caller.recorder
         self.runner = runner
         self.agents = agents
         """The parts of the workspace that an `Agent` needs."""
@@ -104,7 +105,6 @@ class Spindle:
         self.pruner = pruner
         """Removes all that the settings no longer want to be kept."""
         self.files = files
-        """Keeps large content of results."""
         self._environ = environ
         self._note = note
         agents.sampling = WorkspaceSampling(lambda: self.settings, environ, agents.named)

@@ -44,7 +44,7 @@ def test_a_dry_run_says_what_would_go(workspace: Workspace, spindle: Run) -> Non
     seen = json.loads(spindle("prune", "--dry-run", "--json").out)
     assert seen["dry_run"] is True
     assert {kind["kind"]: kind["count"] for kind in seen["removed"]} == {
-        "calls": 1, "runs": 0, "events": 0, "cache": 0, "files": 0,
+        "calls": 1, "runs": 0, "events": 0, "audit": 0, "cache": 0, "files": 0,
     }  # fmt: skip
     assert len(json.loads(spindle("history", "--json").out)) == 3
 

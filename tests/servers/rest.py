@@ -164,7 +164,7 @@ class RestWorkspace:
             while "serving" not in line:
                 assert line, "the server ended"
                 line = process.stderr.readline()
-            url = re.search(r"http://\S+", line)
+            url = re.search(r"http://[^\s\"]+", line)
             assert url is not None, line
             headers = {"authorization": f"Bearer {token}"} if token else {}
             with httpx2.Client(base_url=url[0], headers=headers, timeout=PATIENCE) as client:

@@ -64,8 +64,9 @@ if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.source import SourceConfig
     from spindle.domain.tool import Tool
+    from spindle.ports.file_store import FileStore
     from spindle.ports.source import Note
-    from spindle.ports.store import FileStore, Store
+    from spindle.ports.store import Store
 
 
 _current_call: ContextVar[str | None] = ContextVar("spindle_call", default=None)
@@ -236,6 +237,8 @@ class Caller:
                 running.secrets |= secrets_in(given, running.tool.input_schema)
                 hide_secrets(error, running.secrets)
             outcome, problem = ended_by(error)
+            if running.tool is None and self.recorder.on_unknown is not None:
+                self.recorder.on_unknown(options.principal.id, name)
             raise
         finally:
             _current_call.reset(token)

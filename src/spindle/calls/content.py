@@ -13,8 +13,8 @@ from spindle.domain.json_schema import is_object, to_json
 from spindle.errors import ServerError, StoreError
 
 if TYPE_CHECKING:
+    from spindle.ports.file_store import FileStore
     from spindle.ports.source import Note
-    from spindle.ports.store import FileStore
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MAX_PICTURE = 5 * 1024 * 1024

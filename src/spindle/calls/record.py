@@ -49,6 +49,10 @@ class Recorder:
         self._note = note
         self.unsaved = UnsavedRecords(store, note)
         self._marked: BoundedMap[str, bool] = BoundedMap(10_000)
+        self.on_save: Callable[[CallRecord], None] | None = None
+        """Is shown every record, such as an audit log."""
+        self.on_unknown: Callable[[str, str], None] | None = None
+        """Is told of a call without a record: the principal, and the name that is no tool of theirs."""
 
     def masked(self, tool: Tool, arguments: JsonObject, secrets: frozenset[str]) -> JsonObject:
         """Returns the arguments of a call of this tool without what is secret in them."""
@@ -60,6 +64,8 @@ class Recorder:
     async def save(self, record: CallRecord, *, together: bool = False) -> None:
         """Writes a record to the store, `together` with others that are about to come. A failure is noted:
         the tool has done its work. What finds the disk full is kept until there is space."""
+        if self.on_save is not None:
+            self.on_save(record)
         try:
             await self._store.save_call(record, together=together)
         except Exception as error:  # noqa: BLE001 - the result of the call must not be lost

@@ -65,6 +65,7 @@ SECTIONS: Sections = {
     "Maintain": {
         "auth": ("auth.group", "auth", "Log in to sources; list and revoke access."),
         "history": ("history", "history", "List past calls."),
+        "audit": ("audit", "audit", "Show who did what through the servers."),
         "prune": ("prune", "prune", "Remove old records, runs, cached results and files."),
         "backup": ("backup", "backup", "Copy the state into a file, also while it is used."),
         "restore": ("backup", "restore", "Put a backup in the place of the state."),

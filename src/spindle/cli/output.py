@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from spindle.domain.visible import quoted, visible, visible_json
@@ -35,6 +35,8 @@ class Output:
         self._has_status = False
         self.has_prompt = False
         """True while a person is being asked: progress must not write over the question."""
+        self.say: Callable[[str, bool], None] | None = None
+        """Is given what would be printed on stderr, and whether it is a note, by a server that logs."""
         self.as_json = False
         self.is_terminal = self._stdout.isatty()
         self.shows_progress = self._stderr.isatty()
@@ -131,10 +133,16 @@ class Output:
 
     def note(self, text: str) -> None:
         """Prints a note on stderr."""
+        if self.say is not None:
+            self.say(text, True)
+            return
         self.aside(f"note: {quoted(text)}")
 
     def aside(self, text: str, mark: str = "") -> None:
         """Prints a line on stderr, after a `mark` that may be coloured."""
+        if self.say is not None:
+            self.say(text.strip(), False)
+            return
         self._clear_status()
         self._stderr.write(f"{mark}{visible(text)}\n")
         self._stderr.flush()
@@ -147,7 +155,7 @@ class Output:
 
     def status(self, text: str) -> None:
         """Shows progress as one line that is overwritten, only on a terminal."""
-        if self.shows_progress and not self.has_prompt:
+        if self.shows_progress and not self.has_prompt and self.say is None:
             width = os.get_terminal_size(self._stderr.fileno()).columns if self._stderr.isatty() else 80
             shown = visible(" ".join(text.split()))[: max(width - 1, 10)]
             self._stderr.write(f"\r\x1b[K{shown}")

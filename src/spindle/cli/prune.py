@@ -45,4 +45,11 @@ async def prune(cli: CliContext, dry_run: bool) -> None:
             cli.output.line(f"{verb} {plural(kind.count, _NAMES[kind.kind])} ({size(kind.size)})")
 
 
-_NAMES = {"calls": "call record", "runs": "run", "events": "event", "cache": "cached result", "files": "file"}
+_NAMES = {
+    "calls": "call record",
+    "runs": "run",
+    "events": "event",
+    "audit": "audit record",
+    "cache": "cached result",
+    "files": "file",
+}

@@ -15,6 +15,7 @@ from spindle.cli.once import once_option
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
+    from spindle.cli.logs import LogForm
     from spindle.domain.serve import ServeConfig
     from spindle.serving.access import ServingAccess
 
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
 @click.option("--rest", is_flag=True, help="As a REST API, with a page to try it at /docs.")
 @click.option("--host", help="The address to listen on; 127.0.0.1 by default.")
 @click.option("--port", type=click.IntRange(0, 65535), help="8321 by default; 0 takes any free port.")
+@click.option(
+    "--log",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The form of all that is said on stderr.",
+)
+@click.option("--access-log", is_flag=True, help="Log each request.")
 @click.option(
     "--print-config",
     type=ClientChoice(),
@@ -39,6 +48,8 @@ def serve(
     rest: bool,
     host: str | None,
     port: int | None,
+    log: LogForm,
+    access_log: bool,
     print_config: str | None,
 ) -> int:
     """Serve the tools to other programs, until stopped by Ctrl-C or a signal.
@@ -59,15 +70,23 @@ def serve(
         stdio = not http
     if stdio + http + rest != 1:
         raise UsageMistakeError("say how to serve: --stdio, --http or --rest")
-    given = {key: value for key, value in (("host", host), ("port", port)) if value is not None}
+    options = (("host", host), ("port", port), ("access_log", access_log or None))
+    given = {key: value for key, value in options if value is not None}
     if stdio and given:
-        raise UsageMistakeError("--host and --port go with --http and --rest")
+        raise UsageMistakeError("--host, --port and --access-log go with --http and --rest")
     if print_config is not None:
         from spindle.cli import install
 
         install.print_config(cli, print_config, http=http, given=given)
         return 0
+    from spindle.cli.logs import logging_as
+
     config = _config(cli).model_copy(update=given)
+    with logging_as(cli, log, requests=config.access_log):
+        return _serve(cli, config, given, stdio=stdio, rest=rest)
+
+
+def _serve(cli: CliContext, config: ServeConfig, given: Mapping[str, Any], *, stdio: bool, rest: bool) -> int:
     if stdio:
         return cli.run(_serve_stdio(cli, config))
     from spindle.listening.limits import raise_descriptors
@@ -91,7 +110,7 @@ async def _serve_stdio(cli: CliContext, config: ServeConfig) -> int:
     from spindle.serving.access import ServingAccess
 
     access = ServingAccess.of(config, over_pipe=True)
-    async with _opened(cli, access) as app, _live(cli, app, access, {}):
+    async with _opened(cli, access, "stdio") as app, _live(cli, app, access, {}):
         await _until_stopped(run_stdio(app, cli.output.hand_over_stdout(), access))
     return 0
 
@@ -148,13 +167,14 @@ def _tell_registry(cli: CliContext, config: ServeConfig, url: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _opened(cli: CliContext, access: ServingAccess) -> AsyncGenerator[Spindle]:
+async def _opened(cli: CliContext, access: ServingAccess, door: str = "http") -> AsyncGenerator[Spindle]:
+    from spindle.serving.auditing import audited
     from spindle.serving.conflicts import refuse_conflicts
     from spindle.serving.pruning import pruned_meanwhile
 
     async with cli.open(visible=access.shows, for_others=True) as app:
         await refuse_conflicts(app, cli.output.note)
-        async with pruned_meanwhile(app, cli.output.note):
+        async with audited(app, access, door, cli.output.note), pruned_meanwhile(app, cli.output.note):
             yield app
 
 

@@ -55,6 +55,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "calls": {"age": _MONTHS_3, "count": 1_000_000, "size": _GIB},
     "runs": {"age": _MONTHS_3, "count": 100_000, "size": _GIB},
     "events": {"age": _MONTHS_3, "count": 1_000_000, "size": _GIB},
+    "audit": {"age": 4 * _MONTHS_3, "count": 10_000_000, "size": 4 * _GIB},
     "cache": {"count": 100_000, "size": _GIB // 4},
     "files": {"age": _MONTHS_3, "count": 100_000, "size": 10 * _GIB},
 }
@@ -68,6 +69,7 @@ class RetentionConfig(Section):
     events: Keep = Field(
         default=Keep(**DEFAULTS["events"]), description="events that other frameworks have stored here"
     )
+    audit: Keep = Field(default=Keep(**DEFAULTS["audit"]), description="entries of the audit log")
     cache: KeepWhileGood = Field(
         default=KeepWhileGood(**DEFAULTS["cache"]), description="cached results, which also expire"
     )

@@ -182,6 +182,10 @@ class ServeConfig(Exposure):
         default=10.0, ge=0, description="seconds that running calls may take to end when the server stops"
     )
 
+    audit: Literal["all", "refusals", "off"] = Field(
+        default="all", description="what the audit log has besides the changes that administrators make"
+    )
+    access_log: bool = Field(default=False, description="log each request")
     registry: bool | Literal["open"] = Field(
         default=False,
         description='publish the sources at /v0.1/servers; "open": to everybody who reaches the server',

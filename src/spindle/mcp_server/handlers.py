@@ -12,13 +12,40 @@ from spindle.mcp_server.inbound import RequestContext, inbound, is_modern
 if TYPE_CHECKING:
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
+    from spindle.serving.audit import AuditLog
 
 CACHEABLE = frozenset(
     {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 )
+ACTIONS = {
+    "tools/list": "list.tools",
+    "resources/list": "list.resources",
+    "resources/templates/list": "list.templates",
+    "prompts/list": "list.prompts",
+    "resources/read": "read",
+    "resources/subscribe": "subscribe",
+    "prompts/get": "prompt",
+}
+"""By method, the action of those requests, besides calls, that the audit log has."""
 
 Handler = Callable[[RequestContext, "Principal", "JsonObject"], Awaitable["JsonObject"]]
 """Answers a request of a principal, given its parameters."""
+
+
+def audited(handler: Handler, audit: AuditLog) -> Handler:
+    """The handler, whose requests are noted in the audit log."""
+
+    async def noted(ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
+        target = str(params.get("uri") or params.get("name") or "")
+        try:
+            result = await handler(ctx, principal, params)
+        except (SpindleError, Interruption) as error:
+            audit.did(principal, ACTIONS[ctx.method], target, error)
+            raise
+        audit.did(principal, ACTIONS[ctx.method], target)
+        return result
+
+    return noted
 
 
 def raw(handler: Handler) -> Callable[[RequestContext, Any], Awaitable[JsonObject]]:

@@ -44,7 +44,7 @@ from spindle.mcp_server.convert import (
     to_wire_result,
     to_wire_tool,
 )
-from spindle.mcp_server.handlers import Handler, raw
+from spindle.mcp_server.handlers import ACTIONS, Handler, audited, raw
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
 from spindle.mcp_server.listing import BadCursorError, Listing
 from spindle.mcp_server.relay import ClientRelay
@@ -110,7 +110,10 @@ class CatalogServer:
             "completion/complete": self._complete,
             "logging/setLevel": self._set_level,
         }
+        audit = self.access.audit
         for method, handler in handlers.items():
+            if audit is not None and method in ACTIONS:
+                handler = audited(handler, audit)
             self.server.add_request_handler(method, RequestParams, raw(handler))
         self.handle_call = raw(self._call_tool)
 
@@ -333,6 +336,8 @@ class CatalogServer:
         return to_wire_result(result, lambda path: self.relay.file_link(principal, path))
 
     async def _unknown(self, principal: Principal, name: str) -> MCPError:
+        if self.access.audit is not None:
+            self.access.audit.unknown(principal.id, name)
         try:
             await self._search.find(principal, name)
         except NotFoundError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -10,6 +10,7 @@ from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import Secret, SecretKind
 from spindle.domain.run import Pause, Run, RunEvent, RunStatus
 from spindle.domain.tool import LeftOut, Loosened, Tool, ToolSummary
+from spindle.ports.serving_store import AccessStore, AuditStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +317,7 @@ class LeaseStore(Protocol):
         ...
 
 
-RecordKind = Literal["calls", "runs", "events", "cache"]
+RecordKind = Literal["calls", "runs", "events", "cache", "audit"]
 """The kinds of record that grow with use, and are pruned. `events` are those of `TraceStore`; the events of a
 run go with it."""
 
@@ -367,19 +368,6 @@ class Removed:
     """True if the same must be asked for again: there was too much for one short transaction."""
 
 
-class FileStore(Protocol):
-    """Keeps binary content that is too large for a result."""
-
-    async def keep(self, data: bytes, mime_type: str | None) -> str:
-        """Stores binary content and returns the path by which a user opens it."""
-        ...
-
-    async def keep_stream(self, chunks: AsyncIterable[bytes], mime_type: str | None) -> str:
-        """Stores content that is still arriving, without holding it in memory, and returns its path.
-        Nothing of it stays when `chunks` ends with an error or the awaiting task is cancelled."""
-        ...
-
-
 class Store(
     ToolStore,
     CallStore,
@@ -389,6 +377,8 @@ class Store(
     SecretStore,
     LeaseStore,
     RetentionStore,
+    AuditStore,
+    AccessStore,
     SealedStore,
     Protocol,
 ):

@@ -150,6 +150,8 @@ class _Api:
         principal = self._access.principal(request.scope)
         connect = await self._connect.tools(principal, self._names)
         waiting = await self._connect.waiting(principal)
+        if self._access.audit is not None:
+            self._access.audit.did(principal, "list.tools", request.url.path)
         found = await self._spindle.catalog.whole_tools(ToolFilter(source, kind, tag, pattern))
         seen = [tool for tool in found if self._access.visible(principal, tool)]
         if source is not None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from spindle.domain.serve import ServeConfig
     from spindle.domain.tool import Tool, ToolSummary
+    from spindle.serving.audit import AuditLog
 
 PRINCIPAL = "spindle.principal"
 """The key under which a request's scope says on whose behalf it acts."""
@@ -80,6 +81,7 @@ class ServingAccess:
         self._rules = self._made(config, None)
         self.running: dict[str, int] = {}
         """By client, the requests that are answered at the moment."""
+        self.audit: AuditLog | None = None
         self.on_request: Callable[[], Awaitable[None]] | None = None
         """Asked before each request, so that what it meets is what the settings say now."""
 
@@ -204,6 +206,8 @@ class Guard:
                 await self._access.on_request()
             admitted = await self._access.admit(scope, self._public)
             if isinstance(admitted, Response):
+                if self._access.audit is not None:
+                    self._access.audit.turned_away(scope, admitted)
                 await admitted(scope, receive, send)
                 return
             scope[PRINCIPAL] = admitted
@@ -211,7 +215,10 @@ class Guard:
                 recognise(scope)
             running, client = self._access.running, admitted.id
             if running.get(client, 0) >= self._access.config.quotas.requests:
-                await _too_many(self._access.config)(scope, receive, send)
+                refused = _too_many(self._access.config)
+                if self._access.audit is not None:
+                    self._access.audit.turned_away(scope, refused, client)
+                await refused(scope, receive, send)
                 return
             running[client] = running.get(client, 0) + 1
             try:

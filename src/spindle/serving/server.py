@@ -25,6 +25,10 @@ async def serve(
 ) -> None:
     """Answer requests until this task is cancelled. Then take no more, and let those that run end in time.
     `config` gives the settings of the moment."""
+    if config().access_log:
+        from spindle.serving.access_log import AccessLog
+
+        app = AccessLog(app)
     server = EmbeddedServer(app, _limits(config))
     running = asyncio.create_task(server.serve(sockets=[listening]), name="the HTTP server")
     try:

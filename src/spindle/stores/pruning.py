@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from spindle.domain.audit import AuditEntry
+from spindle.domain.identity import LOCAL
 from spindle.errors import StoreError
 from spindle.stores.files import NAME, FolderFileStore, KeptFile
 
@@ -78,6 +80,7 @@ class Pruner:
             await self._prune_records("calls", config.calls, dry_run, tell),
             await self._prune_records("runs", config.runs, dry_run, tell),
             await self._prune_records("events", config.events, dry_run, tell),
+            await self._prune_audit(config.audit, dry_run, tell),
             await self._prune_records("cache", config.cache, dry_run, tell),
             await self._prune_files(config.files, dry_run, tell),
         ]
@@ -90,6 +93,13 @@ class Pruner:
         """Gives unused space of the store back to the system, a little at a time."""
         while await _resting(self._store.give_space_back(all_at_once=all_at_once)):
             pass
+
+    async def _prune_audit(self, keep: Keep, dry_run: bool, tell: OnPruned) -> Pruned:
+        done = await self._prune_records("audit", keep, dry_run, tell)
+        if done.count and not dry_run:
+            target = f"{done.count} entries"
+            await self._store.append_audit([AuditEntry(self._now(), "audit.prune", target, LOCAL.id)])
+        return done
 
     async def _prune_records(
         self, kind: RecordKind, keep: Keep | KeepWhileGood, dry_run: bool, tell: OnPruned

@@ -17,6 +17,8 @@ Row: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = Mapping[str, Any]
 
 NO_VALUES: Values = {}
+Change: TypeAlias = tuple[str, Values]
+"""A statement and its values."""
 NO_LIMIT = 2**62
 """A number of rows that no table has, for a limit that is none."""
 
@@ -39,6 +41,11 @@ class SqlQueries(ABC):
     async def _change(self, statement: str, values: Values = NO_VALUES, *, again: bool = True) -> int:
         """Runs a statement in a transaction and returns how many rows it touched. `again=False`: it must not
         be repeated where the connection was lost and it is unknown if it took effect."""
+
+    @abstractmethod
+    async def _change_all(self, changes: Sequence[Change], *, only_if_first: bool = False) -> bool:
+        """Runs statements in one transaction, once. With `only_if_first`, False and nothing is changed if the
+        first of them touches no row."""
 
 
 def select(table: str, columns: Sequence[str]) -> str:

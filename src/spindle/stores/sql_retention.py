@@ -12,6 +12,10 @@ TRACES, TRACES_END = "trace:", "trace;"
 """The beginning of the `run` of an event that belongs to no run, and what comes after all of these."""
 _ROW = 200
 """Bytes of a row besides what is counted."""
+ANNOUNCE = """
+    UPDATE {schema}.meta SET value = :last WHERE key = 'audit_pruned_to' AND value < :last
+"""
+"""Says how far the audit log is pruned: the store lets no entry beyond it go."""
 
 
 class SqlRetention(SqlQueries):
@@ -50,6 +54,10 @@ _PAGES: dict[RecordKind, str] = {
         FROM {{schema}}.run_events
         WHERE run >= '{TRACES}' AND run < '{TRACES_END}' AND number < CAST(:place AS BIGINT)
         ORDER BY number DESC LIMIT :limit
+    """,
+    "audit": f"""
+        SELECT id, id, at, length(principal) + length(target) + length(reason) + {_ROW}, 1 = 1
+        FROM {{schema}}.audit WHERE id < CAST(:place AS BIGINT) ORDER BY id DESC LIMIT :limit
     """,
     "cache": f"""
         SELECT expires_at, key, expires_at, length(result) + {_ROW}, 1 = 1

@@ -37,6 +37,7 @@ from spindle.stores.search_index import weighed_words
 from spindle.stores.sql import insert, select
 from spindle.stores.sql_calls import SqlCalls
 from spindle.stores.sql_secrets import ACQUIRE, DELETE_SAME, INSERT_SECRET, SqlSecrets
+from spindle.stores.sql_serving import SqlServing
 from spindle.stores.sql_tools import (
     BUMP_VERSION,
     DELETE_PINS,
@@ -58,7 +59,7 @@ from spindle.stores.worker import Worker, as_store_error
 BUSY_TIMEOUT = 15.0
 
 
-class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqlCalls, SqlTools):
+class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqlServing, SqlCalls, SqlTools):
     """Implements the whole store port. `SqliteStore(":memory:")` keeps everything in memory. `clock` is the
     one by which leases end; all who open a file must share it."""
 

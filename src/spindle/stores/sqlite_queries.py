@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spindle.ports.store import LEASE
 from spindle.stores.rows import storable
-from spindle.stores.sql import NO_VALUES, Row, SqlQueries, Values
+from spindle.stores.sql import NO_VALUES, Change, Row, SqlQueries, Values
 from spindle.stores.worker import Worker
+
+if TYPE_CHECKING:
+    import sqlite3
 
 CLOCK = "machine_clock"
 """The clock by which leases end: seconds since the machine started. All processes that share a SQLite file
@@ -31,6 +35,18 @@ class SqliteQueries(SqlQueries):
     async def _change(self, statement: str, values: Values = NO_VALUES, *, again: bool = True) -> int:
         stored = storable_values(values)
         return await self._writer.run(lambda db: db.execute(sql(statement), stored).rowcount)
+
+    async def _change_all(self, changes: Sequence[Change], *, only_if_first: bool = False) -> bool:
+        stored = [(sql(statement), storable_values(values)) for statement, values in changes]
+
+        def work(db: sqlite3.Connection) -> bool:
+            for number, (statement, values) in enumerate(stored):
+                touched = db.execute(statement, values).rowcount
+                if only_if_first and number == 0 and not touched:
+                    return False
+            return True
+
+        return await self._writer.run(work)
 
 
 @cache

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from spindle.ports.store import RecordKind, Removed
-from spindle.stores.sql_retention import ENDED, EVENTS_AT_ONCE, SqlRetention
-from spindle.stores.sqlite_queries import SqliteQueries
+from spindle.stores.sql_retention import ANNOUNCE, ENDED, EVENTS_AT_ONCE, SqlRetention
+from spindle.stores.sqlite_queries import SqliteQueries, sql
 
 PAGES_AT_ONCE = 500
 """Pages of the file, of 4 KiB, that are given back at a time."""
@@ -46,6 +46,8 @@ def _shrink(db: sqlite3.Connection) -> bool:
 def _remove(db: sqlite3.Connection, kind: RecordKind, given: dict[str, Any]) -> Removed:
     if kind == "runs":
         return _remove_runs(db, given)
+    if kind == "audit":
+        db.execute(sql(ANNOUNCE), {"last": max(json.loads(given["keys"]), default=0)})
     table, column = _PLACES[kind]
     return Removed(db.execute(f"DELETE FROM {table} WHERE {column} IN {_KEYS}", given).rowcount)  # noqa: S608
 
@@ -78,7 +80,12 @@ def _number(db: sqlite3.Connection, pragma: str) -> int:
     return db.execute(f"PRAGMA {pragma}").fetchone()[0]
 
 
-_PLACES = {"calls": ("calls", "id"), "events": ("run_events", "number"), "cache": ("cache", "key")}
+_PLACES = {
+    "calls": ("calls", "id"),
+    "audit": ("audit", "id"),
+    "events": ("run_events", "number"),
+    "cache": ("cache", "key"),
+}
 _KEYS = "(SELECT value FROM json_each(:keys))"
 _DELETE_EVENTS = f"""
     DELETE FROM run_events WHERE number IN

@@ -9,10 +9,13 @@ from spindle.stores.postgres.migrate import bring_up_to_date
 from spindle.stores.postgres.retention import PostgresRetention
 from spindle.stores.postgres.runs import PostgresRuns
 from spindle.stores.postgres.secrets import PostgresSecrets
+from spindle.stores.postgres.serving import PostgresServing
 from spindle.stores.postgres.tools import PostgresTools
 
 
-class PostgresStore(PostgresCalls, PostgresTools, PostgresRuns, PostgresSecrets, PostgresRetention):
+class PostgresStore(
+    PostgresCalls, PostgresTools, PostgresRuns, PostgresSecrets, PostgresServing, PostgresRetention
+):
     """Implements the whole store port. Each part is a class of its own that uses one `Database`."""
 
     def __init__(self, address: str) -> None:

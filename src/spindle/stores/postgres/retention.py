@@ -8,7 +8,7 @@ from typing import Any
 from spindle.ports.store import RecordKind, Removed
 from spindle.stores.postgres.connection import Statements
 from spindle.stores.postgres.queries import PostgresQueries
-from spindle.stores.sql_retention import ENDED, EVENTS_AT_ONCE, SqlRetention
+from spindle.stores.sql_retention import ANNOUNCE, ENDED, EVENTS_AT_ONCE, SqlRetention
 
 
 class PostgresRetention(PostgresQueries, SqlRetention):
@@ -18,6 +18,8 @@ class PostgresRetention(PostgresQueries, SqlRetention):
         given = {"keys": list(keys)}
         if kind == "runs":
             return await self._db.transaction(lambda it: _remove_runs(it, given))
+        if kind == "audit":
+            await self._change(ANNOUNCE, {"last": max(map(int, keys), default=0)})
         return Removed(await self._change(_DELETE[kind], given))
 
     async def give_space_back(self, *, all_at_once: bool = False) -> bool:
@@ -38,6 +40,10 @@ _DELETE = {
     "calls": """
         DELETE FROM {schema}.calls WHERE id IN
             (SELECT id FROM {schema}.calls WHERE id = ANY(:keys) FOR UPDATE SKIP LOCKED)
+    """,
+    "audit": """
+        DELETE FROM {schema}.audit WHERE id IN
+            (SELECT id FROM {schema}.audit WHERE id = ANY(:keys) FOR UPDATE SKIP LOCKED)
     """,
     "events": """
         DELETE FROM {schema}.run_events WHERE number IN

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from spindle.auth.issued import IssuedTokens
 from spindle.auth.issuer import Issuer
 from spindle.domain.identity import LOCAL, Principal
 from spindle.errors import AuthError, ConfigurationError, suggest
@@ -18,24 +20,37 @@ if TYPE_CHECKING:
 CLIENT = "client"
 """The principal of clients that send the server's one token."""
 _MAX_USER = 256
+NONE_ISSUED = IssuedTokens()
 _MAX_GROUPS = 1000
 # An issuer's user of such a name would be taken for the owner of the workspace, or for another client.
-_RESERVED = frozenset({LOCAL.id, CLIENT})
+RESERVED = frozenset({LOCAL.id, CLIENT})
 
 
 class KnownClients:
     """All that are known. Without any token to show, everybody is the owner of the workspace."""
 
     def __init__(
-        self, tokens: Sequence[tuple[str, Principal]], issuer: Issuer | None, default_group: str
+        self,
+        tokens: Sequence[tuple[str, Principal]],
+        issuer: Issuer | None,
+        default_group: str,
+        issued: IssuedTokens = NONE_ISSUED,
     ) -> None:
+        """`issued` are the tokens in the store."""
+        self._issued = issued
         self._tokens = [(_digest(token), principal) for token, principal in tokens]
         self.issuer = issuer
         self._default = frozenset({default_group})
         self.owner = Principal(LOCAL.id, self._default)
 
     @classmethod
-    def of(cls, config: ServeConfig, environ: Mapping[str, str], known: Issuer | None = None) -> KnownClients:
+    def of(
+        cls,
+        config: ServeConfig,
+        environ: Mapping[str, str],
+        known: Issuer | None = None,
+        issued: IssuedTokens = NONE_ISSUED,
+    ) -> KnownClients:
         """`known` is an issuer whose keys are at hand; it is used where the settings mean the same."""
         default = frozenset({config.default_agent_group})
         tokens: dict[str, tuple[str, Principal]] = {}
@@ -51,11 +66,11 @@ class KnownClients:
         issuer = None
         if config.jwt is not None:
             issuer = known if known is not None and known.config == config.jwt else Issuer(config.jwt)
-        return cls(list(tokens.values()), issuer, config.default_agent_group)
+        return cls(list(tokens.values()), issuer, config.default_agent_group, issued)
 
     @property
     def wants_token(self) -> bool:
-        return bool(self._tokens) or self.issuer is not None
+        return bool(self._tokens) or self.issuer is not None or bool(self._issued)
 
     async def identify(self, shown: str | None) -> Principal:
         """Raises AuthError where a token is wanted and this is none, and whatever `Issuer.claims` does."""
@@ -70,6 +85,9 @@ class KnownClients:
                 found = principal
         if found is not None:
             return found
+        issued = self._issued.find(shown, time.time())
+        if issued is not None:
+            return issued.principal(self._default)
         if self.issuer is None:
             raise AuthError("the bearer token is not valid", hint="send Authorization: Bearer …")
         return self._of_claims(self.issuer, await self.issuer.claims(shown))
@@ -78,14 +96,14 @@ class KnownClients:
         user = _claim(claims, issuer.config.user_claim)
         if not isinstance(user, str) or not user.strip() or len(user) > _MAX_USER:
             raise AuthError(f"the token's {issuer.config.user_claim} names nobody")
-        if user in _RESERVED:
+        if user in RESERVED:
             raise AuthError(f"the token's {issuer.config.user_claim} is a name that Spindle uses itself")
         groups = _texts(_claim(claims, issuer.config.groups_claim))
-        return Principal(user, groups or self._default)
+        return Principal(user, groups or self._default, not groups.isdisjoint(issuer.config.admin_groups))
 
 
 def _principal(name: str, entry: TokenConfig, default: frozenset[str]) -> Principal:
-    return Principal(entry.user or name, frozenset(entry.groups) or default)
+    return Principal(entry.user or name, frozenset(entry.groups) or default, entry.admin)
 
 
 def _written(token: str | None, variable: str | None, place: str, environ: Mapping[str, str]) -> str | None:

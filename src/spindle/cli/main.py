@@ -58,6 +58,9 @@ SECTIONS: Sections = {
     },
     "Share": {
         "serve": ("serve", "serve", "Serve the tools to other programs."),
+        "token": ("access.token", "token", "Make, list and revoke tokens of clients."),
+        "group": ("access.group", "group", "Say which tools groups of clients see."),
+        "quota": ("access.quota", "quota", "Say how much clients may use."),
         "install": ("install", "install", "Add this workspace to Claude, Cursor or VS Code."),
         "table": ("table.group", "table", "Tools as tables: Parquet, Feather and Arrow files."),
         "export": ("export", "export", "Write the catalog as a UTCP manual or an OpenAPI document."),

@@ -16,6 +16,7 @@ from spindle.cli.once import once_option
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.cli.logs import LogForm
+    from spindle.cli.serving_place import ServingPlace
     from spindle.domain.serve import ServeConfig
     from spindle.serving.access import ServingAccess
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 @click.option("--rest", is_flag=True, help="As a REST API, with a page to try it at /docs.")
 @click.option("--host", help="The address to listen on; 127.0.0.1 by default.")
 @click.option("--port", type=click.IntRange(0, 65535), help="8321 by default; 0 takes any free port.")
+@click.option("--unix", metavar="PATH", help="Listen on a Unix socket instead.")
+@click.option("--tls-cert", metavar="FILE", help="Serve over TLS with this certificate (PEM).")
+@click.option("--tls-key", metavar="FILE", help="Its key, if it is not in the same file.")
 @click.option(
     "--log",
     type=click.Choice(["text", "json"]),
@@ -48,6 +52,9 @@ def serve(
     rest: bool,
     host: str | None,
     port: int | None,
+    unix: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
     log: LogForm,
     access_log: bool,
     print_config: str | None,
@@ -70,10 +77,16 @@ def serve(
         stdio = not http
     if stdio + http + rest != 1:
         raise UsageMistakeError("say how to serve: --stdio, --http or --rest")
-    options = (("host", host), ("port", port), ("access_log", access_log or None))
-    given = {key: value for key, value in options if value is not None}
+    options = {"host": host, "port": port, "unix": unix, "tls_certificate": tls_cert, "tls_key": tls_key}
+    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    if access_log:
+        given["access_log"] = True
     if stdio and given:
-        raise UsageMistakeError("--host, --port and --access-log go with --http and --rest")
+        raise UsageMistakeError(
+            "--host, --port, --unix, --tls-cert and --access-log go with --http and --rest"
+        )
+    if unix is not None and (host is not None or port is not None):
+        raise UsageMistakeError("--unix takes the place of --host and --port")
     if print_config is not None:
         from spindle.cli import install
 
@@ -116,37 +129,33 @@ async def _serve_stdio(cli: CliContext, config: ServeConfig) -> int:
 
 
 async def _serve_http(cli: CliContext, config: ServeConfig, given: Mapping[str, Any]) -> int:
-    from spindle.listening.server import address_of, listen
+    from spindle.cli.serving_place import serving_place
     from spindle.mcp_server.serve import run_http
     from spindle.serving.access import ServingAccess
 
-    access = ServingAccess.of(config)
-    async with _opened(cli, access) as app:
-        with listen(config.host, config.port) as listening:
-            access.require_for(listening.getsockname()[0])
-            url = address_of(listening, config.host)
-            cli.output.aside(f"serving MCP on {url}/mcp")
-            _tell_registry(cli, config, url)
-            async with _live(cli, app, access, given):
-                await _until_stopped(run_http(app, access, listening))
+    access = ServingAccess.of(config, shared=True)
+    async with _opened(cli, access) as app, serving_place(cli, config, access) as place:
+        cli.output.aside(f"serving MCP on {place.url}{' at ' * (config.unix is not None)}/mcp")
+        _tell_registry(cli, config, place.url)
+        async with _live(cli, app, access, given, place), place.manager.told(f"serving on {place.url}"):
+            await _until_stopped(run_http(app, access, place.listening, place.context))
     return 0
 
 
 async def _serve_rest(cli: CliContext, config: ServeConfig, given: Mapping[str, Any]) -> int:
     from spindle.cli.output import plural
+    from spindle.cli.serving_place import serving_place
     from spindle.cli.tools import note_unsynced
-    from spindle.listening.server import address_of, listen
     from spindle.rest.app import make_app
     from spindle.serving.access import ServingAccess
     from spindle.serving.server import serve as serve_http
 
-    access = ServingAccess.of(config)
+    access = ServingAccess.of(config, shared=True)
     async with _opened(cli, access) as app:
         tools = await app.tools()
-        with listen(config.host, config.port) as listening:
-            access.require_for(listening.getsockname()[0])
+        async with serving_place(cli, config, access) as place:
             await note_unsynced(cli, app)
-            url = address_of(listening, config.host)
+            url = place.url
             cli.output.aside(f"serving {plural(len(tools), 'tool')} on {url}")
             cli.output.aside(f"  try them at {url}/docs")
             _tell_registry(cli, config, url)
@@ -154,8 +163,15 @@ async def _serve_rest(cli: CliContext, config: ServeConfig, given: Mapping[str, 
             def stopping() -> None:
                 cli.output.status("waiting for running calls to end …")
 
-            async with _live(cli, app, access, given):
-                serving = serve_http(make_app(app, access), listening, lambda: access.config, stopping)
+            async with _live(cli, app, access, given, place), place.manager.told(f"serving on {url}"):
+                serving = serve_http(
+                    make_app(app, access),
+                    place.listening,
+                    lambda: access.config,
+                    stopping,
+                    access.drain,
+                    place.context,
+                )
                 await _until_stopped(serving)
     return 0
 
@@ -171,16 +187,22 @@ async def _opened(cli: CliContext, access: ServingAccess, door: str = "http") ->
     from spindle.serving.auditing import audited
     from spindle.serving.conflicts import refuse_conflicts
     from spindle.serving.pruning import pruned_meanwhile
+    from spindle.serving.shared_access import sharing
 
     async with cli.open(visible=access.shows, for_others=True) as app:
         await refuse_conflicts(app, cli.output.note)
-        async with audited(app, access, door, cli.output.note), pruned_meanwhile(app, cli.output.note):
+        note = cli.output.note
+        async with audited(app, access, door, note), pruned_meanwhile(app, note), sharing(app, access):
             yield app
 
 
 @contextlib.asynccontextmanager
 async def _live(
-    cli: CliContext, app: Spindle, access: ServingAccess, given: Mapping[str, Any]
+    cli: CliContext,
+    app: Spindle,
+    access: ServingAccess,
+    given: Mapping[str, Any],
+    place: ServingPlace | None = None,
 ) -> AsyncGenerator[None]:
     """Applies changed settings while the server runs."""
     from spindle.serving.reload import Live, warn
@@ -191,8 +213,12 @@ async def _live(
         return
     live = Live(app, access, given, cli.output.note)
     looking = asyncio.create_task(live.run(), name="looking for other settings")
+    from spindle.cli.serving_place import reloaded_by_signal
+
+    hearing = contextlib.nullcontext() if place is None else reloaded_by_signal(cli, place, live.reload)
     try:
-        yield
+        with hearing:
+            yield
     finally:
         looking.cancel()
         live.close()

@@ -13,6 +13,8 @@ class Principal:
 
     id: str = "local"
     groups: frozenset[str] = frozenset()
+    admin: bool = False
+    """True if they may change who comes in, and see how the server is."""
 
 
 LOCAL = Principal()

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ByteSize, Field, field_validator, model_validator
 
+from spindle.domain.quota import QuotaRule
 from spindle.domain.source import RateLimit, Section
 
 DEFAULT_PORT = 8321
@@ -43,6 +44,7 @@ class TokenConfig(Section):
     token_env: str | None = Field(default=None, description="the variable that holds the token")
     user: str | None = Field(default=None, min_length=1, description="left out: the name of the table")
     groups: Names = ()
+    admin: bool = Field(default=False, description="may use the admin API, and read the metrics")
 
     @model_validator(mode="after")
     def _one_token(self) -> Self:
@@ -62,6 +64,7 @@ class JwtConfig(Section):
     required_scopes: Names = ()
     user_claim: str = Field(default="sub", min_length=1)
     groups_claim: str = Field(default="groups", min_length=1)
+    admin_groups: Names = Field(default=(), description="groups whose members may use the admin API")
     algorithms: Names = Field(default=SIGNATURES, min_length=1)
     leeway: float = Field(default=30.0, ge=0, le=600, description="seconds by which clocks may differ")
 
@@ -117,6 +120,9 @@ class Quotas(Section):
     )
     watches: int = Field(default=100, ge=1, description="resources that it watches")
     requests: int = Field(default=500, ge=1, description="requests at once, running or waiting")
+    rules: dict[str, QuotaRule] = Field(
+        default_factory=dict[str, QuotaRule], description="what users, groups and tools may use"
+    )
 
 
 class ServeConfig(Exposure):
@@ -177,6 +183,20 @@ class ServeConfig(Exposure):
     trusted_proxies: Names = Field(
         default=("127.0.0.0/8", "::1"),
         description="addresses and networks that stand for many clients, and are not counted",
+    )
+    unix: str | None = Field(default=None, description="the path of a Unix socket to listen on instead")
+    unix_mode: str = Field(
+        default="600", pattern=r"^[0-7]{3}$", description="the permissions of that file: who may connect"
+    )
+    tls_certificate: str | None = Field(
+        default=None, description="a PEM file with the server's certificate and those that signed it"
+    )
+    tls_key: str | None = Field(default=None, description="its key, if it is not in the same file")
+    tls_client_ca: str | None = Field(
+        default=None, description="who signs the certificates of clients, which must then show one"
+    )
+    drain_delay: float = Field(
+        default=0.0, ge=0, description="seconds from the signal to stop, in which /readyz says no, to the end"
     )
     shutdown_timeout: float = Field(
         default=10.0, ge=0, description="seconds that running calls may take to end when the server stops"

@@ -48,7 +48,7 @@ class Addressing:
 
     def trusts(self, origin: str, host: str) -> bool:
         own = {f"http://{host}".lower(), f"https://{host}".lower()}
-        return origin.lower() in own | self.origins
+        return "*" in self.origins or origin.lower() in own | self.origins
 
 
 def _is_address(name: str) -> bool:

@@ -151,9 +151,10 @@ class HttpConnection(HttpToolsProtocol):
         self.transport, self.flow = transport, FlowControl(transport)
         self._writer = AnswerWriter(transport, self.loop.call_soon)
         here, there = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
-        self.server = here[:2] if here else None
-        self.client = there[:2] if there else None
-        self.scheme = "http"
+        # Those of a Unix socket are paths, and the client's is empty.
+        self.server = here[:2] if isinstance(here, tuple) else None
+        self.client = there[:2] if isinstance(there, tuple) and there else None
+        self.scheme = "https" if transport.get_extra_info("sslcontext") else "http"
         self._settle()
         self._door.enter(self)
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import functools
+import os
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ from spindle.listening.limits import BACKLOG, ConnectionLimits
 from spindle.listening.protocol import HttpConnection
 
 if TYPE_CHECKING:
+    import ssl
+
     from starlette.types import ASGIApp
 
 AS_USUAL = ConnectionLimits()
@@ -26,7 +29,12 @@ AS_USUAL = ConnectionLimits()
 class EmbeddedServer(uvicorn.Server):
     """Serves an application over sockets that are open already, and is stopped by its program."""
 
-    def __init__(self, app: ASGIApp, limits: Callable[[], ConnectionLimits] = lambda: AS_USUAL) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Callable[[], ConnectionLimits] = lambda: AS_USUAL,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """`limits` is asked again and again: they may change while it serves."""
         self.connections = OpenConnections(limits)
         options: dict[str, Any] = {
@@ -40,6 +48,12 @@ class EmbeddedServer(uvicorn.Server):
             "log_level": "critical",
             "access_log": False,
         }
+        if tls is not None:
+
+            def given(_config: uvicorn.Config, _default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+                return tls
+
+            options["ssl_context_factory"] = given
         super().__init__(uvicorn.Config(app, **options))
 
     @contextlib.contextmanager
@@ -84,10 +98,13 @@ def listen(host: str, port: int) -> socket.socket:
         raise _cannot_listen(host, port, error) from None
 
 
-def address_of(listening: socket.socket, host: str) -> str:
-    """The URL by which the server is reached from here."""
+def address_of(listening: socket.socket, host: str, scheme: str = "http") -> str:
+    """The URL by which the server is reached from here; of a Unix socket, its path."""
+    place: Any = listening.getsockname()
+    if listening.family == socket.AF_UNIX:
+        return f"unix:{os.fsdecode(place) or 'unnamed'}"
     shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{listening.getsockname()[1]}"
+    return f"{scheme}://{shown}:{place[1]}"
 
 
 @contextlib.asynccontextmanager

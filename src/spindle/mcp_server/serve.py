@@ -9,6 +9,7 @@ from spindle.mcp_server.server import CatalogServer
 
 if TYPE_CHECKING:
     import socket
+    import ssl
 
     from spindle.app import Spindle
     from spindle.serving.access import ServingAccess
@@ -28,11 +29,14 @@ async def run_stdio(app: Spindle, stdout: int, access: ServingAccess) -> None:
         await catalog.close()
 
 
-async def run_http(app: Spindle, access: ServingAccess, listening: socket.socket) -> None:
+async def run_http(
+    app: Spindle, access: ServingAccess, listening: socket.socket, tls: ssl.SSLContext | None = None
+) -> None:
     """Serve every client that `access` lets in, each with the tools that exist for it."""
     from spindle.mcp_server.http import PATH, McpApp
     from spindle.serving.access import Guard
     from spindle.serving.front import FrontLink, FrontPage, front_or_list
+    from spindle.serving.operating import Operating
     from spindle.serving.published import PublishedRegistry
     from spindle.serving.server import serve
 
@@ -48,11 +52,11 @@ async def run_http(app: Spindle, access: ServingAccess, listening: socket.socket
     await catalog.start()
     try:
         # The one server of a registry that every client of ours can use is this one.
-        published = PublishedRegistry(served, app, access, mcp_path=PATH)
+        published = Operating(PublishedRegistry(served, app, access, mcp_path=PATH), app, access)
         place = FrontLink("mcp", PATH, "the server, for MCP clients")
         front = FrontPage(published, access, _ABOUT, [place])
         guarded = Guard(front, access, front_or_list)
-        await serve(guarded, listening, lambda: access.config, stopping)
+        await serve(guarded, listening, lambda: access.config, stopping, access.drain, tls)
     finally:
         sweeping.cancel()
         await served.sessions.close()

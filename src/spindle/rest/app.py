@@ -33,6 +33,7 @@ from spindle.runs.outcomes import Finished, Paused
 from spindle.serving.access import Guard, ServingAccess
 from spindle.serving.connecting import ConnectTools
 from spindle.serving.front import FrontLink, FrontPage, front_or_list
+from spindle.serving.operating import Operating
 from spindle.serving.problems import of_error, of_result, problem, respond
 from spindle.serving.published import PublishedRegistry
 from spindle.serving.resource import base_url
@@ -77,7 +78,7 @@ def make_app(spindle: Spindle, access: ServingAccess) -> ASGIApp:
         Route("/tools/{name}", api.guarded(api.call), methods=["POST"]),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
-    published = PublishedRegistry(app, spindle, access)
+    published = Operating(PublishedRegistry(app, spindle, access), spindle, access)
     return Guard(FrontPage(published, access, _ABOUT, _LINKS, _HOW), access, _public)
 
 

@@ -11,13 +11,16 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from spindle.auth.clients import KnownClients
+from spindle.auth.issued import PREFIX, IssuedToken, IssuedTokens
 from spindle.calls.rates import RateLimiter
 from spindle.domain.identity import Principal
+from spindle.domain.serve import Exposure
 from spindle.errors import AuthError, ConfigurationError, PermissionDeniedError, SpindleError
 from spindle.http.addresses import is_loopback
 from spindle.listening.addressing import Addressing, network
 from spindle.listening.connections import recognise
 from spindle.listening.headers import RequestHeaders
+from spindle.serving.cors import ORIGIN, preflight, readable_by
 from spindle.serving.exposure import Exposed
 from spindle.serving.problems import of_error, problem, respond
 from spindle.serving.resource import METADATA, challenge, metadata, metadata_url
@@ -26,6 +29,7 @@ from spindle.serving.widening import widened
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from spindle.domain.access_entry import AccessEntry
     from spindle.domain.serve import ServeConfig
     from spindle.domain.tool import Tool, ToolSummary
     from spindle.serving.audit import AuditLog
@@ -72,24 +76,47 @@ class ServingAccess:
     """The rules of one server. They can be replaced while it runs, as a whole or not at all."""
 
     def __init__(
-        self, config: ServeConfig, environ: Mapping[str, str] | None = None, *, over_pipe: bool = False
+        self,
+        config: ServeConfig,
+        environ: Mapping[str, str] | None = None,
+        *,
+        over_pipe: bool = False,
+        shared: bool = False,
     ) -> None:
-        """`over_pipe`: the one client is the program that started us, and needs no token."""
+        """`over_pipe`: the one client is the program that started us, and needs no token. `shared`: there may
+        be tokens in the store, which `share` brings before `require_for` is asked."""
         self._environ = os.environ if environ is None else environ
         self._over_pipe = over_pipe
-        self._listening_on = {config.host}
+        self._listening_on = set[str]() if shared else {config.host}
+        self._awaits_entries = shared
+        self._entries: Sequence[AccessEntry] = ()
+        self.look_for_token: Callable[[], Awaitable[bool]] | None = None
+        """Looks for tokens that were made a moment ago, and returns True if anything changed."""
+        self.look_for_changes: Callable[[], Awaitable[bool]] | None = None
         self._rules = self._made(config, None)
         self.running: dict[str, int] = {}
         """By client, the requests that are answered at the moment."""
         self.audit: AuditLog | None = None
+        self.draining = False
+        """True once the server was told to stop."""
         self.on_request: Callable[[], Awaitable[None]] | None = None
         """Asked before each request, so that what it meets is what the settings say now."""
 
     @classmethod
     def of(
-        cls, config: ServeConfig, environ: Mapping[str, str] | None = None, *, over_pipe: bool = False
+        cls,
+        config: ServeConfig,
+        environ: Mapping[str, str] | None = None,
+        *,
+        over_pipe: bool = False,
+        shared: bool = False,
     ) -> ServingAccess:
-        return cls(config, environ, over_pipe=over_pipe)
+        return cls(config, environ, over_pipe=over_pipe, shared=shared)
+
+    def share(self, entries: Sequence[AccessEntry]) -> None:
+        """Puts the tokens, groups and quotas of administrators in force, besides those of the settings."""
+        self._entries, self._awaits_entries = entries, False
+        self._rules = self._made(self._rules.config, self._rules)
 
     def adopt(self, config: ServeConfig, further: Sequence[str] = ()) -> bool:
         """Puts other settings in force, and returns True if anything differs. Raises ConfigurationError, and
@@ -107,15 +134,30 @@ class ServingAccess:
         return True
 
     def _made(self, config: ServeConfig, before: _Rules | None) -> _Rules:
-        clients = KnownClients.of(config, self._environ, before.clients.issuer if before else None)
+        issued = IssuedTokens(IssuedToken.of(entry) for entry in self._entries if entry.kind == "token")
+        clients = KnownClients.of(config, self._environ, before.clients.issuer if before else None, issued)
         for host in self._listening_on:
             _refuse_open(clients, host)
+        if "*" in config.allowed_origins and not clients.wants_token and not self._awaits_entries:
+            raise ConfigurationError(
+                'serve.allowed_origins is "*", and no token is required: every page could call the tools',
+                hint="name the origins, or make a token with `spindle token create NAME`",
+            )
         rates = None
         if config.rate_limit is not None:
             kept = before.rates if before else None
             same = kept is not None and kept.limit == config.rate_limit
             rates = kept if same else RateLimiter(config.rate_limit)
-        return _Rules(config, clients, Addressing.of(config), Exposed(config), rates)
+        return _Rules(config, clients, Addressing.of(config), Exposed(self._with_groups(config)), rates)
+
+    def _with_groups(self, config: ServeConfig) -> ServeConfig:
+        """The settings with the groups of administrators; what the file says goes first."""
+        made = {
+            entry.name: Exposure.model_validate(entry.body)
+            for entry in self._entries
+            if entry.kind == "group" and entry.name not in config.groups
+        }
+        return config.model_copy(update={"groups": {**config.groups, **made}}) if made else config
 
     @property
     def config(self) -> ServeConfig:
@@ -156,6 +198,10 @@ class ServingAccess:
         this name that connects to it."""
         return self._rules.exposed.connects(principal, source, name)
 
+    def drain(self) -> None:
+        """Has load balancers send requests elsewhere, by `/readyz`."""
+        self.draining = True
+
     async def still_admits(self, scope: Mapping[str, Any] | None, principal: Principal) -> bool:
         """True if the token of a request that was admitted is good now, for the same principal. `scope` is
         that of the HTTP request, or None over a pipe."""
@@ -175,6 +221,10 @@ class ServingAccess:
         refused = _misled(rules, headers, any_origin=way == "list") or _too_large(rules, headers)
         if refused is not None:
             return refused
+        if b"origin" in headers and way != "list":
+            scope[ORIGIN] = headers.get(b"origin")
+            if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+                return preflight(headers)
         clients = rules.clients
         if clients.issuer is not None and _asks_for_metadata(scope):
             told = Headers(scope=scope)
@@ -182,6 +232,8 @@ class ServingAccess:
         try:
             principal = await clients.identify(_shown(headers)) if clients.wants_token else clients.owner
         except SpindleError as error:
+            if await self._knows_by_now(headers):
+                return await self.admit(scope, public)
             if way is not None:
                 return _too_often(rules, _address(scope)) or ANYBODY
             # Guessing is limited too.
@@ -190,6 +242,19 @@ class ServingAccess:
             return principal
         key = f"user {principal.id}" if clients.wants_token else _address(scope)
         return _too_often(rules, key) or principal
+
+    async def _knows_by_now(self, headers: RequestHeaders) -> bool:
+        """True if another look at the store brought the token that is shown."""
+        shown = _shown(headers)
+        if shown is None or not shown.startswith(PREFIX) or self.look_for_token is None:
+            return False
+        if not await self.look_for_token():
+            return False
+        try:
+            await self._rules.clients.identify(shown)
+        except SpindleError:
+            return False
+        return True
 
 
 class Guard:
@@ -205,6 +270,8 @@ class Guard:
             if self._access.on_request is not None:
                 await self._access.on_request()
             admitted = await self._access.admit(scope, self._public)
+            if ORIGIN in scope:
+                send = readable_by(scope[ORIGIN], send)
             if isinstance(admitted, Response):
                 if self._access.audit is not None:
                     self._access.audit.turned_away(scope, admitted)
@@ -238,7 +305,8 @@ def _refuse_open(clients: KnownClients, host: str) -> None:
     if not clients.wants_token and not is_loopback(host):
         raise ConfigurationError(
             f"{host} can be reached by others, and no token is required",
-            hint="set serve.auth_token_env (and that variable), or listen on 127.0.0.1",
+            hint="make one with `spindle token create NAME`, set serve.auth_token_env (and that variable), or"
+            " listen on 127.0.0.1",
         )
 
 

@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from spindle.domain.json_schema import to_json
+from spindle.serving.operating import HEALTH, READY
 from spindle.serving.published import ROOT, open_list
 
 if TYPE_CHECKING:
@@ -61,12 +62,14 @@ class FrontLink:
     about: str
 
 
+_PAGES: Final = frozenset({"/", HEALTH, READY})
 PUBLISHED: Final = FrontLink("registry", ROOT, "servers that this workspace publishes")
 
 
 def front_or_list(scope: Scope, config: ServeConfig) -> Literal["page", "list"] | None:
     """The rule for what needs no token: this page, and the list where the settings open it."""
-    return "page" if _is_front(scope) else open_list(scope, config)
+    is_page = scope["path"] in _PAGES and scope["method"] in ("GET", "HEAD")
+    return "page" if is_page else open_list(scope, config)
 
 
 def _is_front(scope: Scope) -> bool:

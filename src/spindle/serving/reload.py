@@ -26,7 +26,7 @@ logger = logging.getLogger("spindle")
 
 EVERY = 1.0
 """Seconds between two looks at the files."""
-_AT_START = ("host", "port")
+_AT_START = ("host", "port", "unix", "unix_mode", "tls_certificate", "tls_key", "tls_client_ca", "access_log")
 
 
 class Live:
@@ -80,6 +80,13 @@ class Live:
                 # Also when it fails: what is wrong is said once, until somebody changes it again.
                 self._mark = mark
                 await self._take_over()
+
+    async def reload(self) -> None:
+        """Takes over the settings now, also if nothing seems to have changed: a variable of a file may."""
+        async with self._looking:
+            self._looked_at = self._now()
+            self._mark = self._app.settings.current_mark()
+            await self._take_over()
 
     async def _take_over(self) -> None:
         before, store = self._access.config, self._app.settings.store

@@ -42,7 +42,8 @@ def metadata_url(config: ServeConfig, scope: Scope, headers: Headers) -> str:
 
 def base_url(config: ServeConfig, headers: Mapping[str, str]) -> str:
     """The address by which the client reaches us; its name was checked before."""
-    return config.url or f"http://{headers['host']}"
+    scheme = "https" if config.tls_certificate else "http"
+    return config.url or f"{scheme}://{headers['host']}"
 
 
 def challenge(

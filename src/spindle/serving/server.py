@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from spindle.listening.server import EmbeddedServer
 
 if TYPE_CHECKING:
     import socket
+    import ssl
 
     from starlette.types import ASGIApp
 
@@ -22,18 +24,26 @@ async def serve(
     listening: socket.socket,
     config: Callable[[], ServeConfig],
     stopping: Callable[[], None],
+    drain: Callable[[], None] | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Answer requests until this task is cancelled. Then take no more, and let those that run end in time.
-    `config` gives the settings of the moment."""
+    `config` gives the settings of the moment. `drain` is called when it is told to stop, `drain_delay` before
+    it takes no more requests."""
     if config().access_log:
         from spindle.serving.access_log import AccessLog
 
         app = AccessLog(app)
-    server = EmbeddedServer(app, _limits(config))
+    server = EmbeddedServer(app, _limits(config), tls)
     running = asyncio.create_task(server.serve(sockets=[listening]), name="the HTTP server")
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:
+        if drain is not None:
+            drain()
+        if config().drain_delay:
+            with contextlib.suppress(asyncio.CancelledError):  # told twice, it stops at once
+                await asyncio.sleep(config().drain_delay)
         stopping()
         server.stop(config().shutdown_timeout)
         await running

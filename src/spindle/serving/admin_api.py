@@ -1,0 +1,279 @@
+"""The admin API at `/admin/v1`: tokens, groups, quotas, sources and the audit log, for administrators.
+
+It needs a token with `admin`, also on a server that lets everybody on this machine in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import Field, ValidationError
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from spindle.domain.audit import AuditFilter
+from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
+from spindle.domain.section import Section
+from spindle.errors import InvalidArgumentsError, NotFoundError, PermissionDeniedError, SpindleError
+from spindle.serving.administration import Administration, Administrator
+from spindle.serving.problems import of_error, problem, respond
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from spindle.app import Spindle
+    from spindle.domain.access_entry import AccessKind
+    from spindle.serving.access import ServingAccess
+
+ROOT: Final = "/admin/v1"
+MAX_BODY: Final = 64 * 1024
+MAX_PAGE: Final = 1000
+
+Handler = Callable[["_Asked"], Awaitable[Any]]
+
+
+class _NewToken(Section):
+    name: str
+    user: str | None = None
+    groups: tuple[str, ...] = ()
+    admin: bool = Field(default=False, strict=True)
+    expires_in: float | None = Field(default=None, gt=0, lt=2**53)
+
+    @classmethod
+    def checked(cls, body: JsonObject) -> _NewToken:
+        """Raises InvalidArgumentsError for anything else."""
+        try:
+            return cls.model_validate(body)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise InvalidArgumentsError(
+                f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+                hint="give `name`, and perhaps `user`, `groups` (a list), `admin` (true or false) and"
+                " `expires_in` (seconds)",
+            ) from None
+
+
+class _Asked:
+    """A request of an administrator."""
+
+    def __init__(self, request: Request, by: Administrator, name: str) -> None:
+        self.request = request
+        self.by = by
+        self.name = name
+        self.query: QueryParams = request.query_params
+
+    async def body(self) -> JsonObject:
+        """The object that was sent."""
+        data = b""
+        async for chunk in self.request.stream():
+            data += chunk
+            if len(data) > MAX_BODY:
+                raise InvalidArgumentsError(f"the body is larger than {MAX_BODY} bytes")
+        kind = self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise InvalidArgumentsError("the body must be JSON", hint="send Content-Type: application/json")
+        try:
+            found = from_json(data)
+        except ValueError as error:
+            raise InvalidArgumentsError(f"the body is not JSON: {error}") from None
+        if not is_object(found):
+            raise InvalidArgumentsError("the body must be a JSON object")
+        return found
+
+
+class AdminApi:
+    """Answers the requests of administrators."""
+
+    def __init__(self, spindle: Spindle, access: ServingAccess) -> None:
+        self._spindle = spindle
+        self._access = access
+        self._administration = Administration(spindle.store, lambda: access.config)
+        self._routes: Mapping[tuple[str, str, bool], Handler] = {
+            ("GET", "", False): self._index,
+            ("GET", "tokens", False): self._tokens,
+            ("POST", "tokens", False): self._create_token,
+            ("DELETE", "tokens", True): self._revoke_token,
+            ("GET", "groups", False): self._groups,
+            ("PUT", "groups", True): self._set_group,
+            ("DELETE", "groups", True): self._remove("group"),
+            ("GET", "quotas", False): self._quotas,
+            ("PUT", "quotas", True): self._set_quota,
+            ("DELETE", "quotas", True): self._remove("quota"),
+            ("GET", "sources", False): self._sources,
+            ("POST", "sources", True): self._sync,
+            ("GET", "audit", False): self._audit,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            response = await self._answer(Request(scope, receive))
+        except ClientDisconnect:
+            return
+        except SpindleError as error:
+            response = respond(of_error(error))
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        principal = self._access.principal(request.scope)
+        if not principal.admin:
+            refused = PermissionDeniedError(
+                "only an administrator may do this",
+                hint="show a token that was made for an administrator",
+            )
+            if self._access.audit is not None:
+                target = f"{request.method} {request.url.path}"
+                self._access.audit.did(principal, "admin", target, refused)
+            raise refused
+        place, _, name = request.url.path.removeprefix(ROOT).strip("/").partition("/")
+        route = self._routes.get((request.method, place, bool(name)))
+        if route is None:
+            known = sorted(
+                {method for method, at, named in self._routes if (at, named) == (place, bool(name))}
+            )
+            if known:
+                return respond(problem(405, "client", "method not allowed"), {"Allow": ", ".join(known)})
+            raise NotFoundError("there is nothing here", hint=f"GET {ROOT} lists what there is")
+        client = request.client
+        by = Administrator(principal.id, "http", client.host if client else "")
+        answer = await route(_Asked(request, by, name))
+        if request.method != "GET" and self._access.look_for_changes is not None:
+            await self._access.look_for_changes()  # so that it is in force by the time of the answer
+        if isinstance(answer, Response):
+            return answer
+        return Response(to_json(answer, default=str), media_type="application/json")
+
+    async def _index(self, _: _Asked) -> JsonObject:
+        paths = sorted(
+            f"{method} {ROOT}{f'/{at}' if at else ''}{'/NAME' if named else ''}"
+            for method, at, named in self._routes
+        )
+        return {"paths": paths}
+
+    # --- tokens, groups and quotas
+
+    async def _tokens(self, _: _Asked) -> JsonObject:
+        now = time.time()
+        made = [token.to_dict(now) for token in await self._administration.tokens()]
+        written = [
+            {"name": name, "user": token.user or name, "groups": list(token.groups), "admin": token.admin,
+             "state": "good", "from": "settings"}
+            for name, token in self._access.config.tokens.items()
+        ]  # fmt: skip
+        return {"tokens": [*written, *made]}
+
+    async def _create_token(self, asked: _Asked) -> Response:
+        body = await asked.body()
+        wanted = _NewToken.checked(body)
+        token, text = await self._administration.create_token(
+            asked.by,
+            wanted.name,
+            user=wanted.user,
+            groups=wanted.groups,
+            admin=wanted.admin,
+            expires_in=wanted.expires_in,
+        )
+        body = {**token.to_dict(time.time()), "token": text}
+        return Response(to_json(body), 201, {"Cache-Control": "no-store"}, "application/json")
+
+    async def _revoke_token(self, asked: _Asked) -> JsonObject:
+        revoked = await self._administration.revoke_token(asked.by, asked.name)
+        return revoked.to_dict(time.time())
+
+    async def _groups(self, _: _Asked) -> JsonObject:
+        made = await self._administration.groups()
+        return {"groups": _listed(self._access.config.groups, made)}
+
+    async def _set_group(self, asked: _Asked) -> JsonObject:
+        group = await self._administration.set_group(asked.by, asked.name, await asked.body())
+        return {"name": asked.name, **group.model_dump(mode="json")}
+
+    async def _quotas(self, _: _Asked) -> JsonObject:
+        made = await self._administration.quotas()
+        return {"quotas": _listed(self._access.config.quotas.rules, made)}
+
+    async def _set_quota(self, asked: _Asked) -> JsonObject:
+        quota = await self._administration.set_quota(asked.by, asked.name, await asked.body())
+        return {"name": asked.name, **quota.model_dump(mode="json", exclude_defaults=True)}
+
+    def _remove(self, kind: AccessKind) -> Handler:
+        async def remove(asked: _Asked) -> JsonObject:
+            await self._administration.remove(asked.by, kind, asked.name)
+            return {"name": asked.name, "removed": True}
+
+        return remove
+
+    # --- sources and the audit log
+
+    async def _sources(self, _: _Asked) -> JsonObject:
+        catalog = self._spindle.catalog
+        states = await catalog.states()
+        found: list[JsonObject] = []
+        for name in catalog.sources.names:
+            state = states.get(name)
+            found.append({
+                "name": name,
+                "kind": state.kind if state else catalog.sources.table(name).get("kind", "mcp"),
+                "tools": state.tool_count if state else 0,
+                "held": state.held_count if state else 0,
+                "synced_at": state.synced_at if state else None,
+                "error": state.error if state else None,
+            })  # fmt: skip
+        return {"sources": found}
+
+    async def _sync(self, asked: _Asked) -> JsonObject:
+        name, _, verb = asked.name.partition("/")
+        if verb != "sync":
+            raise NotFoundError("there is nothing here", hint=f"POST {ROOT}/sources/NAME/sync")
+        (report,) = await self._spindle.sync(name)
+        if self._access.audit is not None:
+            self._access.audit.did(self._access.principal(asked.request.scope), "source.sync", name)
+        return report.to_dict()
+
+    async def _audit(self, asked: _Asked) -> JsonObject:
+        given = asked.query
+        known = ("principal", "action", "target", "allowed", "since", "until", "limit", "after")
+        for name in given:
+            if name not in known:
+                raise InvalidArgumentsError(
+                    f"there is no parameter {name!r}", hint=f"known: {', '.join(known)}"
+                )
+        allowed = given.get("allowed")
+        if allowed not in (None, "true", "false"):
+            raise InvalidArgumentsError("allowed must be true or false")
+        where = AuditFilter(
+            given.get("principal"), given.get("action"), given.get("target"),
+            None if allowed is None else allowed == "true",
+            _number(given, "since"), _number(given, "until"),
+        )  # fmt: skip
+        limit, after = _number(given, "limit"), _number(given, "after")
+        entries = await self._spindle.store.audit(
+            where,
+            limit=int(min(max(limit or 100, 1), MAX_PAGE)),
+            after=None if after is None else int(after),
+        )
+        return {"entries": [entry.to_dict() for entry in entries]}
+
+
+def _listed(written: Mapping[str, Any], made: Mapping[str, Any]) -> list[JsonObject]:
+    places = {"settings": written, "administrators": made}
+    return [
+        {"name": name, "from": place, **item.model_dump(mode="json", exclude_defaults=True)}
+        for place, items in places.items()
+        for name, item in items.items()
+    ]
+
+
+def _number(given: QueryParams, name: str) -> float | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        raise InvalidArgumentsError(f"{name} must be a number; times are seconds since 1970") from None
+    if not abs(found) < 2**53:
+        raise InvalidArgumentsError(f"{name} is too large")
+    return found

@@ -6,15 +6,13 @@ import gzip
 import re
 import zlib
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
 
 from servers.echo_server import PUBLIC, Answer, EchoServer
 from spindle.domain.identity import Credential
 from spindle.http import client as http_client
-from spindle.http import pinned
+from spindle.http import connection, public
 from spindle.http.client import HttpClient
 from spindle.http.failures import InsideError, UnreachableError
 from spindle.http.request import Prepared, with_credential
@@ -116,45 +114,60 @@ def test_a_credential_takes_the_place_of_what_has_its_name() -> None:
     assert shown.headers == {"x-key": "new", "cookie": "b=0; c=1; d=2"}
 
 
-# --- the HTTP library
+# --- connections
 
 
-def test_nothing_else_imports_the_http_library() -> None:
-    """All that leaves goes through our client."""
+def test_nothing_makes_connections_beside_ours() -> None:
+    """All that leaves goes through our client, whose connections are made in one place."""
     package = Path(http_client.__file__).parent.parent
     importing = {
         path.relative_to(package).as_posix()
         for path in package.rglob("*.py")
         if re.search(
-            r"^\s*(?:import|from) (?:aiohttp|yarl|multidict)\b", path.read_text("utf-8"), re.MULTILINE
+            r"^\s*(?:import|from) (?:aiohttp|httpx2?|requests)\b", path.read_text("utf-8"), re.MULTILINE
         )
     }
-    assert importing == {f"http/{name}.py" for name in ("client", "cookies", "pinned")}
+    assert not importing
+    making = {
+        path.relative_to(package).as_posix()
+        for path in (package / "http").rglob("*.py")
+        if re.search(r"socket\.socket\(|sock_connect|open_connection", path.read_text("utf-8"))
+    }
+    assert making == {"http/public.py"}
 
 
-def opened(**options: Any) -> aiohttp.ClientSession:
-    return pinned.open_library(**{"public_only": True, "connect_timeout": 1, "cookies": None, **options})
-
-
-async def test_every_connection_of_a_bound_client_goes_through_our_network() -> None:
-    """An upgrade of aiohttp that fails here may connect to addresses that nobody checked."""
-    async with opened() as session:
-        pinned.require_pinned(session)
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+async def test_a_bound_request_makes_no_connection_inside(host: str) -> None:
+    async with contextlib.aclosing(HttpClient(30)) as client:
         with pytest.raises(InsideError):
-            await session.get("http://127.0.0.1:1/")
+            await client.send(Prepared("GET", f"http://{host}:1/"), public_only=True)
+
+
+async def test_each_address_is_checked_where_its_socket_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong before: nothing that is inside gets a socket."""
+
+    async def unchecked(_host: str) -> list[str]:
+        return ["127.0.0.1"]
+
+    monkeypatch.setattr(public, "public_addresses", unchecked)
+    async with contextlib.aclosing(HttpClient(30)) as client:
         with pytest.raises(InsideError):
-            await session.get("http://localhost:1/")
+            await client.send(Prepared("GET", "http://away.test:1/"), public_only=True)
 
 
-async def test_a_client_that_goes_around_our_network_is_not_made() -> None:
-    async with opened(public_only=False) as session:
-        with pytest.raises(RuntimeError, match="where Spindle checks their addresses"):
-            pinned.require_pinned(session)
+async def test_a_connection_that_was_not_checked_is_not_used_where_it_must_be(
+    echo: EchoServer, names: dict[str, list[str]]
+) -> None:
+    names["twice.test"] = [PUBLIC]
+    url = echo.url.replace("127.0.0.1", "twice.test")
+    async with contextlib.aclosing(HttpClient(30)) as client:
+        for public_only in (False, True, False, True):
+            await (await client.send(Prepared("GET", url), public_only=public_only)).read(1000)
+    assert echo.connections == 2
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 async def test_what_may_have_arrived_is_not_sent_again(method: str, echo: EchoServer) -> None:
-    """An upgrade of aiohttp that fails here sends some requests twice."""
     server = await asyncio.start_server(_answers_once, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server, contextlib.aclosing(HttpClient(30)) as client:
@@ -185,14 +198,14 @@ async def test_a_connection_that_its_server_closed_is_not_used(
     """The event loop may not have noticed yet."""
     async with contextlib.aclosing(HttpClient(30)) as client:
         await (await client.send(Prepared("POST", f"{echo.url}/a", {}, b"1"))).read(1000)
-        monkeypatch.setattr(pinned, "_is_readable", lambda _descriptor: True)
+        monkeypatch.setattr(connection, "is_readable", lambda _poll: True)
         await (await client.send(Prepared("POST", f"{echo.url}/a", {}, b"2"))).read(1000)
     assert [request.body for request in echo.requests] == [b"1", b"2"]
     assert echo.connections == 2
 
 
 async def test_an_address_is_sent_as_it_is_written(echo: EchoServer) -> None:
-    """The library on its own would decode some of it."""
+    """Decoded and encoded again, some of it would be something else."""
     target = "/a%2Cb,c/%7Ex/%2e?q=%2C%20+%27(!)&r=a%26b&k"
     async with contextlib.aclosing(HttpClient(30)) as client:
         await (await client.send(Prepared("GET", echo.url + target))).read(1000)
@@ -219,7 +232,7 @@ async def test_headers_that_come_twice_are_joined(echo: EchoServer) -> None:
     echo.answers["/a"] = Answer(headers={"Link": "<a>", "link": "<b>"})
     async with contextlib.aclosing(HttpClient(30)) as client:
         answer = await client.send(Prepared("GET", f"{echo.url}/a"))
-        assert answer.headers["LINK"] == "<a>, <b>"
+        assert answer.headers["link"] == "<a>, <b>"
         assert list(answer.headers).count("link") == 1
         await answer.aclose()
 

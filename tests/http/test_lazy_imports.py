@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-LIBRARIES = ("aiohttp", "yarl", "httpx2", "httpcore2", "websockets", "h11", "mcp")
+LIBRARIES = ("httptools", "httpx2", "httpcore2", "websockets", "h11", "mcp")
 UNMEASURED = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
 SETTINGS = """
 [sources.api]

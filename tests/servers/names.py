@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from servers.echo_server import PUBLIC, EchoServer
-from spindle.http import addresses, client
+from spindle.http import addresses, pool
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ async def secure(
 ) -> AsyncIterator[EchoServer]:
     """A server that is `good.test` and can prove it."""
     serving, trusting = certificate
-    monkeypatch.setattr(client, "shared_ssl_context", lambda: trusting)
+    monkeypatch.setattr(pool, "shared_ssl_context", lambda: trusting)
     echo = EchoServer()
     async with await asyncio.start_server(echo.serve, PUBLIC, 0, ssl=serving) as server:
         echo.url = f"https://good.test:{server.sockets[0].getsockname()[1]}"

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from spindle.domain.call import INLINE_LIMIT, Result
 from spindle.errors import SpindleError
-from spindle.http.client import HttpAnswer, HttpClient
-from spindle.http.exchange import RedirectPolicy, exchange
+from spindle.http.answer import HttpAnswer
+from spindle.http.client import HttpClient
+from spindle.http.exchange import RedirectPolicy, followed
 from spindle.http.failures import HttpFailure, TooLargeError, as_error
 from spindle.http.request import Prepared
 from spindle.http.responses import is_file, to_error, to_file, to_result
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from spindle.domain.call import Call, FileKeeper
 
 _PIECE = 1024 * 1024
@@ -50,27 +54,25 @@ class ApiClient:
         self.name = name
         self.http = HttpClient(settings.connect_timeout)
         self._settings = settings
+        self._policy = RedirectPolicy(may_lead_inside=settings.allow_private)
 
     async def aclose(self) -> None:
         await self.http.aclose()
 
-    @contextlib.asynccontextmanager
-    async def answer(
+    def answer(
         self,
         prepared: Prepared,
         *,
         public_only: bool,
         below: str | None = None,
         check: Callable[[str], Awaitable[None]] | None = None,
-    ) -> AsyncGenerator[HttpAnswer]:
+    ) -> contextlib.AbstractAsyncContextManager[HttpAnswer, None]:
         """Sends a request and hands over its answer. What goes wrong, while it is read too, is raised in the
         words of this source."""
-        policy = RedirectPolicy(below=below, may_lead_inside=self._settings.allow_private, check=check)
-        try:
-            async with exchange(self.http, prepared, policy, public_only=public_only) as answer:
-                yield answer
-        except HttpFailure as failure:
-            raise self.error(failure) from failure
+        policy = self._policy
+        if below is not None or check is not None:
+            policy = replace(policy, below=below, check=check)
+        return _Answering(self, prepared, policy, public_only)
 
     async def reach(self, urls: Iterable[str], *, public_only: bool) -> None:
         """Raises a SpindleError for the first of these addresses at which nobody answers. Any answer will do:
@@ -95,6 +97,38 @@ class ApiClient:
         return as_error(
             failure, self.name, reach_hint=self.reach_hint, inside_hint=inside_hint, size_setting=size_setting
         )
+
+
+class _Answering(contextlib.AbstractAsyncContextManager[HttpAnswer, None]):
+    """An answer, while somebody reads it. A class, because a generator costs every call more."""
+
+    __slots__ = ("_answer", "_client", "_policy", "_prepared", "_public_only")
+
+    def __init__(
+        self, client: ApiClient, prepared: Prepared, policy: RedirectPolicy, public_only: bool
+    ) -> None:
+        self._client = client
+        self._prepared = prepared
+        self._policy = policy
+        self._public_only = public_only
+        self._answer: HttpAnswer | None = None
+
+    async def __aenter__(self) -> HttpAnswer:
+        try:
+            self._answer = await followed(
+                self._client.http, self._prepared, self._policy, public_only=self._public_only
+            )
+        except HttpFailure as failure:
+            raise self._client.error(failure) from failure
+        return self._answer
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._answer is not None:
+            self._answer.release()
+        if isinstance(error, HttpFailure):
+            raise self._client.error(error) from error
 
 
 class ApiCalls(ApiClient):

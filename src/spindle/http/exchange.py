@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
 from spindle.http.addresses import host_of, is_below, join_url, origin_of, plain_url, same_origin
-from spindle.http.client import HttpAnswer, HttpClient
+from spindle.http.answer import HttpAnswer
+from spindle.http.client import HttpClient
 from spindle.http.failures import RedirectError
 from spindle.http.request import Prepared
 
@@ -44,32 +45,51 @@ async def exchange(
     public_only: bool = False,
     timeout: float | None = None,
 ) -> AsyncGenerator[HttpAnswer]:
-    """Sends a request, follows redirects, and hands over the answer while it still comes in.
+    """See followed; the answer is released at the end."""
+    answer = await followed(client, request, policy, public_only=public_only, timeout=timeout)
+    try:
+        yield answer
+    finally:
+        answer.release()
+
+
+async def followed(
+    client: HttpClient,
+    request: Prepared,
+    policy: RedirectPolicy,
+    *,
+    public_only: bool,
+    timeout: float | None = None,
+) -> HttpAnswer:
+    """Sends a request, follows redirects, and returns the answer while it still comes in, for whoever
+    releases it.
 
     `public_only`: somebody else chose the address, so it may not be one of ours. Raises an HttpFailure.
     """
-    followed, sent_from_outside = 0, False
+    count, sent_from_outside = 0, False
     while True:
         if policy.check is not None:
             await policy.check(request.url)
         answer = await client.send(request, public_only=public_only, timeout=timeout)
         answer.sent_from_outside = sent_from_outside
+        if answer.status not in REDIRECTS:
+            return answer
         try:
             following = redirected(answer, policy)
             if following is None:
-                yield answer
-                return
-            url = following.url
-            if followed == policy.most:
+                return answer
+            if count == policy.most:
                 raise RedirectError(f"redirected more than {policy.most} times", answer.status)
-            if not same_origin(url, request.url) and not await answer.is_from_inside():
+            if not same_origin(following.url, request.url) and not await answer.is_from_inside():
                 # A server on the outside cannot lead to what only this machine reaches.
                 sent_from_outside = True
                 public_only = public_only or not policy.may_lead_inside
-        finally:
-            await answer.aclose()
+        except BaseException:
+            answer.release()
+            raise
+        answer.release()
         request = following
-        followed += 1
+        count += 1
 
 
 def redirected(answer: HttpAnswer, policy: RedirectPolicy) -> Prepared | None:

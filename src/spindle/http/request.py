@@ -32,6 +32,8 @@ class Prepared:
 
 def with_credential(request: Prepared, credential: Credential) -> Prepared:
     """Returns a request that shows a credential."""
+    if not (credential.headers or credential.cookies or credential.query):
+        return request
     headers = {name.lower(): value for name, value in request.headers.items()}
     headers |= {name.lower(): value for name, value in credential.headers}
     if credential.cookies:

@@ -17,7 +17,7 @@ from spindle.http.retry_after import retry_after
 from spindle.meanings import GENERAL, Meaning, in_data, is_reported, of_status
 
 if TYPE_CHECKING:
-    from spindle.http.client import HttpAnswer
+    from spindle.http.answer import HttpAnswer
 
 MAX_ERROR_TEXT = 4000
 _TEXTUAL = ("json", "text", "xml", "form")

@@ -15,7 +15,8 @@ from spindle.errors import AuthError, ConnectionFailedError, ServerError, Spindl
 from spindle.http.addresses import host_of, is_loopback, is_wholly_inside, leads_inside
 
 if TYPE_CHECKING:
-    from spindle.http.client import HttpAnswer, HttpClient
+    from spindle.http.answer import HttpAnswer
+from spindle.http.client import HttpClient
 
 TIMEOUT = 10.0
 """Seconds for one request in all. Two of them must fit into a lease."""

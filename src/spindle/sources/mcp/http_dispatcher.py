@@ -28,7 +28,7 @@ from spindle.sources.mcp.messages import MAX_CONTAINERS, containers_in, read_mes
 from spindle.sources.mcp.streamable import SESSION, StreamableLink
 
 if TYPE_CHECKING:
-    from spindle.http.client import HttpAnswer
+    from spindle.http.answer import HttpAnswer
     from spindle.mcp_imports import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
 
 logger = logging.getLogger("spindle.mcp")

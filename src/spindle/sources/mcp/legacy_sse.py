@@ -14,7 +14,7 @@ from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
 from spindle.errors import ConnectionFailedError, ServerError, SpindleError, from_status
 from spindle.http.addresses import join_url, plain_url, same_origin
-from spindle.http.client import HttpAnswer
+from spindle.http.answer import HttpAnswer
 from spindle.http.exchange import RedirectPolicy, exchange
 from spindle.http.failures import HttpFailure, RedirectError, UnreachableError
 from spindle.http.retry_after import retry_after

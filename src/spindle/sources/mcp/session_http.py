@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spindle.errors import ConfigurationError
-from spindle.http.client import HttpAnswer, HttpClient
+from spindle.http.answer import HttpAnswer
+from spindle.http.client import HttpClient
 from spindle.http.exchange import MAX_REDIRECTS, REDIRECTS, RedirectPolicy, redirected
 from spindle.http.failures import HttpFailure, LostError, RedirectError, UnreachableError
 from spindle.http.request import Prepared, with_credential

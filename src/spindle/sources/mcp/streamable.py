@@ -18,7 +18,7 @@ from spindle.http.failures import HttpFailure
 from spindle.sources.mcp.exchange import CallExchange
 
 if TYPE_CHECKING:
-    from spindle.http.client import HttpAnswer
+    from spindle.http.answer import HttpAnswer
     from spindle.sources.mcp.session_http import SessionHttp
 
 logger = logging.getLogger("spindle.mcp")

@@ -19,7 +19,7 @@ from spindle.sources.utcp.streams import LINES, collected, events, item_of, line
 from spindle.sources.utcp.templates import HttpLike, HttpTemplate, SseTemplate, StreamableHttpTemplate
 
 if TYPE_CHECKING:
-    from spindle.http.client import HttpAnswer
+    from spindle.http.answer import HttpAnswer
     from spindle.http.credentials import CredentialParts
     from spindle.http.origins import CredentialOrigins
     from spindle.sources.utcp.sending import Renew, Sender

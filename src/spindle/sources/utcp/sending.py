@@ -13,7 +13,7 @@ from spindle.http.addresses import host_of, is_loopback, same_origin
 from spindle.http.api import ApiClient
 
 if TYPE_CHECKING:
-    from spindle.http.client import HttpAnswer
+    from spindle.http.answer import HttpAnswer
     from spindle.http.request import Prepared
     from spindle.sources.utcp.config import UtcpConfig
 

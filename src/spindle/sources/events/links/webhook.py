@@ -9,7 +9,8 @@ from typing import Any
 
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError, ResultTooLargeError, ServerError, SpindleError, from_status
-from spindle.http.client import HttpAnswer, HttpClient
+from spindle.http.answer import HttpAnswer
+from spindle.http.client import HttpClient
 from spindle.http.exchange import RedirectPolicy, exchange
 from spindle.http.failures import HttpFailure, InsideError, TooLargeError, UnpackError, UnreachableError
 from spindle.http.request import Prepared, with_credential

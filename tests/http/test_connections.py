@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+import uvloop
 
 from servers.echo_server import PUBLIC, Answer, EchoServer
 from spindle.http import connection, pool, public
@@ -299,7 +300,8 @@ async def test_closing_a_client_ends_what_waits() -> None:
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nha"])
 async def test_each_step_has_a_time(said: bytes) -> None:
-    async with serving(said) as (server, client):
+    async with serving(OK, said) as (server, client):
+        await asked(client, server)  # so that it is connected, which has the same time
         with pytest.raises((UnreachableError, LostError), match="nothing came from it in time"):
             await (await client.send(Prepared("GET", server.url), timeout=0.02)).read(100)
 
@@ -439,3 +441,62 @@ async def test_a_session_of_cookies_is_bounded(echo: EchoServer) -> None:
         sent = dict(echo.last.headers)["cookie"].split("; ")
     assert sent[0] == "c0=mine"
     assert len(sent) == 64
+
+
+# --- the event loop that `spindle serve` runs on
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_what_comes_on_a_connection_at_rest_ends_it,
+        test_an_answer_may_end_with_its_connection,
+        test_a_head_with_a_body_does_not,
+        test_a_large_request_ends_when_it_has_its_answer,
+        test_whoever_leaves_ends_the_connection,
+        test_closing_a_client_ends_what_waits,
+    ],
+)
+def test_the_same_holds_where_requests_are_served(test: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await test()
+
+    uvloop.run(run())
+
+
+@pytest.mark.parametrize("is_proxied", [False, True])
+def test_secrets_are_sent_where_requests_are_served(
+    is_proxied: bool,
+    certificate: tuple[ssl.SSLContext, ssl.SSLContext],
+    names: dict[str, list[str]],
+    proxied: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names["good.test"] = [PUBLIC]
+    server, trusting = certificate
+    monkeypatch.setattr(pool, "shared_ssl_context", lambda: trusting)
+
+    async def found(_host: str) -> list[str]:
+        return [PUBLIC if _host == "good.test" else _host]
+
+    monkeypatch.setattr(public.addresses, "addresses_of", found)
+    wanted: list[bytes] = []
+
+    async def run() -> None:
+        echo = EchoServer()
+        async with (
+            await asyncio.start_server(echo.serve, PUBLIC, 0, ssl=server) as listening,
+            tunnelling(False, wanted) as proxy,
+        ):
+            if is_proxied:
+                proxied(proxy)
+            url = f"https://good.test:{listening.sockets[0].getsockname()[1]}/"
+            async with contextlib.aclosing(HttpClient(30)) as client:
+                for body in (b"small", b"x" * 3_000_000):
+                    answer = await client.send(Prepared("POST", url, {}, body))
+                    assert await answer.read(100) == b"{}"
+                    assert echo.last.body == body
+                assert echo.connections == 1
+
+    uvloop.run(run())
+    assert len(wanted) == int(is_proxied)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import select
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 
@@ -142,8 +142,8 @@ class Connection(asyncio.Protocol):
     # --- asyncio's
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not checked: that of uvloop is one by what it does alone.
+        self._transport = cast("asyncio.Transport", transport)
         address: Any = transport.get_extra_info("peername")
         self.peer = str(address[0]) if address else None
         made = transport.get_extra_info("socket")

@@ -386,9 +386,15 @@ KNOWN: dict[str, str] = {
         catalog.connections.Connections._shared
         catalog.sources.SourceSet._classes catalog.sources.SourceSet._configs catalog.sources.SourceSet._made
         catalog.sources.SourceSet._handed_over catalog.sources.SourceSet._table_marks
-        serving.reload.Live._late http.client.HttpClient._clients http.origins.CredentialOrigins._origins
+        serving.reload.Live._late http.origins.CredentialOrigins._origins
     """,
-    "forgets a connection with its end": "http.pinned._used",
+    "forgets a connection with its end, which comes five seconds after its last request": """
+        http.pool.ConnectionPool._places http.pool.ConnectionPool._resting
+    """,
+    "the bounds of one answer": """
+        http.answer.HttpAnswer._pieces http.answer.HttpAnswer.cookies http.answer.HttpAnswer.headers
+        http.connection.ServerConnection._raw
+    """,
     "serve.max_connections, or one entry for each reason to drop one": """
         listening.connections.OpenConnections.*
     """,

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from spindle.http.failures import LostError, TooLargeError
 from spindle.http.proxies import is_proxied
@@ -14,7 +14,6 @@ from spindle.http.public import answered_inside
 from spindle.http.unpack import unpacked
 
 if TYPE_CHECKING:
-    from spindle.http.connection import Connection
     from spindle.http.request import Prepared
     from spindle.http.urls import Url
 
@@ -22,11 +21,20 @@ SILENT = "nothing came from it in time"
 _CHARSET = re.compile(r";\s*charset\s*=\s*(?:\"([^\"]*)\"|([^\s;\"]+))", re.IGNORECASE)
 
 
+class Carrier(Protocol):
+    """The connection that an answer comes on, as the answer sees it."""
+
+    @property
+    def peer(self) -> str | None: ...
+    def go_on(self) -> None: ...
+    def drop(self) -> None: ...
+
+
 class HttpAnswer:
     """An answer. Its body is still to come, and can be read once."""
 
     def __init__(
-        self, request: Prepared, url: Url, connection: Connection, timeout: float | None = None
+        self, request: Prepared, url: Url, connection: Carrier, timeout: float | None = None
     ) -> None:
         self.request = request
         """The request that it answers; after redirects not the first one."""

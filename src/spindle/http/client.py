@@ -15,7 +15,7 @@ from spindle.http.answer import SILENT, HttpAnswer
 from spindle.http.cookies import SessionCookies
 from spindle.http.credentials import basic_header
 from spindle.http.failures import InsideError, UnreachableError
-from spindle.http.pool import Connections, Place, proxy_headers
+from spindle.http.pool import ConnectionPool, Place, proxy_headers
 from spindle.http.proxies import environment_proxies, proxy_for
 from spindle.http.unpack import ACCEPTED
 from spindle.http.urls import PORTS, Url, read_url
@@ -23,7 +23,7 @@ from spindle.http.writing import decoded_user, host_header, written_head
 from spindle.version import __version__
 
 if TYPE_CHECKING:
-    from spindle.http.connection import Connection
+    from spindle.http.connection import ServerConnection
     from spindle.http.request import Prepared
 
 logger = logging.getLogger("spindle.http")
@@ -38,7 +38,7 @@ class HttpClient:
         """`keeps_cookies`: for one session with one server. Otherwise users share a client, and what an API
         sets for one of them must not be sent for another."""
         self._connect_timeout = connect_timeout
-        self._connections = Connections()
+        self._connections = ConnectionPool()
         self._proxies = environment_proxies()
         self._cookies = SessionCookies() if keeps_cookies else None
 
@@ -76,7 +76,7 @@ class HttpClient:
             logger.debug("%s %s: %s", request.method, url.plain(), answer.status)
         return answer
 
-    async def _connected(self, place: Place, timeout: float | None) -> Connection:
+    async def _connected(self, place: Place, timeout: float | None) -> ServerConnection:
         patience = self._connect_timeout if timeout is None else timeout
         try:
             return await self._connections.connect(place, patience)
@@ -101,7 +101,7 @@ class HttpClient:
 
 
 async def _exchanged(
-    connection: Connection, request: Prepared, url: Url, head: bytes, timeout: float | None
+    connection: ServerConnection, request: Prepared, url: Url, head: bytes, timeout: float | None
 ) -> HttpAnswer:
     answer = HttpAnswer(request, url, connection, timeout)
     try:

@@ -34,10 +34,12 @@ class _TooMuchError(Exception):
     """Ends the parser's work, after the reason was noted."""
 
 
-class Connection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """A connection, whoever it belongs to at the moment."""
 
-    def __init__(self, freed: Callable[[Connection], None], ended: Callable[[Connection], None]) -> None:
+    def __init__(
+        self, freed: Callable[[ServerConnection], None], ended: Callable[[ServerConnection], None]
+    ) -> None:
         """`freed` is called when the next request may be sent, `ended` when none can be sent any more."""
         self.peer: str | None = None
         """The address at the other end."""

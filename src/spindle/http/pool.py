@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from spindle.http.answer import HttpAnswer
-from spindle.http.connection import Connection
+from spindle.http.connection import ServerConnection
 from spindle.http.credentials import basic_header
 from spindle.http.public import connect_anywhere, connect_public
 from spindle.http.request import Prepared
@@ -43,12 +43,12 @@ class ProxyRefusedError(OSError):
     """A proxy that makes no connection for us."""
 
 
-class Connections:
+class ConnectionPool:
     """Connections in use, and those that rest."""
 
     def __init__(self) -> None:
-        self._resting: dict[Place, list[Connection]] = {}
-        self._places: dict[Connection, Place] = {}
+        self._resting: dict[Place, list[ServerConnection]] = {}
+        self._places: dict[ServerConnection, Place] = {}
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def aclose(self) -> None:
@@ -65,7 +65,7 @@ class Connections:
         for _ in range(FAREWELL):
             await asyncio.sleep(0)
 
-    def kept(self, place: Place) -> Connection | None:
+    def kept(self, place: Place) -> ServerConnection | None:
         """A connection to a place that can be used at once, if there is one."""
         resting = self._resting.get(place)
         while resting:
@@ -75,9 +75,9 @@ class Connections:
             connection.drop()
         return None
 
-    async def connect(self, place: Place, timeout: float) -> Connection:
+    async def connect(self, place: Place, timeout: float) -> ServerConnection:
         """A new connection. Raises InsideError, OSError, or TimeoutError."""
-        made: Connection | None = None
+        made: ServerConnection | None = None
         try:
             async with asyncio.timeout(timeout):
                 if place.proxy is not None:
@@ -92,10 +92,10 @@ class Connections:
         self._places[made] = place
         return made
 
-    async def _opened(self, made: socket.socket, scheme: str, host: str) -> Connection:
+    async def _opened(self, made: socket.socket, scheme: str, host: str) -> ServerConnection:
         """A connection over a socket, in secret where that is wanted: TLS asks for the name of the host."""
         secret = shared_ssl_context() if scheme == "https" else None
-        connection = Connection(self._rest, self._forget)
+        connection = ServerConnection(self._rest, self._forget)
         try:
             await asyncio.get_running_loop().create_connection(
                 lambda: connection, sock=made, ssl=secret, server_hostname=host if secret else None
@@ -105,7 +105,7 @@ class Connections:
             raise
         return connection
 
-    async def _through(self, place: Place, proxy: Url) -> Connection:
+    async def _through(self, place: Place, proxy: Url) -> ServerConnection:
         made = await connect_anywhere(proxy.host, proxy.effective_port or 80)
         connection = await self._opened(made, proxy.scheme, proxy.host)
         if place.scheme == "https":
@@ -116,7 +116,7 @@ class Connections:
                 raise
         return connection
 
-    async def _tunnel(self, connection: Connection, place: Place, proxy: Url) -> None:
+    async def _tunnel(self, connection: ServerConnection, place: Place, proxy: Url) -> None:
         """Has a proxy connect us with a place, and speaks in secret from there on."""
         host = f"[{place.host}]" if ":" in place.host else place.host
         target = f"{host}:{place.port}"
@@ -136,7 +136,7 @@ class Connections:
 
     # --- what connections tell
 
-    def _rest(self, connection: Connection) -> None:
+    def _rest(self, connection: ServerConnection) -> None:
         place = self._places.get(connection)
         if place is None:
             return  # a tunnel that is being made, or the client is closed
@@ -149,7 +149,7 @@ class Connections:
         if self._sweeping is None:
             self._sweeping = loop.call_later(KEPT_FOR, self._sweep)
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: ServerConnection) -> None:
         place = self._places.pop(connection, None)
         resting = self._resting.get(place) if place is not None else None
         if resting is not None and connection in resting:

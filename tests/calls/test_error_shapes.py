@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from error_shapes import ERRORS, SENTENCES, SHAPES, STRUCTURED, Shape
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult
 
 from servers.running import OpenSources, StdioServers
 from spindle.app import Spindle
@@ -53,7 +52,7 @@ def test_a_failed_result_means_what_the_server_meant(shape: Shape) -> None:
         found = to_error(MCPError(**shape.wire["error"]), "s")
         error = refined(found, TOOL, config)
     else:
-        result = understood(to_result(CallToolResult.model_validate(shape.wire["result"])), config)
+        result = understood(to_result(shape.wire["result"]), config)
         assert result.category == shape.category
         error = error_of(TOOL, result)
     assert told(error) == meant(shape)

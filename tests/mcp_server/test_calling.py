@@ -33,6 +33,7 @@ async def test_a_usual_call_needs_no_model() -> None:
     assert is_plain_call({"name": "x"}, handshaken())
     assert is_plain_call({"name": "x", "arguments": {"a": None}, "_meta": {"progressToken": 1}}, handshaken())
     assert is_plain_call({"name": "x", "_meta": {}}, alone({}))
+    assert is_plain_call({"name": "x", "_meta": {"traceparent": "00-1-2-01"}}, alone({}))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ async def test_a_usual_call_needs_no_model() -> None:
         {"name": "x", "_meta": None},
         {"name": "x", "_meta": {"progressToken": True}},
         {"name": "x", "_meta": {"progressToken": 1.5}},
-        {"name": "x", "_meta": {"else": 1}},
+        {"name": "x", "_meta": {"io.modelcontextprotocol/else": 1}},
         {"name": "x", "task": {}},
         {"name": "x", "requestState": "s"},
     ],

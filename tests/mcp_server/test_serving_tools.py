@@ -143,10 +143,11 @@ async def test_mistakes_are_results_that_a_model_can_read(
 ) -> None:
     async with open_sources({"s": stdio_server()}) as app, client_of(app, era) as client:
         wrong = await client.call_tool("s_echo", {"text": 7})
-        refused = await client.call_tool("s_refuse", {"code": -32602})
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool("s_refuse", {"code": -32602})
         failed = await client.call_tool("s_failed_point", {})
     assert wrong.is_error
-    assert refused.is_error
+    assert refused.value.code == t.INVALID_PARAMS, "the server's own word, as a client of it would get it"
     assert failed.is_error
     assert "the arguments do not fit s.echo: text" in text_of(wrong)
     assert wrong.meta is not None

@@ -205,7 +205,7 @@ class Caller:
                 self._files,
                 host,
                 journal.reply() if journal is not None else None,
-                patient, options.answers, key,
+                patient, options.answers, key, meta=options.meta,
             )  # fmt: skip
             at("cache")
             ttl = config.cache.ttl if config.cache is not None else options.cache_ttl

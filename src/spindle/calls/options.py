@@ -40,6 +40,8 @@ class CallOptions:
     """The caller, if it can be asked or told something while the call runs."""
     answers: JsonObject | None = None
     """The peer's answers to `Result.asked`."""
+    meta: JsonObject | None = None
+    """The client sends this along in MCP's `_meta`, such as its trace context; MCP servers are sent it."""
     approve: Callable[[Tool, bool], bool] | None = None
     """Asked of a tool, and if it may destroy: True if a person must allow the call, besides where its source
     says so."""

@@ -15,7 +15,7 @@ from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve,
 from spindle.errors import Interruption, SpindleError, StoreError
 
 if TYPE_CHECKING:
-    from spindle.domain.call import CallRecord, Result
+    from spindle.domain.call import Block, CallRecord, Result
     from spindle.domain.source import SourceConfig
     from spindle.domain.tool import Tool
     from spindle.ports.source import Note
@@ -263,6 +263,10 @@ def kept_result(result: Result, tool: Tool, given: JsonObject, secrets: frozense
     are cut, and of binary content there is only a description. `left_out` says what is missing."""
     written = fit_to_store(result.to_dict(), secrets | secrets_in(given, tool.input_schema))
     left_out = [block["type"] for block in written["content"] if block.pop("data", None) is not None]
+    # What MCP says besides is for programs, and as long as its server likes.
+    written.pop("meta", None)
+    for block in written["content"]:
+        block.pop("besides", None)
     if len(written["content"]) > MAX_BLOCKS:
         left_out.append(f"{len(written['content']) - MAX_BLOCKS} blocks")
         written["content"] = written["content"][:MAX_BLOCKS]
@@ -276,16 +280,20 @@ def without_secrets(result: Result, secrets: Collection[str], given: Collection[
     """Returns a failed result with the secrets of its source masked in all that it tells. Those that the
     caller has given are masked only in the place where it failed, which is for others."""
     if secrets:
-        content = tuple(
-            replace(block, text=clean(block.text, secrets)) if block.text else block
-            for block in result.content
-        )
-        result = replace(result, content=content, structured=clean_json(result.structured, secrets))
+        content = tuple(_cleaned(block, secrets) for block in result.content)
+        structured, meta = clean_json(result.structured, secrets), clean_json(result.meta, secrets)
+        result = replace(result, content=content, structured=structured, meta=meta)
     if result.failure is None:
         return result
     known = {*secrets, *given}
     told = {key: clean(value, known) for key, value in result.failure.to_dict().items() if key != "line"}
     return replace(result, failure=replace(result.failure, **told))
+
+
+def _cleaned(block: Block, secrets: Collection[str]) -> Block:
+    if block.text:
+        block = replace(block, text=clean(block.text, secrets))
+    return replace(block, besides=clean_json(block.besides, secrets)) if block.besides else block
 
 
 def hide_secrets(error: SpindleError, secrets: Collection[str]) -> None:

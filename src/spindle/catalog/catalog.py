@@ -18,7 +18,7 @@ from spindle.catalog.naming import Sees, not_found, sees_all
 from spindle.catalog.own_tools import OwnTools
 from spindle.catalog.pace import Refreshes
 from spindle.catalog.screening import take
-from spindle.catalog.storing import store_tools
+from spindle.catalog.storing import instructions_after, store_tools
 from spindle.catalog.version import StoredVersion
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
@@ -325,6 +325,7 @@ class Catalog:
         now = SourceState(
             name, config.kind, mark, time.time(),
             left_out=tuple(taken.left_out), loosened=tuple(taken.loosened),
+            instructions=await instructions_after(self._store, name, listed.instructions, accept),
         )  # fmt: skip
         report = await store_tools(self._store, now, config, taken.tools, accept, self.sources, self._note)
         self._stored.changed()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spindle.catalog.loops import without_own
 from spindle.domain.identity import NO_CREDENTIAL
+from spindle.domain.visible import visible
 from spindle.errors import (
     AuthError,
     CallTimeoutError,
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from spindle.ports.source import Note
 
 
+MAX_INSTRUCTIONS = 4000
+"""Characters that are kept of what a source says of the use of its tools. Every client reads them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Discovered:
     """The tools that a source has."""
@@ -35,6 +40,8 @@ class Discovered:
     specs: list[ToolSpec]
     openly: bool = False
     """True if nobody's consent was needed to list them, though calls take it."""
+    instructions: str | None = None
+    """The words of the source on how they are meant to be used: the beginning, if it says much."""
 
 
 class ToolDiscovery:
@@ -54,24 +61,24 @@ class ToolDiscovery:
         config = sources.config(name)
         if openly and await self._credentials.lacks_consent(name, config, principal):
             try:
-                specs = await self._list(name, sources, NO_CREDENTIAL)
+                listed = await self._list(name, sources, NO_CREDENTIAL)
             except SpindleError as error:
                 if not _may_want_token(config, error):
                     raise
             else:
                 # No tools at all is how some refuse: a consent may show that there are others.
-                if specs:
-                    return Discovered(specs, openly=True)
+                if listed.specs:
+                    return replace(listed, openly=True)
         credential = await self._credentials.for_call(name, config, principal)
         try:
-            return Discovered(await self._list(name, sources, credential))
+            return await self._list(name, sources, credential)
         except (AuthError, PermissionDeniedError) as error:
             fresh = await self._credentials.after_refusal(name, config, principal, credential, error)
             if fresh is None:
                 raise
-        return Discovered(await self._list(name, sources, fresh))
+        return await self._list(name, sources, fresh)
 
-    async def _list(self, name: str, sources: SourceSet, credential: Credential) -> list[ToolSpec]:
+    async def _list(self, name: str, sources: SourceSet, credential: Credential) -> Discovered:
         source, config = sources.get(name), sources.config(name)
         async with self._connections.session(name, source, config, credential, own=True) as session:
             try:
@@ -79,7 +86,8 @@ class ToolDiscovery:
                     sources.require_trust()  # code of the workspace is read again in an open session
                 async with asyncio.timeout(config.timeout):
                     specs = await session.discover()
-                return without_own(name, specs, sources.workspace, self._note)
+                taken = without_own(name, specs, sources.workspace, self._note)
+                return Discovered(taken, instructions=_shortened(session.instructions))
             except TimeoutError:
                 raise CallTimeoutError(
                     f"{name!r} did not list its tools within {config.timeout:g} s",
@@ -90,6 +98,13 @@ class ToolDiscovery:
             except Exception as error:
                 # A source is somebody else's code: its mistake is its own failure, not that of all.
                 raise ServerError(f"{name!r} could not list its tools: {error!r}") from error
+
+
+def _shortened(text: str | None) -> str | None:
+    if not isinstance(text, str) or not text.strip():
+        return None
+    shown = visible(text.strip())
+    return shown if len(shown) <= MAX_INSTRUCTIONS else f"{shown[:MAX_INSTRUCTIONS]} …"
 
 
 def _may_want_token(config: SourceConfig, error: SpindleError) -> bool:

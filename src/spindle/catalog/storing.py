@@ -97,3 +97,13 @@ def pins_after(
     if not pinned and (pins is None or accept is True):
         return None
     return {**(pins or {}), **{item.name: item.current.fingerprint for item in merged if item.current}}
+
+
+async def instructions_after(
+    store: ToolStore, name: str, said: str | None, accept: Collection[str] | bool
+) -> str | None:
+    """Returns what is passed on of a source's instructions: of a pinned source, what a person accepted."""
+    before = (await store.sources(name)).get(name)
+    if before is None or before.synced_at is None or accept is True:
+        return said
+    return before.instructions if await store.pins(name) is not None else said

@@ -35,15 +35,6 @@ INLINE_LIMIT = 256 * 1024
 """Binary content above this many bytes goes to the file store."""
 
 
-LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-
-
-def is_as_severe(level: str, least: str | None) -> bool:
-    """True if `level` is at least as severe as `least`."""
-    known = level in LOG_LEVELS and least in LOG_LEVELS
-    return known and LOG_LEVELS.index(level) >= LOG_LEVELS.index(least or "")
-
-
 class Peer(Protocol):
     """The program that made a call, if it can be asked something while the call runs."""
 
@@ -191,6 +182,9 @@ class Call:
     """The key to send, where the settings say that the source honours one."""
     can_pause: bool = True
     """False for what cannot wait until a person has answered: a request that is no call of a tool."""
+    meta: JsonObject | None = field(default=None, repr=False)
+    """The `_meta` that the client of a call sent along, such as its trace context, for a source that takes
+    such."""
 
     @property
     def is_keyed(self) -> bool:
@@ -219,6 +213,9 @@ class Block:
     path: str | None = None
     size: int | None = None
     annotations: JsonObject | None = None
+    besides: JsonObject | None = None
+    """All else that MCP says of it, in its words: `_meta`, a link's `title` and `icons`; of a resource, under
+    `resource`, the `_meta` of its contents."""
 
     def view(self, left: int) -> tuple[str, int]:
         """Returns the block as HTML, and how many of the bytes `left` for pictures and sound it took."""
@@ -285,6 +282,8 @@ class Result:
     """The place where a Python tool failed. Not part of `to_dict`, which clients are sent."""
     meaning: Meaning | None = None
     """The meaning of the error that the result reports, where the source or a rule says more than that."""
+    meta: JsonObject | None = None
+    """The `_meta` that an MCP server sent along with it."""
 
     @classmethod
     def of_text(cls, text: str, *, is_error: bool = False, meaning: Meaning | None = None) -> Result:
@@ -341,6 +340,7 @@ class Result:
             "structured": self.structured,
             "is_error": self.is_error,
             **self.reported(),
+            **({"meta": self.meta} if self.meta else {}),
         }
 
     def reported(self) -> JsonObject:
@@ -361,6 +361,7 @@ class Result:
             changed=data.get("changed"),
             cached=cached,
             meaning=_meaning_in(data),
+            meta=data.get("meta"),
         )
 
 

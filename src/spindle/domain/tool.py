@@ -11,6 +11,12 @@ from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, canonica
 from spindle.domain.records import fields_of, set_fields
 from spindle.domain.trail import FIELD
 
+SHOWN = "shown"
+"""The key in a tool's metadata of what MCP says of it besides, for those who are shown it: its icons, its
+`execution`, and the title in its annotations. It changes nothing of what a call does."""
+NOT_MARKED = frozenset({FIELD, SHOWN})
+"""The keys in a tool's metadata that its fingerprint leaves out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hints:
@@ -119,9 +125,10 @@ class ToolSpec:
     def fingerprint(self) -> str:
         """A mark that changes with the definition."""
         fields = self.definition()
-        if FIELD in self.metadata:
+        if not NOT_MARKED.isdisjoint(self.metadata):
             # By which workspaces it is served says nothing of the tool, and changes when one of them moves.
-            fields["metadata"] = {key: value for key, value in self.metadata.items() if key != FIELD} or None
+            kept = {key: value for key, value in self.metadata.items() if key not in NOT_MARKED}
+            fields["metadata"] = kept or None
         text = canonical({key: value for key, value in fields.items() if value is not None})
         if self.definitions is not None:
             text += self.definitions.digest_of(references_in(text))

@@ -14,13 +14,14 @@ from mcp_types import (
     PROTOCOL_VERSION_META_KEY,
     SERVER_INFO_META_KEY,
 )
-from mcp_types.methods import serialize_server_result
+from mcp_types.methods import validate_server_result
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.trail import META_KEY as TRAIL_META_KEY
 from spindle.mcp_imports import MCPError, serve_one
+from spindle.mcp_server.introduction import OPENING, introduced
 
 if TYPE_CHECKING:
     from mcp_types import ClientCapabilities
@@ -36,6 +37,8 @@ METHOD = "tools/call"
 _PARAMS = frozenset({"name", "arguments", "_meta"})
 _ENVELOPE = frozenset({PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY})
 _META = _ENVELOPE | {"progressToken", TRAIL_META_KEY}
+_RESERVED = "io.modelcontextprotocol/"
+"""Begins the keys of `_meta` that mean something to the protocol. All others are the client's own."""
 _RESULT = frozenset({"content", "structuredContent", "isError", "resultType", "_meta"})
 
 
@@ -53,10 +56,12 @@ async def answered(
         context = CallContext(facts, params)
         return shaped(await catalog.handle_call(context, None), context, catalog.server)
     if runner is not None:
-        return await runner.on_request(channel, method, params)
-    return await serve_one(
-        catalog.server, channel, method, params, connection=facts.connection, lifespan_state={}
-    )
+        result = await runner.on_request(channel, method, params)
+    else:
+        result = await serve_one(
+            catalog.server, channel, method, params, connection=facts.connection, lifespan_state={}
+        )
+    return await introduced(catalog, facts.principal, result) if method in OPENING else result
 
 
 class CallContext:
@@ -97,7 +102,9 @@ def is_plain_call(params: JsonObject | None, connection: Connection) -> bool:
     if "_meta" not in params:
         return not is_modern and connection.client_params is not None
     meta = params["_meta"]
-    if not is_object(meta) or not meta.keys() <= _META:
+    if not is_object(meta):
+        return False
+    if not meta.keys() <= _META and any(key.startswith(_RESERVED) for key in meta.keys() - _META):
         return False
     token = meta.get("progressToken", 0)
     if isinstance(token, bool) or not isinstance(token, (str, int)):
@@ -113,7 +120,8 @@ def shaped(result: JsonObject, context: CallContext, server: Server[Any]) -> Jso
     is_modern = version in MODERN_PROTOCOL_VERSIONS
     if not _is_plain(result, is_modern=is_modern):
         try:
-            result = serialize_server_result(METHOD, version, result)
+            # Only looked at: whatever its fields hold goes out as it came in.
+            validate_server_result(METHOD, version, result)
         except ValidationError:
             logger.exception("the result of a call is not one of MCP")
             raise MCPError(code=INTERNAL_ERROR, message="Handler returned an invalid result") from None

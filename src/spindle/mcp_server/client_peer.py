@@ -23,8 +23,10 @@ from mcp_types import (
     ElicitRequestURLParams,
 )
 
-from spindle.domain.call import is_as_severe, new_id
+from spindle.domain.call import new_id
 from spindle.domain.json_schema import JsonObject, is_object, to_json
+from spindle.domain.levels import is_as_severe
+from spindle.domain.passing import passed
 from spindle.domain.trail import LOOP_KEY
 from spindle.domain.visible import visible
 from spindle.errors import (
@@ -100,6 +102,12 @@ class ClientPeer:
             meta = cast("Mapping[str, Any]", self._ctx.meta or {})
             return meta.get(LOG_LEVEL_META_KEY)
         return self._connection.state.get(LOG_LEVEL, DEFAULT_LEVEL)
+
+    @property
+    def meta(self) -> JsonObject | None:
+        """The part of its `_meta` that is for the source of the call."""
+        params = self._ctx.params
+        return passed(params["_meta"]) if params is not None and "_meta" in params else None
 
     @property
     def wants_progress(self) -> bool:
@@ -330,11 +338,21 @@ def refusal(ctx: RequestContext, error: SpindleError | Interruption) -> MCPError
         data = {"uri": about["uri"]} if "uri" in about else about.get("data")
         return MCPError(code=missing, message=_text(error), data=data)
     code = about.get("code")
+    if is_of_server(error) and code != RESOURCE_NOT_FOUND:
+        words = error.message.removeprefix(f"{error.source!r}: ")
+        return MCPError(code=about["code"], message=words, data=about.get("data"))
     if not isinstance(code, int):
         return MCPError(code=INTERNAL_ERROR, message=_text(error), data={"category": error.category})
     if code == RESOURCE_NOT_FOUND:
         code = missing
     return MCPError(code=code, message=_text(error), data=about.get("data"))
+
+
+def is_of_server(error: SpindleError) -> bool:
+    """True for the error that an MCP server answered with of its own accord, which has its code and data.
+    One for which there is a way out here comes from what we could not give it."""
+    code = error.details.get("code") if is_object(error.details) else None
+    return error.answered and isinstance(code, int) and error.remedy is None
 
 
 def loop_refusal(error: LoopError) -> MCPError:

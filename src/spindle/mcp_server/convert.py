@@ -10,7 +10,7 @@ from typing import Any
 from spindle.domain import trail
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, is_object
-from spindle.domain.tool import Tool
+from spindle.domain.tool import SHOWN, Tool
 from spindle.errors import SpindleError
 from spindle.meanings import OWN_KEY
 
@@ -22,7 +22,8 @@ def to_wire_tool(tool: Tool, name: str) -> JsonObject:
     """A tool as the protocol lists it."""
     spec = tool.spec
     wire: JsonObject = {"name": name, "inputSchema": object_schema(tool.input_schema)}
-    if spec.title:
+    shown: JsonObject = spec.metadata.get(SHOWN) or {}
+    if spec.title and not shown.get("untitled"):
         wire["title"] = spec.title
     if spec.description:
         wire["description"] = spec.description
@@ -36,6 +37,8 @@ def to_wire_tool(tool: Tool, name: str) -> JsonObject:
         "openWorldHint": hints.open_world,
     }
     said = {key: value for key, value in annotations.items() if value is not None}
+    said |= shown.get("annotations") or {}
+    wire |= {key: shown[key] for key in ("icons", "execution") if key in shown}
     if said:
         wire["annotations"] = said
     meta = spec.metadata.get("_meta")
@@ -71,10 +74,12 @@ def to_wire_result(result: Result, file_link: FileLink) -> JsonObject:
     wire: JsonObject = {"content": [to_wire_block(block, file_link) for block in result.content]}
     if result.has_structured:
         wire["structuredContent"] = result.structured
+    if result.meta is not None:
+        wire["_meta"] = result.meta
     if result.is_error:
         wire["isError"] = True
         if result.meaning is not None:
-            wire["_meta"] = {OWN_KEY: result.meaning.to_dict()}
+            wire["_meta"] = {**(result.meta or {}), OWN_KEY: result.meaning.to_dict()}
     return wire
 
 
@@ -83,6 +88,10 @@ def to_wire_block(block: Block, file_link: FileLink) -> JsonObject:
     wire = _block(block, file_link)
     if block.annotations:
         wire["annotations"] = block.annotations
+    if block.besides:
+        wire |= {key: value for key, value in block.besides.items() if key != "resource"}
+        if "resource" in block.besides and "resource" in wire:
+            wire["resource"] |= block.besides["resource"]
     return wire
 
 

@@ -188,8 +188,8 @@ class McpApp:
             headers=session.headers,
         )
         channel = self._channel(request, session, exchange, request_id, params)
-        work = self._catalog.enter(params, session.runner.on_request(channel, method, params))
-        answer = await answer_message(request_id, work)
+        answering = answered(self._catalog, session.runner, channel, method, params)
+        answer = await answer_message(request_id, self._catalog.enter(params, answering))
         if "result" in answer:
             await self.sessions.opened(session)
             await exchange.answer(answer)

@@ -9,18 +9,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_types import (
-    CLIENT_CAPABILITIES_META_KEY,
-    CLIENT_INFO_META_KEY,
-    LOG_LEVEL_META_KEY,
-    PROTOCOL_VERSION_META_KEY,
-    SERVER_INFO_META_KEY,
-)
-
 from spindle.calls.relay import MAX_REMEMBERED, OWN, SourceRelay
 from spindle.domain.bounded import BoundedMap
 from spindle.domain.json_schema import JsonObject, is_object
-from spindle.domain.trail import META_KEY
+from spindle.domain.passing import passed
 from spindle.errors import NotFoundError, ResultTooLargeError
 
 if TYPE_CHECKING:
@@ -34,16 +26,6 @@ MAX_FILE = 16 * 1024 * 1024
 FILES = "files"
 
 _FILE_NAME = re.compile(r"[0-9a-f]{32}\.[A-Za-z0-9]+")
-_OURS = frozenset(
-    {
-        PROTOCOL_VERSION_META_KEY,
-        CLIENT_INFO_META_KEY,
-        CLIENT_CAPABILITIES_META_KEY,
-        LOG_LEVEL_META_KEY,
-        META_KEY,
-        "progressToken",
-    }
-)
 
 
 class ClientRelay(SourceRelay):
@@ -73,9 +55,9 @@ class ClientRelay(SourceRelay):
         """Makes a request of one source, without what the client and the source said of themselves."""
         result = await super().request(source, principal, method, without_ours(params), offer, client)
         meta = result.get("_meta")
-        if is_object(meta) and SERVER_INFO_META_KEY in meta:
-            # Who answers is Spindle.
-            result["_meta"] = {name: value for name, value in meta.items() if name != SERVER_INFO_META_KEY}
+        if is_object(meta):
+            del result["_meta"]  # who answers is Spindle
+            result |= {"_meta": kept} if (kept := passed(meta)) else {}
         return result
 
     # --- files that tools returned
@@ -103,7 +85,7 @@ def without_ours(params: JsonObject) -> JsonObject:
     meta = params.get("_meta")
     if not is_object(meta):
         return params
-    kept = {key: value for key, value in meta.items() if key not in _OURS}
+    kept = passed(meta)
     rest = {key: value for key, value in params.items() if key != "_meta"}
     return {**rest, "_meta": kept} if kept else rest
 

@@ -33,6 +33,7 @@ from spindle.mcp_server.client_peer import (
     Again,
     ClientPeer,
     go_on,
+    is_of_server,
     loop_refusal,
     passed_on,
     paused,
@@ -69,6 +70,8 @@ logger = logging.getLogger("spindle.serve")
 
 FIRST_SYNC_TIMEOUT = 20.0
 """Seconds that a list waits, at most, for sources that were never asked for their tools."""
+MCP = "mcp"
+"""The kind of sources that are MCP servers."""
 NO_TOOLS: Mapping[str, Tool] = {}
 
 
@@ -241,8 +244,9 @@ class CatalogServer:
         except SpindleError as error:
             if isinstance(error, LoopError):
                 raise
-            if "requestState" in params and is_object(error.details) and "code" in error.details:
-                # The source refused what the client sent back to it, which no model can do better.
+            coded = "requestState" in params and is_object(error.details) and "code" in error.details
+            if coded or (found is not None and found.kind == MCP and is_of_server(error)):
+                # What the server answered with goes on as it came: its code and data are for the client.
                 raise
             wire = to_wire_error(error)
         return wire if is_modern(ctx) else for_handshake_result(wire)
@@ -308,8 +312,9 @@ class CatalogServer:
     ) -> Outcome:
         progress = peer.progress if peer.wants_progress else None
         options = CallOptions(
-            principal=principal, on_progress=progress, use_cache=answers is None, peer=peer, answers=answers
-        )
+            principal=principal, on_progress=progress, use_cache=answers is None, peer=peer, answers=answers,
+            meta=peer.meta,
+        )  # fmt: skip
         if tool.kind == CONNECT:
             return await self.app.runner.connect(tool.source, options)
         model = of_client(peer)

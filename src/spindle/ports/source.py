@@ -54,6 +54,11 @@ class Session(ABC):
         """True once `wait_closed` returns, or is about to: it serves no further calls."""
         return False
 
+    @property
+    def instructions(self) -> str | None:
+        """The source's own words on how its tools are meant to be used, if it has any."""
+        return None
+
     @abstractmethod
     async def discover(self) -> list[ToolSpec]:
         """Returns all tools of the source, every page."""

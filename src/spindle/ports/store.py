@@ -40,6 +40,7 @@ class SourceState:
     """The tools that the source listed and that cannot be used."""
     loosened: tuple[Loosened, ...] = ()
     """The tools of whose schemas something was dropped."""
+    instructions: str | None = None  # how its tools are meant to be used, in its own words
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The instruction for clients, `serve.instruction`: what the tools are for."""
+"""The instructions for clients: `serve.instruction`, and what the sources say of the use of their tools."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from spindle.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from spindle.domain.serve import ServeConfig
@@ -34,3 +35,16 @@ def instruction(config: ServeConfig, root: Path) -> str | None:
     if len(text) > MAX_INSTRUCTION:
         raise ConfigurationError(f"serve.instruction: {file} has more than {MAX_INSTRUCTION} characters")
     return text
+
+
+def joined(own: str | None, of_sources: Mapping[str, str]) -> str | None:
+    """The text for a client: our own, then what each source says, under its name. Those that would make it
+    too long are left out."""
+    parts, size = [own] if own else [], len(own or "")
+    for source, said in of_sources.items():
+        part = f"# {source}\n\n{said}"
+        if size + len(part) > MAX_INSTRUCTION:
+            continue
+        parts.append(part)
+        size += len(part)
+    return "\n\n".join(parts) or None

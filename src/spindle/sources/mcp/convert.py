@@ -11,25 +11,18 @@ from mcp_types import (
     REQUEST_TIMEOUT,
     UNSUPPORTED_PROTOCOL_VERSION,
     URL_ELICITATION_REQUIRED,
-    AudioContent,
-    BlobResourceContents,
-    CallToolResult,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
     InputRequiredResult,
-    ResourceLink,
-    TextContent,
 )
 from mcp_types import Tool as McpTool
 from mcp_types.methods import validate_server_result
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from spindle.domain import trail
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, is_array, is_object
-from spindle.domain.tool import Hints, ToolSpec
+from spindle.domain.passing import passed
+from spindle.domain.tool import SHOWN, Hints, ToolSpec
 from spindle.errors import (
     CallTimeoutError,
     ConnectionFailedError,
@@ -86,12 +79,29 @@ def to_spec(tool: McpTool, place: str) -> ToolSpec:
         if annotations
         else Hints(),
         place=place,
-        metadata=({"_meta": meta} if meta else {}) | ({trail.FIELD: trail.written(way)} if way else {}),
+        metadata=({"_meta": meta} if meta else {})
+        | ({trail.FIELD: trail.written(way)} if way else {})
+        | ({SHOWN: shown} if (shown := _shown(tool)) else {}),
     )
 
 
-CallAnswer = CallToolResult | InputRequiredResult
-_call_answer: TypeAdapter[CallAnswer] = TypeAdapter(CallAnswer)
+def _shown(tool: McpTool) -> JsonObject:
+    """Returns what the server says of a tool besides, for those who are shown it."""
+    title = tool.annotations.title if tool.annotations is not None else None
+    found: JsonObject = {
+        "icons": [_written(icon) for icon in tool.icons] if tool.icons is not None else None,
+        "execution": _written(tool.execution) if tool.execution is not None else None,
+        "annotations": {"title": title} if title is not None else None,
+        # A title that is only in the annotations stands for the tool's own, and is not passed on as such.
+        "untitled": True if title is not None and not tool.title else None,
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _written(model: BaseModel) -> JsonObject:
+    return model.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
 _LATER = frozenset({"inputRequests", "requestState", "resultType"})
 """Fields of a result that servers of the handshake era do not know: there they mean nothing."""
 
@@ -104,8 +114,9 @@ def read_answer(raw: JsonObject, version: str) -> Result | InputRequiredResult:
     validate_server_result("tools/call", version, raw)
     if version not in MODERN_PROTOCOL_VERSIONS:
         raw = {key: value for key, value in raw.items() if key not in _LATER}
-    answer = _call_answer.validate_python(raw, by_name=False)
-    return answer if isinstance(answer, InputRequiredResult) else to_result(answer)
+    if raw.get("resultType", "complete") == "input_required":
+        return InputRequiredResult.model_validate(raw, by_name=False)
+    return to_result(raw)
 
 
 def plain_result(raw: JsonObject) -> Result | None:
@@ -129,42 +140,51 @@ def plain_result(raw: JsonObject) -> Result | None:
     has_structured = "structuredContent" in raw
     if has_structured and structured is None:
         return None
-    return Result(content=tuple(blocks), structured=structured, has_structured=has_structured)
+    meta = passed(raw["_meta"]) if "_meta" in raw else None
+    return Result(content=tuple(blocks), structured=structured, has_structured=has_structured, meta=meta)
 
 
-def to_result(result: CallToolResult) -> Result:
-    """The result of a call of an MCP server."""
+def to_result(raw: JsonObject) -> Result:
+    """The result of a call of an MCP server, which was found to be one."""
+    meta, is_error = raw.get("_meta"), bool(raw.get("isError"))
     return Result(
-        content=tuple(to_block(block) for block in result.content),
-        structured=result.structured_content,
-        is_error=bool(result.is_error),
-        has_structured="structured_content" in result.model_fields_set,
-        meaning=in_data(result.meta) if result.is_error and result.meta else None,
+        content=tuple(to_block(block) for block in raw.get("content", ())),
+        structured=raw.get("structuredContent"),
+        is_error=is_error,
+        has_structured="structuredContent" in raw,
+        meaning=in_data(meta) if is_error and meta else None,
+        meta=passed(meta),
     )
 
 
-def to_block(block: ContentBlock) -> Block:
-    """A content block of an MCP server."""
-    notes = block.annotations.model_dump(mode="json", exclude_none=True) if block.annotations else None
-    match block:
-        case TextContent():
-            return Block("text", text=block.text, annotations=notes)
-        case ImageContent():
-            return Block("image", data=block.data, mime_type=block.mime_type, annotations=notes)
-        case AudioContent():
-            return Block("audio", data=block.data, mime_type=block.mime_type, annotations=notes)
-        case ResourceLink():
+def to_block(raw: JsonObject) -> Block:
+    """A content block of an MCP server, which was found to be one."""
+    notes, kind = raw.get("annotations"), raw["type"]
+    besides = {key: raw[key] for key in _BESIDES if raw.get(key) is not None}
+    match kind:
+        case "text":
+            return Block("text", text=raw["text"], annotations=notes, besides=besides or None)
+        case "resource_link":
             return Block(
-                "link", uri=str(block.uri), name=block.name, text=block.description,
-                mime_type=block.mime_type, size=block.size, annotations=notes,
+                "link", uri=raw["uri"], name=raw["name"], text=raw.get("description"),
+                mime_type=raw.get("mimeType"), size=raw.get("size"), annotations=notes,
+                besides=besides or None,
             )  # fmt: skip
-        case EmbeddedResource():
-            held = block.resource
-            blob, text = (held.blob, None) if isinstance(held, BlobResourceContents) else (None, held.text)
+        case "resource":
+            held: JsonObject = raw["resource"]
+            if held.get("_meta"):
+                besides["resource"] = {"_meta": held["_meta"]}
             return Block(
-                "resource", uri=str(held.uri), data=blob, text=text,
-                mime_type=held.mime_type, annotations=notes,
+                "resource", uri=held["uri"], data=held.get("blob"), text=held.get("text"),
+                mime_type=held.get("mimeType"), annotations=notes, besides=besides or None,
             )  # fmt: skip
+        case _:
+            return Block(
+                kind, data=raw["data"], mime_type=raw["mimeType"], annotations=notes, besides=besides or None
+            )
+
+
+_BESIDES = ("_meta", "title", "icons")
 
 
 def to_error(error: MCPError, name: str, exchange: CallExchange | None = None) -> SpindleError:

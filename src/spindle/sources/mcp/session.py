@@ -24,8 +24,9 @@ from mcp_types import (
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from spindle.domain.call import Result, is_as_severe
+from spindle.domain.call import Result
 from spindle.domain.json_schema import is_object
+from spindle.domain.levels import is_as_severe
 from spindle.errors import (
     ClientError,
     ConnectionFailedError,
@@ -97,6 +98,10 @@ class McpSession(RelaySession):
     def protocol_version(self) -> str | None:
         return self._session.protocol_version
 
+    @property
+    def instructions(self) -> str | None:
+        return self._session.instructions
+
     async def discover(self) -> list[ToolSpec]:
         return await self._discover(None)
 
@@ -138,6 +143,8 @@ class McpSession(RelaySession):
         # The answers in `given` go as they came: whether they are good is for the server to say.
         params: JsonObject = {"name": tool.spec.remote_name, "arguments": call.arguments, **given}
         meta: Any = call.key_in("meta")
+        if call.meta is not None:
+            meta = {**call.meta, **meta}
         if self.is_modern and call.peer is not None and (level := call.peer.log_level) is not None:
             meta[LOG_LEVEL_META_KEY] = level
         if meta:

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, ParamSpec, TextIO, TypeVar
 
+from spindle.giving_way import considerate
+
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
@@ -29,8 +31,10 @@ IDLE_TIMEOUT = 30.0
 
 _Jobs = queue.SimpleQueue[Callable[[], None]]
 _idle: deque[_Jobs] = deque()
-_reader: ThreadPoolExecutor | None = None
+_executors: dict[str, ThreadPoolExecutor] = {}
+"""By the name of their one thread; made at the first use, and again after a fork."""
 _idling = threading.Lock()
+_are_considerate = False
 
 
 async def in_thread(work: Callable[[], T], name: str) -> T:
@@ -65,15 +69,38 @@ async def in_turn(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -
     """Runs bounded work on what came from outside in one thread that all share, one after the other.
 
     Threads that compute at the same time each make the event loop wait for its turn, again and again: six of
-    them slow every call down, one is hardly noticed.
+    them slow every call down, one that gives way is hardly noticed.
     """
-    global _reader  # noqa: PLW0603 - made at the first use, and again after a fork
-    if _reader is None:
+    return await _in("spindle-reader", functools.partial(work, *arguments, **named))
+
+
+async def in_short_turn(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """The same for short work that a call waits for, in another thread: so no call ever waits for a document
+    that takes seconds to read."""
+    return await _in("spindle-large", functools.partial(work, *arguments, **named))
+
+
+async def _in(name: str, work: Callable[[], T]) -> T:
+    executor = _executors.get(name)
+    if executor is None:
         from concurrent.futures import ThreadPoolExecutor
 
-        _reader = ThreadPoolExecutor(1, "spindle-reader")
-    job = functools.partial(contextvars.copy_context().run, without_collector, work, *arguments, **named)
-    return await asyncio.get_running_loop().run_in_executor(_reader, job)
+        executor = _executors[name] = ThreadPoolExecutor(1, name)
+    job = functools.partial(_considerately, work)
+    return await asyncio.get_running_loop().run_in_executor(executor, contextvars.copy_context().run, job)
+
+
+def _considerately(work: Callable[[], T]) -> T:
+    if not _are_considerate:
+        return without_collector(work)
+    with considerate():
+        return without_collector(work)
+
+
+def be_considerate() -> None:
+    """Has such work give way to the event loop, in a process that serves others."""
+    global _are_considerate  # noqa: PLW0603 - it is the process that serves
+    _are_considerate = True
 
 
 def without_collector(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -92,12 +119,7 @@ def without_collector(work: Callable[P, T], *arguments: P.args, **named: P.kwarg
             gc.enable()
 
 
-def _after_fork() -> None:
-    global _reader  # noqa: PLW0603
-    _reader = None
-
-
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_executors.clear)
 
 
 def _start(job: Callable[[], None]) -> None:

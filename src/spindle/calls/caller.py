@@ -44,7 +44,7 @@ from spindle.calls.record import (
 from spindle.calls.remarks import Remarks
 from spindle.calls.reported import error_of, problem_of, refined, understood
 from spindle.calls.retries import may_be_repeated, wait_before_retry
-from spindle.calls.validate import Validation
+from spindle.calls.validate import LargeArgumentsError, Validation, has_many_parts
 from spindle.domain.call import Call, CallRecord, IdempotencyKey, Result
 from spindle.domain.identity import NO_CREDENTIAL, Principal
 from spindle.errors import (
@@ -55,6 +55,7 @@ from spindle.errors import (
     ServerError,
     SpindleError,
 )
+from spindle.threads import in_short_turn
 
 if TYPE_CHECKING:
     from spindle.auth.credentials import Credentials
@@ -176,13 +177,17 @@ class Caller:
                     given = {key.name: key.value, **given}
             if not self._validation.is_ready(tool):
                 await self._validation.prepare(tool)
-            self._check_arguments(tool, given, config, running)
+            try:
+                self._validate(tool, given, config, running)
+            except LargeArgumentsError:
+                running.is_large = True
+                await in_short_turn(self._validate, tool, given, config, running)
             if wants_approval(tool, config, options):
                 at("approval")
                 allowed = approved_arguments(tool, given, journal)
-                running.has_changed = allowed != given
+                running.has_changed, running.is_large = allowed != given, True
                 given = allowed
-                self._check_arguments(tool, given, config, running)
+                self._validate(tool, given, config, running)
             if journal is not None and (begun := journal.begun()) is not None:
                 at("doubt")
                 shown = self.recorder.masked(tool, given, running.secrets)
@@ -202,9 +207,7 @@ class Caller:
             patient = None if peer is None else PatientPeer(peer, timeout)
             call = Call(
                 tool.name, given, options.principal, credential, options.on_progress, running.key, parent,
-                self._files,
-                host,
-                journal.reply() if journal is not None else None,
+                self._files, host, journal.reply() if journal is not None else None,
                 patient, options.answers, key, meta=options.meta,
             )  # fmt: skip
             at("cache")
@@ -234,7 +237,8 @@ class Caller:
         except BaseException as error:
             if isinstance(error, SpindleError) and running.tool is not None:
                 error.about(source=running.tool.source, tool=running.tool.name)
-                running.secrets |= secrets_in(given, running.tool.input_schema)
+                hidden = partial(secrets_in, given, running.tool.input_schema)
+                running.secrets |= await in_short_turn(hidden) if running.is_large else hidden()
                 hide_secrets(error, running.secrets)
             outcome, problem = ended_by(error)
             if running.tool is None and self.recorder.on_unknown is not None:
@@ -244,12 +248,11 @@ class Caller:
             _current_call.reset(token)
             at("record")
             if running.tool is not None:
+                shown = partial(self.recorder.masked, running.tool, given, running.secrets)
                 record = CallRecord(
-                    key=running.key,
-                    tool=running.tool.name,
-                    source=running.tool.source,
+                    key=running.key, tool=running.tool.name, source=running.tool.source,
                     principal=options.principal.id,
-                    arguments=self.recorder.masked(running.tool, given, running.secrets),
+                    arguments=await in_short_turn(shown) if running.is_large else shown(),
                     outcome=outcome,
                     started_at=started_at,
                     duration=time.perf_counter() - began,
@@ -259,7 +262,7 @@ class Caller:
                     result=kept_result(result, running.tool, given, running.secrets)
                     if result is not None and options.keep_result
                     else None,
-                )
+                )  # fmt: skip
                 await self.recorder.save(record, together=self._running > 1)
                 if options.on_record is not None:
                     options.on_record(record)
@@ -341,21 +344,21 @@ class Caller:
                 result = await self._send(ready, running, left)
         running.at("check")
         # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
-        if ready.config.check_results and not result.is_error and result.asked is None:
-            self._check(ready, running, result)
+        promised = ready.tool.output_schema is not None and ready.config.check_results
+        if promised and not result.is_error and result.asked is None:
+            await self._check(ready, running, result)
         return await keep_large_content(result, self._files, self._note) if has_large(result) else result
 
-    def _check_arguments(
-        self, tool: Tool, given: JsonObject, config: SourceConfig, running: RunningCall
-    ) -> None:
-        odd = self._validation.check_arguments(tool, given, config.check_formats)
+    def _validate(self, tool: Tool, given: JsonObject, config: SourceConfig, running: RunningCall) -> None:
+        odd = self._validation.check_arguments(tool, given, config.check_formats, aside=running.is_large)
         if odd is not None:
             secrets = running.secrets | secrets_in(given, tool.input_schema)
             running.remark = self._remarks.of(odd, tool, secrets)
 
-    def _check(self, ready: ReadyCall, running: RunningCall, result: Result) -> None:
+    async def _check(self, ready: ReadyCall, running: RunningCall, result: Result) -> None:
+        check = partial(self._validation.check_structured, ready.tool, result, ready.config.check_formats)
         try:
-            odd = self._validation.check_structured(ready.tool, result, ready.config.check_formats)
+            odd = await in_short_turn(check) if has_many_parts(result.structured) else check()
         except ServerError as error:
             if ready.config.check_results != "note":
                 raise

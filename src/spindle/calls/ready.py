@@ -61,6 +61,8 @@ class RunningCall:
     """True if a person replaced the arguments."""
     has_renewed: bool = False
     """True if the source refused the credential, and got another one."""
+    is_large: bool = False
+    """True if its arguments are looked through beside the event loop, because that takes long."""
     remark: JsonObject | None = None
     """A remark on something odd about a call that succeeded."""
     at: Callable[[str], None] = unheard

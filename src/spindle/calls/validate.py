@@ -15,7 +15,7 @@ from spindle.domain.json_schema import JsonObject, is_array, is_object, paramete
 from spindle.errors import InvalidArgumentsError, ServerError, suggest
 from spindle.remedies import Remedy
 from spindle.schemas.compiled import MAX_PROBLEMS, CompiledSchema
-from spindle.threads import in_turn
+from spindle.threads import in_short_turn
 
 if TYPE_CHECKING:
     from spindle.domain.call import Result
@@ -25,9 +25,15 @@ if TYPE_CHECKING:
 MAX_COMPILED = 2000
 MAX_DEPTH = 200
 MAX_AT_ONCE = 5000
-"""Parts of a schema that are compiled without leaving the event loop."""
+"""Parts of a schema that are compiled, or of a result that are checked, without leaving the event loop."""
+MAX_BYTES_AT_ONCE = 16 * 1024
+"""The same for arguments, in JSON: what has many parts takes milliseconds to look through."""
 MAX_GUESSED = 10
 """Unknown arguments for which a known one is looked for."""
+
+
+class LargeArgumentsError(Exception):
+    """Arguments that should not be looked through in a turn of the event loop."""
 
 
 def read_arguments(arguments: object) -> JsonObject:
@@ -65,18 +71,19 @@ class Validation:
 
     async def prepare(self, tool: Tool) -> None:
         """Compiles the schema of a tool's arguments beside the event loop, if that takes long."""
-        if _is_large(tool.input_schema):
-            await in_turn(self._prepared, tool)
+        if has_many_parts(tool.input_schema):
+            await in_short_turn(self._prepared, tool)
 
     def _prepared(self, tool: Tool) -> None:
         _ = self._schema(tool, "input", tool.input_schema).with_formats
 
     def check_arguments(
-        self, tool: Tool, arguments: JsonObject, formats: FormatCheck = False
+        self, tool: Tool, arguments: JsonObject, formats: FormatCheck = False, *, aside: bool = True
     ) -> InvalidArgumentsError | None:
         """Raises InvalidArgumentsError for arguments that do not fit. `formats`: whether texts must have the
-        formats that the schema names; with "note", the error is returned."""
-        problems, is_odd = not_json(arguments), False
+        formats that the schema names; with "note", the error is returned. Not `aside` from the event
+        loop: raises LargeArgumentsError for those that may take long."""
+        problems, is_odd = not_json(arguments, aside=aside), False
         if not problems:
             schema = self._schema(tool, "input", tool.input_schema)
             problems = schema.problems(arguments, "arguments")
@@ -144,8 +151,9 @@ class Validation:
         return found
 
 
-def _is_large(schema: JsonObject) -> bool:
-    left, waiting = MAX_AT_ONCE, list[Any]([schema])
+def has_many_parts(value: Any) -> bool:
+    """True for a schema or a result that should not be looked through in a turn of the event loop."""
+    left, waiting = MAX_AT_ONCE, [value]
     while waiting and left > 0:
         part = waiting.pop()
         parts = list(part.values()) if is_object(part) else part if is_array(part) else []
@@ -178,8 +186,9 @@ def _compile(tool: Tool, side: str, schema: JsonObject) -> CompiledSchema:
         ) from None
 
 
-def not_json(arguments: Mapping[Any, Any]) -> list[dict[str, str]]:
-    """The problems with arguments that cannot be sent as JSON without loss or change."""
+def not_json(arguments: Mapping[Any, Any], *, aside: bool = True) -> list[dict[str, str]]:
+    """The problems with arguments that cannot be sent as JSON without loss or change. Not `aside` from the
+    event loop: raises LargeArgumentsError for large ones."""
     import orjson
 
     try:
@@ -188,6 +197,8 @@ def not_json(arguments: Mapping[Any, Any]) -> list[dict[str, str]]:
         )
     except TypeError:
         written = b""
+    if not aside and len(written) > MAX_BYTES_AT_ONCE:
+        raise LargeArgumentsError
     # A number that is not one is written as null; so a null needs a second look, and so do many levels.
     is_odd = not written or b"null" in written or written.count(b"[") + written.count(b"{") > MAX_DEPTH
     return list(itertools.islice(_oddities(arguments, "", 0), MAX_PROBLEMS)) if is_odd else []

@@ -12,6 +12,7 @@ from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, canonical
 from spindle.domain.schema_cost import CIRCLE, SchemaCosts
 from spindle.domain.tool import LeftOut, Loosened, Repaired
 from spindle.domain.visible import visible
+from spindle.giving_way import give_way
 from spindle.ports.list_budget import ListBudget
 from spindle.schemas.compiled import schema_problem
 from spindle.schemas.repair import Repairs, Usable, usable_input
@@ -70,6 +71,7 @@ class _Screening:
         kept: list[ToolSpec] = []
         more = 0
         for spec in specs:
+            give_way()
             size = self._size(spec)
             self._budget.take(1, size)
             taken = self._taken(spec, size)

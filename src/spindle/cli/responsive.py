@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from spindle.threads import be_considerate
+
 SWITCH_INTERVAL = 0.0001
 """Seconds after which a thread that computes hands over. One call takes a dozen such turns, and each of
 them is noticed if it takes the usual 5 ms."""
@@ -23,6 +25,7 @@ def responsive_loop() -> Callable[[], Any] | None:
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
     gc.callbacks.append(_LongCollections())
+    be_considerate()
     try:
         import uvloop
     except ImportError:

@@ -20,6 +20,7 @@ from spindle.documents.places import (
     TextMark,
 )
 from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.giving_way import give_way
 
 TAG: Final = "tag:yaml.org,2002:"
 MERGE: Final = "<<"
@@ -120,6 +121,7 @@ class _Reading:
             if parts > self._bounds.parts:
                 problem = f"more than {self._bounds.parts} lists, objects and values"
                 raise LargeTextError(problem, _line(event))
+            give_way()
             if isinstance(event, yaml.ScalarEvent):
                 self._scalar(event)
             elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):

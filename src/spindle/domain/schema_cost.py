@@ -15,6 +15,7 @@ from spindle.domain.json_schema import JsonObject, is_object
 from spindle.domain.pattern_cost import MAX_LENGTH, states_of
 from spindle.domain.schema_graph import MAX_RESOURCES, SchemaGraph, SchemaNode, parts_in, patterns_of
 from spindle.domain.schema_looks import looks_at, looks_of, reach_of
+from spindle.giving_way import give_way
 
 MAX_PARTS: Final = 200_000
 """Members of all objects and lists of a schema, with the definitions it reaches: half a second to compile."""
@@ -120,6 +121,7 @@ class SchemaCosts:
         seen = {id(start)}
         waiting = [start]
         while waiting:
+            give_way()
             node = waiting.pop()
             problem = _problem_here(node)
             if problem is not None:
@@ -196,6 +198,7 @@ def _measure(schema: JsonObject, *, with_patterns: bool = True) -> _Measure:
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for node in level:
+            give_way()
             measure.parts += len(node)
             if with_patterns and is_object(node):
                 for pattern in patterns_of(node):

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve_pointer
 from spindle.domain.pattern_cost import backtracks, states_of
+from spindle.giving_way import give_way
 
 MAX_RESOURCES: Final = 32
 """Parts with an `$id` of their own: each may be what a reference means."""
@@ -126,6 +127,7 @@ class SchemaGraph:
 
         root = made(schema, scope, name)[0]
         while waiting:
+            give_way()
             node, where = waiting.pop()
             _fill(node, lambda part, where=where: made(part, where))
             for its_name, target, its_scope in self._targets(node.schema, where):
@@ -225,6 +227,7 @@ def _addressed(
     anchors: dict[str, list[JsonObject]] = {}
     waiting: list[tuple[Any, bool]] = [(root, are_definitions)]
     while waiting:
+        give_way()
         node, is_map = waiting.pop()
         if not is_object(node):
             waiting += [(item, False) for item in parts_in(node)]

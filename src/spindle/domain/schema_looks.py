@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from spindle.domain.json_schema import is_array, is_object
 from spindle.domain.schema_graph import LEAF, Looks, Reach, SchemaNode
+from spindle.giving_way import give_way
 
 _BACKTRACKING: Final = 1000
 """The looks that one text is worth to a regular expression which backtracks."""
@@ -171,6 +172,7 @@ class _Counting:
         waiting: list[tuple[SchemaNode, Any, bool]] = [(root, value, False)]
         work = 0
         while waiting:
+            give_way()
             node, part, is_below_done = waiting.pop()
             key = id(node), id(part)
             if not is_below_done:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from spindle.domain.json_schema import JsonObject, is_array, is_object, to_json
 from spindle.domain.visible import visible
+from spindle.giving_way import give_way
 from spindle.schemas.addresses import Addresses, Definition, SchemaResource, definition_of, is_place_of_schema
 from spindle.schemas.keywords import ANNOTATIONS, FORMS, LEAN_ON, LISTS, MAPS, REFERENCES, SINGLE
 from spindle.schemas.patterns import Patterns
@@ -59,6 +60,7 @@ class SchemaWalk:
     # --- one schema
 
     def _schema(self, node: JsonObject, owner: SchemaResource | None) -> JsonObject:
+        give_way()
         if "$id" in node:
             owner = self._owner(node, owner)
         changes: JsonObject = {}

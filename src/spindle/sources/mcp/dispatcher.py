@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import anyio
@@ -43,8 +45,9 @@ from spindle.sources.mcp.answers import (
     outcome,
 )
 from spindle.sources.mcp.exchange import set_aside
-from spindle.sources.mcp.link import MessageLink
-from spindle.sources.mcp.messages import answered_by, is_no_answer, read_message
+from spindle.sources.mcp.large_lines import LargeLines
+from spindle.sources.mcp.link import TURN, MessageLink, turns
+from spindle.sources.mcp.messages import AT_ONCE, answered_by, is_no_answer, read_message
 from spindle.sources.mcp.peers import as_sent
 
 logger = logging.getLogger("spindle.mcp")
@@ -115,6 +118,7 @@ class LinkDispatcher:
         self._wake = asyncio.Event()
         self._paused = False
         self._requests: set[asyncio.Task[None]] = set()
+        self._large = LargeLines(link, self._message, self._resume)
         self._on_request: OnRequest | None = None
         self._intercept: OnNotifyIntercept | None = None
         self.noise: deque[str] = deque(maxlen=MAX_NOISE_LINES)
@@ -215,17 +219,23 @@ class LinkDispatcher:
             ),
         )
         try:
+            until = time.perf_counter() + TURN
             while not self.lost.done() or self._notifications:
                 if not self._notifications:
                     self._wake.clear()
                     await self._wake.wait()
+                    until = time.perf_counter() + TURN
                     continue
                 method, params = self._notifications.popleft()
                 await on_notify(context, method, params)
                 if self._paused and len(self._notifications) < MAX_QUEUED_NOTIFICATIONS // 2:
                     self._paused = False
-                    self._link.resume_reading()
+                    self._resume()
+                if time.perf_counter() > until:
+                    await asyncio.sleep(turns.wait())
+                    until = time.perf_counter() + TURN
         finally:
+            self._large.stop()
             for task in self._requests:
                 task.cancel()
             self._fail_all("the session was closed")
@@ -233,9 +243,12 @@ class LinkDispatcher:
     # --- what the process brings
 
     def _line(self, line: bytes) -> None:
-        if not line.strip():
-            return
-        message = read_message(line)
+        if len(line) > AT_ONCE or self._large.are_waiting:
+            self._large.add(line)
+        elif line.strip():
+            self._message(line, read_message(line))
+
+    def _message(self, line: bytes, message: dict[str, Any] | None) -> None:
         if message is None:
             self._unreadable(line)
             return
@@ -330,6 +343,9 @@ class LinkDispatcher:
 
     def _too_long(self, head: bytes, tail: bytes) -> None:
         """Fail the request whose answer it was; where the line does not show it, all that wait."""
+        if self._large.are_waiting:
+            self._large.add(partial(self._too_long, head, tail))
+            return
         if is_no_answer(head):
             logger.debug("dropped a message of the server that is over the size limit")
             return
@@ -339,7 +355,14 @@ class LinkDispatcher:
             if not waiting.future.done():
                 waiting.future.set_exception(MessageTooLargeError(self._max_message))
 
+    def _resume(self) -> None:
+        if not self._paused and not self._large.are_waiting:
+            self._link.resume_reading()
+
     def _link_lost(self) -> None:
+        if self._large.are_waiting:
+            self._large.add(self._link_lost)  # what came before it may hold answers
+            return
         if not self.lost.done():
             self.lost.set_result(None)
         self._fail_all(f"the server {self._link.epitaph()}")

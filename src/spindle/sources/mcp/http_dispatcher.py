@@ -24,8 +24,9 @@ from spindle.sources.mcp.answers import MessageTooLargeError, NoAnswerError, Unr
 from spindle.sources.mcp.dispatcher import LinkDispatcher
 from spindle.sources.mcp.events import SentEvent, read_events
 from spindle.sources.mcp.exchange import CallExchange, current_exchange, set_aside
-from spindle.sources.mcp.messages import MAX_CONTAINERS, containers_in, read_message
+from spindle.sources.mcp.messages import AT_ONCE, MAX_CONTAINERS, has_too_many, read_message
 from spindle.sources.mcp.streamable import SESSION, StreamableLink
+from spindle.threads import in_short_turn
 
 if TYPE_CHECKING:
     from spindle.http.answer import HttpAnswer
@@ -250,10 +251,11 @@ class HttpDispatcher(LinkDispatcher):
 
     async def _take(self, data: bytes, note: CallExchange | None) -> JsonObject | None:
         """Takes a message: passes it on to where it belongs, or returns it if it is an answer."""
-        message = read_message(data)
+        is_large = len(data) > AT_ONCE
+        message = await in_short_turn(read_message, data) if is_large else read_message(data)
         if message is None:
             self.noise.append(data[:200].decode("utf-8", "replace"))
-            if note is not None and containers_in(data) > MAX_CONTAINERS:
+            if note is not None and is_large and await in_short_turn(has_too_many, data):
                 note.too_large = f"the answer is larger than {MAX_CONTAINERS} lists and objects"
                 raise MessageTooLargeError(self._max_message)
             raise UnreadableAnswerError("the answer is not valid JSON, or nested too deeply")

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from spindle.domain.json_schema import is_array, is_object
 from spindle.domain.tool import Repaired, ToolSpec
 from spindle.errors import ServerError
+from spindle.giving_way import give_way
 from spindle.mcp_imports import find_invalid_x_mcp_header, x_mcp_header_map
 from spindle.ports.list_budget import ListBudget, size_of
 from spindle.schemas.repair import read_schemas
@@ -56,6 +57,7 @@ class ToolPages:
         rest = {key: value for key, value in page.items() if key != "tools"}
         self._budget.take(len(items), size_of(rest))
         for number, item in enumerate(items, len(self.specs) + 1):
+            give_way()
             # Before it is made into objects, which take several times its room.
             self._budget.take(0, size_of(item))
             self.specs.append(self._spec(item, number))

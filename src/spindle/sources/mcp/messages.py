@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from spindle.domain.json_schema import is_array, is_object, shallow
+from spindle.giving_way import give_way
 from spindle.sources.mcp.link import EDGE
 from spindle.threads import without_collector
 
@@ -25,6 +26,9 @@ MAX_CONTAINERS = 1_000_000
 """Lists and objects in one message. Each takes 60 bytes of memory for two in the message, and reading holds
 up the event loop: a million takes a tenth of a second."""
 LARGE = 1024 * 1024
+AT_ONCE = 256 * 1024
+"""Bytes of a message that are read in a turn of the event loop: in a millisecond or two."""
+PIECE = 64 * 1024
 
 
 def read_message(line: bytes) -> dict[str, Any] | None:
@@ -32,7 +36,7 @@ def read_message(line: bytes) -> dict[str, Any] | None:
     if not line.lstrip().startswith(b"{"):
         return None  # servers print text by mistake, some of them a lot
     is_large = len(line) > LARGE
-    if is_large and containers_in(line) > MAX_CONTAINERS:
+    if is_large and has_too_many(line):
         return None
     try:
         message: Any = without_collector(orjson.loads, line) if is_large else orjson.loads(line)
@@ -49,9 +53,15 @@ def read_message(line: bytes) -> dict[str, Any] | None:
         return None
 
 
-def containers_in(data: bytes) -> int:
-    """Counts the lists and objects in JSON text, and the same signs in its texts."""
-    return data.count(b"{") + data.count(b"[")
+def has_too_many(data: bytes) -> bool:
+    """True if JSON text has more than `MAX_CONTAINERS` lists and objects, and the same signs in its texts."""
+    found = 0
+    for start in range(0, len(data), PIECE):
+        give_way()
+        found += data.count(b"{", start, start + PIECE) + data.count(b"[", start, start + PIECE)
+        if found > MAX_CONTAINERS:
+            return True
+    return False
 
 
 def answered_by(head: bytes, tail: bytes) -> int | None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import threading
 import weakref
 
-from spindle.threads import MANY_OBJECTS, without_collector
+import pytest
+
+from spindle import giving_way, threads
+from spindle.threads import MANY_OBJECTS, in_short_turn, in_turn, without_collector
 
 
 class Node:
@@ -36,3 +41,77 @@ def test_a_little_work_leaves_the_generations_alone() -> None:
     gc.collect()
     made = without_collector(lambda: [Node()])
     assert any(known is made[0] for known in gc.get_objects(generation=0))
+
+
+async def test_what_a_call_waits_for_does_not_wait_for_a_long_document() -> None:
+    released = threading.Event()
+    reading = asyncio.create_task(in_turn(released.wait))
+    try:
+        assert await in_short_turn(lambda: "done") == "done"
+        assert not reading.done()
+    finally:
+        released.set()
+    assert await reading
+
+
+class Clock:
+    """Stands for `time`: the thread computes for as long as it is told to, while others have their turns."""
+
+    def __init__(self) -> None:
+        self.now = self.computed = 100.0
+        self.rests: list[float] = []
+
+    def compute(self, seconds: float, *, others: float = 0.0) -> None:
+        self.computed += seconds
+        self.now += seconds + others
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def thread_time(self) -> float:
+        return self.computed
+
+    def sleep(self, seconds: float) -> None:
+        self.rests.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(giving_way, "time", clock)
+    return clock
+
+
+def test_long_work_rests_while_others_want_to_compute_and_only_then(clock: Clock) -> None:
+    with giving_way.considerate():
+        for _ in range(10):
+            clock.compute(0.002)
+            giving_way.give_way()
+        assert clock.rests == []
+        for _ in range(10):
+            clock.compute(0.001, others=0.001)
+            giving_way.give_way()
+        assert clock.rests == [giving_way.RESTS] * 10
+        clock.compute(0.0001, others=0.001)
+        giving_way.give_way()
+        assert len(clock.rests) == 10  # it has hardly begun
+    clock.compute(1, others=1)
+    giving_way.give_way()
+    assert len(clock.rests) == 10  # nobody asks it to any more
+
+
+async def test_only_a_process_that_serves_others_gives_way(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work() -> None:
+        clock.compute(1, others=1)
+        giving_way.give_way()
+
+    monkeypatch.setattr(threads, "_are_considerate", False)
+    await in_turn(work)
+    assert clock.rests == []
+    threads.be_considerate()
+    await in_turn(work)
+    await in_short_turn(work)
+    assert len(clock.rests) == 2

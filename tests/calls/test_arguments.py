@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from made_source import OpenDesk, spec
 
-from spindle.calls.validate import Validation
+from spindle.calls.validate import MAX_AT_ONCE, LargeArgumentsError, Validation
 from spindle.domain.call import Result
 from spindle.domain.tool import Tool
 from spindle.errors import InvalidArgumentsError, ServerError
@@ -333,3 +333,68 @@ def test_a_large_value_is_not_quoted_once_for_every_branch_of_a_union() -> None:
         }
     ]
     assert schema.problems({"value": {"a": 1}}, "arguments")[0]["path"] == "value"
+
+
+MANY = [{"n": number} for number in range(MAX_AT_ONCE)]
+
+
+@pytest.fixture
+def checked_in(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each schema that something was checked against, True if that was in the event loop's thread."""
+    found: list[bool] = []
+    problems = CompiledSchema.problems
+
+    def noting(self: CompiledSchema, value: Any, whole: str) -> list[dict[str, str]]:
+        found.append(threading.current_thread() is threading.main_thread())
+        return problems(self, value, whole)
+
+    monkeypatch.setattr(CompiledSchema, "problems", noting)
+    return found
+
+
+def test_large_arguments_are_not_looked_through_in_a_turn_of_the_event_loop() -> None:
+    validation, anything = Validation(), tool({"type": "object"})
+    assert validation.check_arguments(anything, {"list": MANY[:10]}, aside=False) is None
+    with pytest.raises(LargeArgumentsError):
+        validation.check_arguments(anything, {"list": MANY}, aside=False)
+    assert validation.check_arguments(anything, {"list": MANY}) is None
+
+
+async def test_large_arguments_are_checked_and_masked_as_small_ones_are(
+    desk: OpenDesk, checked_in: list[bool]
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"list": {"type": "array"}, "password": {"type": "string"}, "n": {"type": "integer"}},
+    }
+    async with desk(spec("do", schema)) as d:
+        assert (await d.call("made.do", list=MANY, password="hunter22")).text == "done"
+        record = await d.last()
+        assert record.arguments == {"list": MANY, "password": "•••"}
+        with pytest.raises(InvalidArgumentsError, match="is not of type") as caught:
+            await d.call("made.do", list=MANY, password="hunter22", n="hunter22")
+        assert "hunter22" not in str(caught.value)
+        assert (await d.call("made.do", list=MANY[:10])).text == "done"
+    assert checked_in == [False, False, True]
+
+
+async def test_a_large_result_is_checked_beside_the_event_loop(
+    desk: OpenDesk, checked_in: list[bool]
+) -> None:
+    promised = {"type": "object", "properties": {"list": {"type": "array", "items": {"type": "object"}}}}
+    async with desk(spec("do", {"type": "object"}, output_schema=promised)) as d:
+        for given in ([], MANY, [*MANY, 5]):
+            d.source.answer = returning(Result(structured={"list": given}, has_structured=True))
+            if given[-1:] == [5]:
+                with pytest.raises(ServerError, match="does not fit its output schema"):
+                    await d.call("made.do")
+            else:
+                await d.call("made.do")
+    assert checked_in == [True, True, True, False, True, False]
+
+
+def returning(result: Result) -> Any:
+    async def answer(_tool: Tool, _call: Any) -> Result:
+        return result
+
+    return answer

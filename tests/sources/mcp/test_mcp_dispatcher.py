@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 from mcp_types import PARSE_ERROR, REQUEST_TIMEOUT
 
+from spindle.sources.mcp import dispatcher as dispatcher_module
 from spindle.sources.mcp.answers import LinkLostError, MessageTooLargeError
 from spindle.sources.mcp.dispatcher import MAX_QUEUED_NOTIFICATIONS, MAX_SERVER_REQUESTS, LinkDispatcher
 from spindle.sources.mcp.link import EDGE
+from spindle.sources.mcp.messages import AT_ONCE
 
 
 class PaperLink:
@@ -349,3 +351,61 @@ async def test_a_slow_listener_hears_the_newest_progress_only() -> None:
         await task
         link.say({"method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}})
     assert heard == [0, 99]
+
+
+def large(request_id: Any) -> bytes:
+    text = "x" * AT_ONCE
+    return json.dumps({"jsonrpc": "2.0", "id": request_id, "result": {"text": text}}).encode()
+
+
+async def test_what_comes_after_a_large_line_waits_for_it_and_nothing_more_is_read_meanwhile() -> None:
+    async with dispatching() as (dispatcher, link, handlers):
+        asked = asking(dispatcher)
+        await settled()
+        link.line(large(link.written[0]["id"]))
+        link.say({"jsonrpc": "2.0", "method": "notifications/x"})
+        assert link.paused
+        assert handlers.noted == []
+        assert len((await asked)["text"]) == AT_ONCE
+        while link.paused:
+            await asyncio.sleep(0)
+        await settled()
+        assert handlers.noted == ["notifications/x"]
+        assert not dispatcher.lost.done()
+
+
+async def test_a_large_answer_is_taken_although_the_server_is_gone_before_it_is_read() -> None:
+    async with dispatching() as (dispatcher, link, _):
+        first, second = asking(dispatcher), asking(dispatcher)
+        await settled()
+        link.line(large(link.written[0]["id"]))
+        link.is_lost = True
+        link.lose()
+        assert len((await first)["text"]) == AT_ONCE
+        with pytest.raises(LinkLostError, match="went away"):
+            await second
+        assert dispatcher.lost.done()
+
+
+async def test_a_line_that_is_too_long_fails_its_request_after_a_large_one_before_it() -> None:
+    async with dispatching() as (dispatcher, link, _):
+        first, second = asking(dispatcher), asking(dispatcher)
+        await settled()
+        link.line(large(link.written[0]["id"]))
+        link.too_long(b'{"jsonrpc":"2.0","id":%d,"result":"' % link.written[1]["id"], b'"}')
+        assert not second.done()
+        assert len((await first)["text"]) == AT_ONCE
+        with pytest.raises(MessageTooLargeError):
+            await second
+
+
+async def test_a_flood_of_notifications_leaves_others_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher_module, "TURN", -1.0)  # each takes longer than that
+    seen: list[int] = []
+    async with dispatching() as (_, link, handlers):
+        for _ in range(5):
+            link.say({"jsonrpc": "2.0", "method": "notifications/x"})
+        while len(handlers.noted) < 5:
+            seen.append(len(handlers.noted))
+            await asyncio.sleep(0)
+    assert set(seen) == {0, 1, 2, 3, 4}

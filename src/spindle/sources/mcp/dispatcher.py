@@ -210,7 +210,11 @@ class LinkDispatcher:
         """Take what the server sends until its link is lost."""
         self._on_request = on_request
         self._intercept = on_notify_intercept
-        self._link.listen(self._line, self._too_long, self._link_lost)
+        self._link.listen(
+            self._line,
+            lambda head, tail: self._large.after(partial(self._too_long, head, tail)),
+            lambda: self._large.after(self._link_lost),
+        )
         task_status.started()
         context = cast(
             "DispatchContext[TransportContext]",
@@ -343,9 +347,6 @@ class LinkDispatcher:
 
     def _too_long(self, head: bytes, tail: bytes) -> None:
         """Fail the request whose answer it was; where the line does not show it, all that wait."""
-        if self._large.are_waiting:
-            self._large.add(partial(self._too_long, head, tail))
-            return
         if is_no_answer(head):
             logger.debug("dropped a message of the server that is over the size limit")
             return
@@ -360,9 +361,6 @@ class LinkDispatcher:
             self._link.resume_reading()
 
     def _link_lost(self) -> None:
-        if self._large.are_waiting:
-            self._large.add(self._link_lost)  # what came before it may hold answers
-            return
         if not self.lost.done():
             self.lost.set_result(None)
         self._fail_all(f"the server {self._link.epitaph()}")

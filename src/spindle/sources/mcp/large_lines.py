@@ -32,9 +32,16 @@ class LargeLines:
     def are_waiting(self) -> bool:
         return self._reading is not None
 
-    def add(self, item: bytes | Callable[[], None]) -> None:
-        """Has a line read, or something done, after all that waits already."""
-        self._waiting.append(item)
+    def after(self, act: Callable[[], None]) -> None:
+        """Does something after all that waits, or now."""
+        if self._reading is None:
+            act()
+        else:
+            self._waiting.append(act)
+
+    def add(self, line: bytes) -> None:
+        """Has a line read after all that waits already."""
+        self._waiting.append(line)
         if self._reading is None:
             self._link.pause_reading()
             self._reading = asyncio.create_task(self._read(), name="large lines of a server")

@@ -253,10 +253,8 @@ class Caller:
                     key=running.key, tool=running.tool.name, source=running.tool.source,
                     principal=options.principal.id,
                     arguments=await in_short_turn(shown) if running.is_large else shown(),
-                    outcome=outcome,
-                    started_at=started_at,
-                    duration=time.perf_counter() - began,
-                    attempts=running.attempts,
+                    outcome=outcome, started_at=started_at,
+                    duration=time.perf_counter() - began, attempts=running.attempts,
                     error=fit_to_store(problem or running.remark, running.secrets),
                     parent=parent,
                     result=kept_result(result, running.tool, given, running.secrets)

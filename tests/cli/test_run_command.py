@@ -399,3 +399,20 @@ def test_a_tool_is_shown_as_a_node(flows: Any, spindle: Any) -> None:
     node = spindle("show", "split", "--as-node", "--json").json
     assert [key["name"] for key in node["writes"]] == ["split"]
     assert (node["source"], node["pure"]) == ("tools", False)
+
+
+BROKEN = """
+nodes:
+- {id: one, tool: count, params: {words: [a]}}
+- {id: two, tool: no_such_tool}
+edges: [{from: one, to: two}]
+"""
+
+
+def test_a_broken_file_is_refused_before_it_runs(flows: Any, spindle: Any) -> None:
+    flows.write("broken.yaml", BROKEN)
+    for words in (["run", "broken.yaml"], ["run", "--dry-run", "broken.yaml"]):
+        done = spindle(*words)
+        assert (done.code, done.out) == (12, "")
+        assert "broken.yaml:4: two: there is no tool 'no_such_tool'" in done.err
+    assert not (flows.root / "counted").exists()

@@ -180,7 +180,7 @@ TEMPLATES = [
     ),
     Row("an escaped template", [use("same", params={"value": "$${x}"})], {"value": "${x}"}),
     Row("a dollar alone", [use("same", params={"value": "5$ {x}"})], {"value": "5$ {x}"}),
-    Row("something missing", [use("same", params={"value": "${nope}"})], error="${nope} has no value"),
+    Row("something missing", [use("same", params={"value": "${nope}"})], error="there is no node, input or key 'nope'"),
     Row(
         "a missing key",
         [use("person", "p"), use("same", params={"value": "${p.nmae}"})],
@@ -195,7 +195,7 @@ TEMPLATES = [
     Row(
         "the environment is not read",
         [use("same", params={"value": "${HOME}"})],
-        error="${HOME} has no value",
+        error="there is no node, input or key 'HOME'",
     ),
     Row("a template that is not closed", [use("same", params={"value": "${x"})], error="not closed"),
     Row("a template without a name", [use("same", params={"value": "${}"})], error="a name is missing"),
@@ -232,7 +232,7 @@ ARGUMENTS = [
     Row(
         "a mapping from nowhere",
         [use("upper")],
-        error="is mapped from nowhere",
+        error="upper: `text`: nowhere: there is no node, input or key 'nowhere'",
         more={"mappings": {"upper": {"inputs": {"text": "nowhere"}}}},
     ),
     Row(
@@ -275,7 +275,7 @@ ARGUMENTS = [
         inputs={"limit": 2},
     ),
     Row("an explicit null stays null", [use("optional", params={"text": None})], {"text": None, "limit": 5}),
-    Row("a missing required argument", [use("upper")], error="upper needs 'text', and nothing provides it"),
+    Row("a missing required argument", [use("upper")], error="upper: `text` is missing: nothing provides it"),
     Row(
         "an argument that the tool does not have",
         [use("upper", params={"text": "a", "txet": "b"})],
@@ -369,11 +369,46 @@ OUTPUTS = [
         more=out(n="${words} words"),
     ),
     Row(
-        "an output of a node that did not run is left out",
+        "an output of a branch that was not taken fails the run",
+        [use("upper", "a", params={"text": "x"}), use("upper", "b", params={"text": "y"})],
+        error="outputs.b: ${b} has no value when the flow is done",
+        edges=[("a", "timeout", "b")],
+        more=out(a="${a}", b="${b}"),
+    ),
+    Row(
+        "an output that may be missing is left out",
         [use("upper", "a", params={"text": "x"}), use("upper", "b", params={"text": "y"})],
         {"a": "X"},
+        edges=[("a", "timeout", "b")],
+        more=out(a="${a}", b={"value": "${b}", "required": False}),
+    ),
+    Row(
+        "an output with a default",
+        [use("upper", "a", params={"text": "x"}), use("upper", "b", params={"text": "y"})],
+        {"a": "X", "b": None},
+        edges=[("a", "timeout", "b")],
+        more=out(a="${a}", b="${b ?? null}"),
+    ),
+    Row(
+        "an output of a node that is never reached",
+        [use("upper", "a", params={"text": "x"}), use("upper", "b", params={"text": "y"})],
+        error="'b' cannot have run before the end of the flow",
         edges=[],
         more=out(a="${a}", b="${b}"),
+    ),
+    Row(
+        "an output of another type than it declares",
+        [use("same", params={"value": "${x}"})],
+        error="outputs.n",
+        inputs={"x": "text"},
+        more=out(n={"value": "${same.value}", "type": "integer"}),
+    ),
+    Row(
+        "an output with an item of another type than it declares",
+        [use("same", params={"value": "${x}"})],
+        error="outputs.n[1]",
+        inputs={"x": [1, "b"]},
+        more=out(n={"value": "${same.value}", "type": "array", "items": {"type": "integer"}}),
     ),
     Row(
         "an output that is not a template",
@@ -499,8 +534,9 @@ ACTIONS = [
     Row("a tool that does not exist", [use("uper", params={"text": "a"})], error="uper"),
     Row(
         "a bad argument takes the error edge",
-        [use("add", params={"a": "one"}), use("same", params={"value": "${error.category}"})],
+        [use("add", params={"a": "${x}"}), use("same", params={"value": "${error.category}"})],
         {"value": "invalid_arguments"},
+        inputs={"x": "one"},
         edges=[("add", "error", "same")],
     ),
     Row(

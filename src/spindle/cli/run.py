@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spindle.flows.flow import Flow
     from spindle.flows.inputs import InputNames
     from spindle.flows.plan import Planned
+    from spindle.flows.text.files import Loaded
 
 
 @command("run", cls=ToolCommand, context_settings={"allow_interspersed_args": False})
@@ -69,14 +70,14 @@ async def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, 
         found, names, said = meant
         options = with_later(ctx, said.options, options, "FLOW")
         if said.wants_help:
-            _help(cli, flow, found, names)
+            _help(cli, flow, found.definition, names)
             return 0
         return await _Running(cli, app, found, names, options).run(said.values)
 
 
 async def _meant(
     app: Spindle, text: str, words: tuple[str, ...], command: click.Command
-) -> tuple[FlowDefinition, InputNames, RunWords]:
+) -> tuple[Loaded, InputNames, RunWords]:
     """Returns the flow, its inputs, and the words that were given. Flags after a single tool are that
     tool's."""
     import contextlib
@@ -121,7 +122,7 @@ async def _meant(
             for asked in waiting:  # it may be a parameter of a tool that is not known before this consent
                 raise asked from None
             raise
-    return found.definition, names, said
+    return found, names, said
 
 
 def _readable_later(
@@ -181,16 +182,17 @@ class _Running:
         self,
         cli: CliContext,
         app: Spindle,
-        flow: FlowDefinition,
+        loaded: Loaded,
         names: InputNames,
         options: dict[str, Any],
     ) -> None:
         self._cli = cli
         self._app = app
-        self._flow = flow
+        self._loaded = loaded
+        self._flow = loaded.definition
         self._names = names
         self._options = options
-        self._name = flow.name or "this pipe"
+        self._name = self._flow.name or "this pipe"
         self._made: Flow
 
     async def run(self, values: JsonObject) -> int:
@@ -209,7 +211,7 @@ class _Running:
         params = {name: value for name, value in values.items() if name not in self._names.inputs}
         params |= read_params(options["params"], self._name, self._names)
         self._flow = with_params(self._flow, params)
-        self._made = build(self._flow)
+        self._made = build(self._flow, positions=self._loaded.positions, place=self._loaded.place)
         reuse = await self._to_reuse(start)
         inputs |= await self._piped(inputs, needed=start is None and not options["dry_run"])
         if options["dry_run"]:
@@ -272,10 +274,13 @@ class _Running:
         )
 
     async def _show_plan(self, inputs: JsonObject, start: str | None, reuse: str | None) -> int:
+        from spindle.flows.check.before import refuse_broken
         from spindle.flows.plan import plan
 
         left = await self._app.flows.left(reuse, self._made, before=start) if reuse else {}
         only = bool(self._options["only"])
+        if not only:
+            await refuse_broken(self._made, self._app.show, {**left, **inputs}, start=start)
         planned = await plan(self._flow, {**left, **inputs}, self._app.show, start=start, only=only)
         _print_plan(self._cli, self._flow.name, inputs, planned)
         return 0

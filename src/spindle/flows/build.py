@@ -10,13 +10,20 @@ from spindle.errors import FlowError
 from spindle.flows.definition import Edge, FlowDefinition, FlowOutput, NodeDefinition
 from spindle.flows.flow import Flow
 from spindle.flows.node import BaseNode
+from spindle.flows.problems import NOWHERE, Positions
 from spindle.flows.tool_node import Ask, ToolNode, WorkspaceNode, node_of
 
 
 class DefinedFlow(Flow):
-    """A flow built from a definition."""
+    """A flow built from a definition. `positions` and `place` say where its parts stand in their text."""
 
-    def __init__(self, definition: FlowDefinition, id: str | None = None) -> None:
+    def __init__(
+        self,
+        definition: FlowDefinition,
+        id: str | None = None,
+        positions: Positions = NOWHERE,
+        place: str = "",
+    ) -> None:
         super().__init__(
             on_unknown=definition.on_unknown,
             max_visits=definition.max_visits,
@@ -29,12 +36,18 @@ class DefinedFlow(Flow):
         )
         self.definition = definition
         self.params = dict(definition.params)
+        self.positions = positions
+        self.place = place
+        self.passed: object = None
+        """The tools and given names with which it was last found to be right (`check/before.py`)."""
 
 
-def build(definition: FlowDefinition, id: str | None = None) -> DefinedFlow:
+def build(
+    definition: FlowDefinition, id: str | None = None, positions: Positions = NOWHERE, place: str = ""
+) -> DefinedFlow:
     """Returns the flow of a definition, with its nodes. Raises FlowError if the definition is
     inconsistent."""
-    flow = DefinedFlow(definition, id)
+    flow = DefinedFlow(definition, id, positions, place)
     nodes: dict[str, BaseNode] = {}
     for node in definition.nodes:
         if node.id in nodes:
@@ -164,8 +177,10 @@ def input_schema(inputs: dict[str, Any]) -> JsonObject:
 
 
 def output_schema(outputs: dict[str, Any] | None) -> JsonObject | None:
-    """Returns the JSON Schema of a flow's outputs. None is required: a branch that is not taken leaves its
-    outputs out."""
+    """Returns the JSON Schema of a flow's outputs."""
     if outputs is None:
         return None
-    return {"type": "object", "properties": {name: output_of(item).schema for name, item in outputs.items()}}
+    found = {name: output_of(item) for name, item in outputs.items()}
+    schema: JsonObject = {"type": "object", "properties": {name: item.schema for name, item in found.items()}}
+    required = [name for name, item in found.items() if item.required]
+    return {**schema, "required": required} if required else schema

@@ -100,6 +100,8 @@ class FlowOutput:
 
     value: Any
     schema: JsonObject = field(default_factory=dict[str, Any])
+    required: bool = True
+    """False: it is left out where its template finds nothing, such as the output of a branch not taken."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +10,9 @@ from spindle.calls.failure import failure_of
 from spindle.domain.call import Result
 from spindle.domain.json_schema import is_object, to_json
 from spindle.errors import FlowError, SpindleError, did_you_mean
-from spindle.flows.build import name_nodes, output_of
+from spindle.flows.build import name_nodes
 from spindle.flows.node import BaseNode
-from spindle.flows.shared import SharedLookup
-from spindle.flows.templates import TemplateError, UnresolvedError, render
+from spindle.flows.outputs import outputs_of
 from spindle.flows.trace import Recording
 
 if TYPE_CHECKING:
@@ -71,7 +69,7 @@ async def execute(
         _within.reset(token)
     if flow.outputs is None or only:
         return _result(recording.output)
-    return _result(_outputs(flow, shared), is_whole=True)
+    return _result(outputs_of(flow.outputs, shared), is_whole=True)
 
 
 def starting_at(flow: Flow, id: str, *, only: bool = False) -> Flow:
@@ -90,19 +88,6 @@ def starting_at(flow: Flow, id: str, *, only: bool = False) -> Flow:
         found.successors = {}
     part.start_node = found
     return part
-
-
-def _outputs(flow: Flow, shared: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the outputs, without those that refer to a node that was not visited."""
-    found: dict[str, Any] = {}
-    for name, item in (flow.outputs or {}).items():
-        try:
-            found[name] = render(output_of(item).value, SharedLookup(shared))
-        except UnresolvedError:
-            continue
-        except TemplateError as error:
-            raise FlowError(f"outputs.{name}: {error}") from None
-    return found
 
 
 def _result(value: Any, *, is_whole: bool = False) -> Result:

@@ -7,7 +7,7 @@ without them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,10 +107,10 @@ class WorkspaceFlows:
         """Reads a line of tools. Raises BrokenFlowError."""
         from spindle.flows.text.pipe import read_pipe
 
-        async def find_tool(name: str) -> Tool:
-            return await self._caller.find(name, principal)
+        return await read_pipe(text, self._finder(principal))
 
-        return await read_pipe(text, find_tool)
+    def _finder(self, principal: Principal) -> Callable[[str], Awaitable[Tool]]:
+        return lambda name: self._caller.find(name, principal)
 
     # --- running
 
@@ -130,6 +130,7 @@ class WorkspaceFlows:
         """Runs a flow. `start` begins at a node, with what the nodes before it left in the run `reuse`;
         `only` stops after it. `observe` is told of each node when it begins and when it has ended. `id` is
         the id that the run gets, for a caller that needs to know it before the run ends."""
+        from spindle.flows.check.before import refuse_broken
         from spindle.flows.execution import starting_at
         from spindle.flows.trace import observer
 
@@ -146,11 +147,14 @@ class WorkspaceFlows:
             self._check_inputs(made, given)
         else:
             starting_at(made, start)  # raises if there is no such node
+        shared = given if reuse is None else {**await self.left(reuse, made, before=start), **given}
+        if not only:
+            await refuse_broken(made, self._finder(options.principal), shared, params, start)
         kept: JsonObject = {
             "flow": made.name,
             "definition": document,
             "inputs": given,
-            "shared": given if reuse is None else {**await self.left(reuse, made, before=start), **given},
+            "shared": shared,
             "params": dict(params or {}),
             "start": start,
             "only": only,
@@ -192,6 +196,7 @@ class WorkspaceFlows:
     async def work(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
         """Executes a run from its record, when it is resumed."""
         from spindle.flows.build import build
+        from spindle.flows.check.before import refuse_broken
         from spindle.flows.text.document import from_record
 
         if "text" in given:
@@ -199,6 +204,7 @@ class WorkspaceFlows:
             async def read(_: Host) -> JsonObject | None:
                 made, document = self._made(await self.find(given["text"], options.principal))
                 self._check_inputs(made, given["inputs"])
+                await refuse_broken(made, self._finder(options.principal), given["inputs"], given["params"])
                 return document
 
             flow = build(from_record(await host.remember("flow", given["text"], read)))
@@ -238,7 +244,8 @@ class WorkspaceFlows:
         if isinstance(flow, DefinedFlow):
             return flow, to_document(flow.definition)
         if isinstance(flow, Loaded):
-            return build(flow.definition), to_document(flow.definition)
+            made = build(flow.definition, positions=flow.positions, place=flow.place)
+            return made, to_document(flow.definition)
         if isinstance(flow, Flow):
             name_nodes(flow)
             if not is_data(flow):

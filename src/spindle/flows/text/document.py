@@ -314,4 +314,7 @@ def _whole(fields: JsonObject, name: str) -> JsonObject:
 def _output(value: Any) -> FlowOutput:
     if not is_object(value):
         return FlowOutput(value)
-    return FlowOutput(value["value"], {key: item for key, item in value.items() if key != "value"})
+    is_flag = isinstance(value.get("required"), bool)
+    own = ("value", "required") if is_flag else ("value",)
+    schema = {key: item for key, item in value.items() if key not in own}
+    return FlowOutput(value["value"], schema, value["required"] if is_flag else True)

@@ -80,12 +80,12 @@ def _edge(edge: Edge) -> JsonObject:
 def _outputs(outputs: Mapping[str, FlowOutput] | None) -> JsonObject | None:
     if outputs is None:
         return None
-    return {
-        name: {"value": output.value, **output.schema}
-        if output.schema or is_object(output.value)
-        else output.value
-        for name, output in outputs.items()
-    }
+    return {name: _output(output) for name, output in outputs.items()}
+
+
+def _output(output: FlowOutput) -> Any:
+    more: JsonObject = {**output.schema} if output.required else {**output.schema, "required": False}
+    return {"value": output.value, **more} if more or is_object(output.value) else output.value
 
 
 def _flow_cache(rule: CacheRule | None) -> Any:

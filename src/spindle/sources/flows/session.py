@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spindle.domain.tool import ToolSpec
 from spindle.errors import FlowError, NotFoundError
 from spindle.flows.build import build, input_schema, output_schema
+from spindle.flows.check.before import refuse_broken
 from spindle.flows.execution import execute
 from spindle.flows.flow import Flow
 from spindle.flows.library import Library
@@ -45,6 +46,7 @@ class FlowsSession(CodeSession[Found]):
         assert call.host is not None
         if isinstance(found, type):
             return await call_node(found, call.arguments, call.host, self._root)
+        await refuse_broken(found, call.host.find, call.arguments)
         reports = _Reports(call, found)
         token = observer.set(reports.heard)
         try:
@@ -66,7 +68,7 @@ class FlowsSession(CodeSession[Found]):
                 self._note(f"a flow is left out: {loaded.message}")
                 continue
             try:
-                flow = build(loaded.definition)
+                flow = build(loaded.definition, positions=loaded.positions, place=loaded.place)
             except FlowError as error:
                 self._note(f"a flow is left out: {place}: {error.message}")
             else:

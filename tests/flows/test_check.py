@@ -596,6 +596,54 @@ N = "nodes: [{id: now, tool: time.now}]\n"
                 "error f.yaml:8: 'sub' never chooses the action 'x' [it never ends]",
             ],
         ),
+        (
+            """
+            inputs: {send: {type: string}}
+            nodes:
+            - {id: send, tool: text.upper, params: {text: x}}
+            """,
+            [
+                "error f.yaml:1: the input 'send' has the name of a node, whose output takes its place [give one of them another name]"
+            ],
+        ),
+        (
+            """
+            nodes:
+            - {id: count, tool: text.count, params: {text: x}}
+            mappings: {count: {outputs: {wrods: n}}}
+            """,
+            ["error f.yaml:3: count: the output has no key 'wrods' to be renamed [did you mean 'words'?]"],
+        ),
+        (
+            """
+            inputs: {tags: {type: array, items: {type: integer}}}
+            nodes:
+            - {id: search, tool: github.search_code, params: {query: x, tags: "${tags}"}}
+            """,
+            ["error f.yaml:3: search: `tags`: in ${tags}, an item is an integer, but should be a string"],
+        ),
+        (
+            """
+            inputs: {ns: {type: array, items: {type: integer}}}
+            nodes:
+            - {id: a, tool: text.upper, params: {text: "${item}"}, batch: {over: "${ns}"}}
+            - {id: b, tool: text.upper, params: {text: "${n}"}, batch: {over: [1, 2], item: n}}
+            edges: [{from: a, to: b}]
+            """,
+            [
+                "error f.yaml:3: a: `text`: ${item} is an integer, but should be a string",
+                "error f.yaml:4: b: `text`: ${n} is an integer, but should be a string",
+            ],
+        ),
+        (
+            """
+            nodes:
+            - {id: a, tool: text.upper, params: {text: x}, cache: true}
+            """,
+            [
+                "warning f.yaml:2: a: text.upper is not known to be pure, so that its results are not kept [a tool says itself that it is pure or only reads, or `cache.tools` of its source names it]"
+            ],
+        ),
     ],
 )
 async def test_what_is_wrong_is_told_with_its_line(text: str, expected: list[str]) -> None:

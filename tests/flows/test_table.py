@@ -180,7 +180,11 @@ TEMPLATES = [
     ),
     Row("an escaped template", [use("same", params={"value": "$${x}"})], {"value": "${x}"}),
     Row("a dollar alone", [use("same", params={"value": "5$ {x}"})], {"value": "5$ {x}"}),
-    Row("something missing", [use("same", params={"value": "${nope}"})], error="there is no node, input or key 'nope'"),
+    Row(
+        "something missing",
+        [use("same", params={"value": "${nope}"})],
+        error="there is no node, input or key 'nope'",
+    ),
     Row(
         "a missing key",
         [use("person", "p"), use("same", params={"value": "${p.nmae}"})],
@@ -685,10 +689,11 @@ BATCHES = [
     Row(
         "a batch takes an error edge",
         [
-            use("add", params={"a": "${item}"}, batch={"over": ["x"]}),
+            use("add", params={"a": "${item}"}, batch={"over": "${xs}"}),
             use("same", params={"value": "${error.details.failed[0].index}"}),
         ],
         {"value": 0},
+        inputs={"xs": ["x"]},
         edges=[("add", "error", "same")],
     ),
 ]

@@ -57,10 +57,8 @@ async def _state(
     flow: DefinedFlow, find: Find, given: Collection[str], params: Mapping[str, Any], start: str | None
 ) -> object:
     """Returns what the judgement depends on, besides the definition; None if a tool cannot be had."""
-    fingerprints: list[str] = []
     try:
-        for name in tool_names(flow.definition):
-            fingerprints.append((await find(name)).fingerprint)
+        fingerprints = [(await find(name)).fingerprint for name in tool_names(flow.definition)]
     except (Exception, AuthorizationRequired):  # noqa: BLE001 - said by the check, with its place
         return None
     return fingerprints, frozenset(given), dict(params), start

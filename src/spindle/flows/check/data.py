@@ -12,16 +12,19 @@ from spindle.domain.json_schema import JsonObject, type_of, types_of
 from spindle.domain.tool import Tool
 from spindle.flows import templates
 from spindle.flows.check.availability import Availability, Level
-from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits, holds_template
+from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits, holds_template, misfit
 from spindle.flows.check.parts import (
     Finding,
+    cache_findings,
     input_findings,
     item_schema,
     name_of,
     no_input,
     other_templates,
     schema_errors,
+    schema_wanted,
     types_wanted,
+    unknown_output,
 )
 from spindle.flows.check.shapes import Shape
 from spindle.flows.definition import NodeDefinition
@@ -49,6 +52,9 @@ class DataCheck:
         inputs, params = {**inputs, **definition.inputs}, {**params, **definition.params}
         for name, schema in definition.inputs.items():
             yield from input_findings(name, schema, (*path, "inputs", name))
+            if name in level.graph.edges:
+                message = f"the input {name!r} has the name of a node, whose output takes its place"
+                yield (*path, "inputs", name), Complaint("error", message, "give one of them another name")
         reachable = set(level.graph.order)
         taken: set[str] = set()
         for index, node in enumerate(definition.nodes):
@@ -65,6 +71,7 @@ class DataCheck:
                 continue
             yield from self._arguments(level, node, sight, here, params, definition.params)
             yield from other_templates(node, sight, here)
+            yield from cache_findings(node, self.tools.get(level.prefix + node.id), here)
             taken |= set(level.shapes[node.id].takes)
             if level.shapes[node.id].takes_others:
                 taken |= set(params)
@@ -100,7 +107,7 @@ class DataCheck:
             if name not in shape.takes and not shape.takes_others:
                 yield place, no_input(node, name, shape)
             yield from self._given(
-                reader, value, types_wanted(shape, name), sight, place, name_of(node, name)
+                reader, value, schema_wanted(shape, name), sight, place, name_of(node, name)
             )
         yield from self._literals(reader, node, here, node.params)
         shared = {
@@ -110,7 +117,7 @@ class DataCheck:
         for name, value in shared.items():
             place = (*base, "params", name) if name in of_flow else here
             yield from self._given(
-                reader, value, types_wanted(shape, name), sight, place, name_of(node, name)
+                reader, value, schema_wanted(shape, name), sight, place, name_of(node, name)
             )
         for place, complaint in self._literals(reader, node, here, shared):
             yield ((*base, *place[len(here) :]) if len(place) > len(here) else here), complaint
@@ -119,6 +126,9 @@ class DataCheck:
             if name not in shape.takes and not shape.takes_others:
                 yield place, no_input(node, name, shape)
             yield from self._mapped(reader, node, name, source, shape, sight, place)
+        for name in node.outputs:
+            place = (*base, "mappings", node.id, "outputs", name)
+            yield from unknown_output(node, name, shape, place)
         given = {*node.params, *shared, *node.inputs}
         for name, key in shape.takes.items():
             if name not in given:
@@ -127,11 +137,12 @@ class DataCheck:
                 )
 
     def _given(
-        self, reader: str, value: Any, wanted: Types, sight: Sight, place: DocumentPath, called: str
+        self, reader: str, value: Any, schema: JsonObject, sight: Sight, place: DocumentPath, called: str
     ) -> Iterator[Finding]:
         """Checks a value that contains templates against what is wanted in its place."""
         if not holds_template(value):
             return
+        wanted = types_of(schema, schema)
         try:
             found = list(templates.references(value))
             parts = templates.parse(value) if isinstance(value, str) else ()
@@ -151,11 +162,26 @@ class DataCheck:
                     f"{called}: ${{{parts[0].text}}} is {article(types)}, but should be {article(wanted)}"
                 )
                 yield place, Complaint("error", message)
+            else:
+                yield from self._misfits(parts[0], schema, sight, place, called)
         elif any(isinstance(part, templates.Reference) for part in parts) and not fits(
             frozenset({"string"}), wanted
         ):
             message = f"{called}: {value!r} is text, but should be {article(wanted)}"
             yield place, Complaint("error", message, "a template that is the whole value keeps its type")
+
+    def _misfits(
+        self,
+        reference: templates.Reference,
+        schema: JsonObject,
+        sight: Sight,
+        place: DocumentPath,
+        called: str,
+    ) -> Iterator[Finding]:
+        """Checks what is inside a list or an object, where every writer of it has the same fault."""
+        found = [misfit(part, schema) for part in sight.parts(reference.path)]
+        if found and None not in found:
+            yield place, Complaint("error", f"{called}: in ${{{reference.text}}}, {found[0]}")
 
     def _literals(
         self, reader: str, node: NodeDefinition, here: DocumentPath, given: JsonObject
@@ -269,7 +295,7 @@ class DataCheck:
                 yield place, Complaint("error", f"{called}: its schema is not valid: {problem}")
                 continue
             wanted = types_of(output.schema, output.schema)
-            for found, complaint in self._given("", output.value, wanted, sight, place, called):
+            for found, complaint in self._given("", output.value, output.schema, sight, place, called):
                 # One that may be left out is left out where a node has not run.
                 if output.required or complaint.severity == "error":
                     yield found, complaint

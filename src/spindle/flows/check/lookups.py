@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spindle.domain.json_schema import JsonObject, is_object, parameters, type_of, types_of
+from spindle.domain.json_schema import JsonObject, is_object, parameters, resolve, type_of, types_of
 from spindle.errors import did_you_mean, suggest
 from spindle.flows.check.availability import Availability, State, Writer
 from spindle.flows.check.shapes import is_required, within
@@ -152,17 +152,27 @@ class Sight:
 
     # --- below a key
 
+    def parts(self, path: Path) -> list[JsonObject]:
+        """Returns the schemas that the value at a path may have; none if there is nothing to know."""
+        key, length = self._key(path)
+        if key is None:
+            return []
+        if key in self.item:
+            schemas = [self.item[key]]
+        else:
+            schemas = [kind for kind, bits in self.availability.kinds.get(key, ()) if bits & self.state.may]
+            if key in self.inputs and not self.availability.is_certain(key, self.state):
+                schemas.append(self.inputs[key])
+        found = [_part(schema, path, length, "") for schema in schemas]
+        return [part for part in found if not isinstance(part, Complaint)]
+
     def _inside(
         self, schemas: list[JsonObject], path: Path, length: int, shown: str
     ) -> tuple[list[Complaint], Types]:
         found: set[str] = set()
         complaints: list[Complaint] = []
         for schema in schemas:
-            part: JsonObject | Complaint = schema
-            for index in range(length, len(path)):
-                part = _step(part, path, index, shown)
-                if isinstance(part, Complaint) or not part:
-                    break
+            part = _part(schema, path, length, shown)
             if isinstance(part, Complaint):
                 complaints.append(part)
                 continue
@@ -172,6 +182,15 @@ class Sight:
             found |= types
         # Where one writer has it and another has not, the ways differ, which may be meant.
         return (complaints[:1] if len(complaints) == len(schemas) else []), frozenset(found)
+
+
+def _part(schema: JsonObject, path: Path, length: int, shown: str) -> JsonObject | Complaint:
+    part: JsonObject | Complaint = schema
+    for index in range(length, len(path)):
+        part = _step(part, path, index, shown)
+        if isinstance(part, Complaint) or not part:
+            break
+    return part
 
 
 def _step(schema: JsonObject, path: Path, index: int, shown: str) -> JsonObject | Complaint:
@@ -203,6 +222,36 @@ def fits(given: Types, wanted: Types) -> bool:
     if not given or not wanted or given & wanted:
         return True
     return bool({"integer", "number"} & given and {"integer", "number"} & wanted)
+
+
+MAX_COMPARED = 8
+"""Levels of two schemas that are compared."""
+
+
+def misfit(given: JsonObject, wanted: JsonObject, place: str = "", depth: int = 0) -> str | None:
+    """Returns what is certainly wrong inside a value that has one schema where another is wanted: its items
+    and its keys. None if nothing is known to be wrong."""
+    given, wanted = resolve(given, given), resolve(wanted, wanted)
+    has, wants = types_of(given, given), types_of(wanted, wanted)
+    if not fits(has, wants):
+        return f"{place} is {article(has)}, but should be {article(wants)}" if place else None
+    if depth == MAX_COMPARED:
+        return None
+    if has == {"array"} and wants == {"array"}:
+        items = (given.get("items"), wanted.get("items"))
+        if is_object(items[0]) and is_object(items[1]):
+            inner = within(given, items[0]), within(wanted, items[1])
+            return misfit(*inner, f"{place}[]" if place else "an item", depth + 1)
+    if has == {"object"} and wants == {"object"}:
+        known = {item.name: item for item in parameters(given)}
+        for item in parameters(wanted):
+            if item.name not in known:
+                continue
+            inner = within(given, known[item.name].schema), within(wanted, item.schema)
+            name = f"{place}.{item.name}" if place else f"`{item.name}`"
+            if (wrong := misfit(*inner, name, depth + 1)) is not None:
+                return wrong
+    return None
 
 
 def article(types: Iterable[str]) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from spindle.documents.places import DocumentPath
-from spindle.domain.json_schema import JsonObject, is_object, type_of, types_of
+from spindle.domain.json_schema import JsonObject, is_array, is_object, type_of, types_of
 from spindle.domain.tool import Tool
 from spindle.errors import did_you_mean
 from spindle.flows import expression, templates
-from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits
+from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits, holds_template
 from spindle.flows.check.shapes import Shape, within
 from spindle.flows.definition import NodeDefinition
 from spindle.schemas.compiled import CompiledSchema, schema_problem
@@ -62,21 +62,39 @@ def _whole_types(value: Any, sight: Sight) -> Types:
 
 
 def item_schema(over: Any, sight: Sight) -> JsonObject:
-    """Returns the schema of the items of a batch, if the list has one."""
+    """Returns the schema of the items of a batch, as far as it is known."""
+    if is_array(over):
+        types = {type_of(item) for item in over if not holds_template(item)}
+        whole = len(types) > 0 and not any(map(holds_template, over))
+        return {"type": sorted(types)} if whole else {}
     try:
-        found = list(templates.references(over))
+        parts = templates.parse(over) if isinstance(over, str) else ()
     except templates.TemplateError:
         return {}
-    if len(found) != 1 or not isinstance(over, str):
+    if len(parts) != 1 or not isinstance(parts[0], templates.Reference):
         return {}
-    for writer in sight.availability.writers.get(str(found[0].path[0]), ()):
-        schema: JsonObject = writer.schema
-        for step in found[0].path[1:]:
-            inner = schema.get("properties", {}).get(step)
-            schema = within(schema, inner) if is_object(inner) else {}
+    found: list[JsonObject] = []
+    for schema in sight.parts(parts[0].path):
         items = schema.get("items")
-        return within(schema, items) if is_object(items) else {}
-    return {}
+        found.append(within(schema, items) if is_object(items) else {})
+    return found[0] if len(found) == 1 else {}
+
+
+def cache_findings(node: NodeDefinition, tool: Tool | None, here: DocumentPath) -> Iterator[Finding]:
+    """Yields the complaint about a cache for a tool whose results are never kept."""
+    if node.cache and tool is not None and not tool.pure:
+        message = f"{node.id}: {tool.name} is not known to be pure, so that its results are not kept"
+        hint = "a tool says itself that it is pure or only reads, or `cache.tools` of its source names it"
+        yield (*here, "cache"), Complaint("warning", message, hint)
+
+
+def unknown_output(node: NodeDefinition, name: str, shape: Shape, place: DocumentPath) -> Iterator[Finding]:
+    """Yields the complaint about a mapping of an output that the node does not have."""
+    if shape.is_open or not shape.natural or name in shape.natural:
+        return
+    known = [key for key in shape.natural if "." not in key]
+    hint = did_you_mean(name, known, f"there are {', '.join(known)}")
+    yield place, Complaint("error", f"{node.id}: the output has no key {name!r} to be renamed", hint)
 
 
 def fail_when_findings(node: NodeDefinition, shape: Shape, here: DocumentPath) -> Iterator[Finding]:
@@ -136,8 +154,14 @@ def no_input(node: NodeDefinition, name: str, shape: Shape) -> Complaint:
 
 def types_wanted(shape: Shape, name: str) -> Types:
     """Returns the types that a node accepts for an argument."""
+    schema = schema_wanted(shape, name)
+    return types_of(schema, schema)
+
+
+def schema_wanted(shape: Shape, name: str) -> JsonObject:
+    """Returns the schema of an argument; an empty one if it is not known."""
     key = shape.takes.get(name)
-    return types_of(key.schema, key.schema) if key is not None else frozenset()
+    return key.schema if key is not None else {}
 
 
 def name_of(node: NodeDefinition, name: str) -> str:

@@ -25,6 +25,8 @@ class Shape:
     """True if it accepts arguments that its schema does not name."""
     gives: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
     """The shared keys that it writes, renamed as the node says, with the schema of each."""
+    natural: frozenset[str] = frozenset()
+    """The keys of its output before they are renamed; none if they are not known."""
     whole: JsonObject = field(default_factory=dict[str, Any])
     """The schema of its whole output, as it is kept under the node's id."""
     fallback: str | None = None
@@ -44,6 +46,7 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
         gives, is_open = _given(schema, node.id)
         return Shape(
             gives=_renamed(gives, node, ids),
+            natural=frozenset(gives),
             whole=schema,
             fallback=node.id,
             is_open=is_open,
@@ -70,6 +73,7 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
         },
         takes_others=rest is True or (is_object(rest) and bool(rest)),
         gives=_renamed(gives, node, ids),
+        natural=frozenset(gives),
         whole=whole,
         fallback=natural if natural in gives and natural not in whole.get("properties", {}) else None,
         is_open=is_open,

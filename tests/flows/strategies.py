@@ -84,9 +84,20 @@ def nodes(flows: st.SearchStrategy[FlowDefinition] | None = None) -> st.SearchSt
             "fingerprint": TEXTS,
         },
     )
-    return st.builds(
-        lambda name, kind, more: NodeDefinition(name, **kind, **more), NAMES, st.one_of(kinds), rest
-    )
+    return st.builds(_node, NAMES, st.one_of(kinds), rest)
+
+
+REFUSED = {
+    "tool": (),
+    "ask": ("params", "inputs", "retry", "timeout", "cache", "fingerprint"),
+    "flow": ("fingerprint",),
+}
+"""By kind of node, the keys that it does not have."""
+
+
+def _node(name: str, kind: dict[str, Any], more: dict[str, Any]) -> NodeDefinition:
+    refused = REFUSED[next(iter(kind))]
+    return NodeDefinition(name, **kind, **{key: value for key, value in more.items() if key not in refused})
 
 
 def flows(inner: st.SearchStrategy[FlowDefinition] | None = None) -> st.SearchStrategy[FlowDefinition]:

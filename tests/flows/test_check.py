@@ -187,7 +187,7 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         ),
         (
             "nodes:\n- {id: a, ask: Sure?}\n- {id: b, tool: time.now}\nedges:\n- {from: a, action: no, to: b}\n",
-            ["error f.yaml:5: 'a' never chooses the action 'no' [there are default, refused]"],
+            ["error f.yaml:5: 'a' never chooses the action 'no' [there are default, refused, error]"],
         ),
         (
             "nodes:\n- {id: a, tool: flow.route, params: {text: x}}\n- {id: b, tool: time.now}\nedges:\n- {from: a, to: b}\n",
@@ -198,7 +198,9 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         ),
         (
             "nodes:\n- id: a\n  flow: {nodes: [{id: x, tool: time.now}]}\n- {id: b, tool: time.now}\nedges:\n- {from: a, action: done, to: b}\n",
-            ["error f.yaml:6: 'a' never chooses the action 'done' [there are default]"],
+            [
+                "error f.yaml:6: 'a' never chooses the action 'done' [there are default, rate_limited, auth_failed, resource_missing, timeout, in_doubt, server_error, error]"
+            ],
         ),
         # --- circles
         (

@@ -263,7 +263,7 @@ def _given(texts: tuple[str, ...], draft: Draft) -> JsonObject:
     from spindle.calls.flags import Flags
     from spindle.cli.errors import UsageMistakeError
     from spindle.errors import InvalidArgumentsError, did_you_mean
-    from spindle.flows.build import input_schema
+    from spindle.flows.signature import input_schema
 
     flow = draft.definition
     flags = Flags(flow.name or "the flow", input_schema(dict(flow.inputs)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spindle.agents.usage import ModelUsage
-from spindle.flows.build import input_schema
+from spindle.flows.signature import input_schema
 
 if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject

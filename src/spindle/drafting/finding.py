@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from spindle.domain.identity import Principal
 from spindle.domain.tool import Tool, ToolSpec
 from spindle.errors import NotFoundError, SpindleError
-from spindle.flows.build import input_schema
+from spindle.flows.signature import input_schema
 from spindle.ports.store import ToolFilter
 from spindle.stores.ranking import Query
 from spindle.stores.search_index import weighed_words

@@ -14,9 +14,9 @@ from spindle.domain.json_schema import JsonObject, is_object
 from spindle.drafting.draft import Draft
 from spindle.drafting.finding import Finder
 from spindle.errors import InvalidArgumentsError, ModelError, NotFoundError, did_you_mean
-from spindle.flows.build import input_schema
 from spindle.flows.check.check import check
 from spindle.flows.problems import BrokenFlowError
+from spindle.flows.signature import input_schema
 from spindle.flows.text.files import Loaded, read
 from spindle.remedies import Remedy
 

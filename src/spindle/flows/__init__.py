@@ -7,8 +7,9 @@ The walk of a flow, from a text to its result, is one way, and takes each step o
     run                   `workspace.py` records the run and has it executed (`runs/runner.py`)
     inputs → result       `execution.py`: defaults, outputs, errors
     one node to the next  `flow.py`: visits a node, takes the edge of its action
-    one node              `node.py`: prep, exec, post. `tool_node.py`: arguments out of the shared store, the
-                          call (`calls/caller.py`), its output into the shared store; `trace.py` notes it
+    one node              `node.py`: prep, exec, post. `workspace_node.py`: values out of the shared store,
+                          the work (`tool_node.py`: a call or a question; `flow_node.py`: a flow inside), its
+                          output into the shared store; `trace.py` notes it
 
 A run that is resumed, maybe by another process, begins with its record: document → definition → nodes.
 Beside the walk: `check/` looks at a definition without running it, `plan.py` says what it would call, `draw/`
@@ -20,6 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spindle.flows.build import inline as inline
     from spindle.flows.context import context as context
     from spindle.flows.definition import Batch as Batch
     from spindle.flows.definition import CacheRule as CacheRule
@@ -59,6 +61,7 @@ _HOMES = {
     "ToolNode": "tool_node",
     "context": "context",
     "flow_safe": "node_cache",
+    "inline": "build",
     "map_concurrent": "run_context",
 }
 

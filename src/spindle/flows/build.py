@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import FlowError
-from spindle.flows.definition import Edge, FlowDefinition, FlowOutput, NodeDefinition
+from spindle.flows.definition import Batch, CacheRule, Edge, FlowDefinition, NodeDefinition, Retry
 from spindle.flows.flow import Flow
+from spindle.flows.flow_node import FlowNode
 from spindle.flows.node import BaseNode
 from spindle.flows.problems import NOWHERE, Positions
-from spindle.flows.tool_node import Ask, ToolNode, WorkspaceNode, node_of
+from spindle.flows.signature import output_of
+from spindle.flows.tool_node import Ask, ToolNode
+from spindle.flows.workspace_node import WorkspaceNode
 
 
 class DefinedFlow(Flow):
@@ -71,14 +74,39 @@ def build(
 
 
 def _node(node: NodeDefinition) -> BaseNode:
-    if node.flow is None:
-        return node_of(node)
-    inner = build(node.flow, node.id)
-    inner.params = {**inner.params, **node.params}
-    return inner
+    if node.flow is not None:
+        return FlowNode(node, build(node.flow, node.id))
+    return ToolNode.of(node) if node.ask is None else Ask.of(node)
 
 
-_NODES = (ToolNode, Ask)
+def inline(
+    flow: Flow | FlowDefinition,
+    *,
+    id: str,
+    params: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, str] | None = None,
+    outputs: Mapping[str, str] | None = None,
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    batch: Batch | None = None,
+    cache: CacheRule | bool | None = None,
+    fail_when: str | None = None,
+    description: str = "",
+) -> FlowNode:
+    """Returns a flow of tools and questions as a node of another: with inputs, retries, a time limit, or done
+    for each item of a list. Raises FlowError if a part of it is written in Python."""
+    definition = definition_of(flow) if isinstance(flow, Flow) else flow
+    return FlowNode(
+        NodeDefinition(
+            id=id, flow=definition, description=description, params=dict(params or {}),
+            inputs=dict(inputs or {}), outputs=dict(outputs or {}), retry=retry or Retry(), timeout=timeout,
+            batch=batch, cache=cache, fail_when=fail_when,
+        ),
+        build(definition, id),
+    )  # fmt: skip
+
+
+_NODES = (ToolNode, Ask, FlowNode)
 _FLOWS = (Flow, DefinedFlow)
 
 
@@ -123,14 +151,9 @@ def definition_of(flow: Flow) -> FlowDefinition:
 
 
 def is_data(flow: Flow) -> bool:
-    """True if a definition holds all of the flow: it is made of tools and questions, and nothing in it is a
-    class of its own, whose methods a definition would lose."""
+    """True if a definition holds all of the flow: it is made of tools, questions and flows of them, and
+    nothing in it is a class of its own, whose methods a definition would lose."""
     return type(flow) in _FLOWS and all(type(node) in _NODES for node in flow.nodes())
-
-
-def output_of(value: Any) -> FlowOutput:
-    """Returns an output of a flow as a `FlowOutput`, whether or not it was given as one."""
-    return value if isinstance(value, FlowOutput) else FlowOutput(value)
 
 
 def name_nodes(flow: Flow) -> None:
@@ -157,30 +180,3 @@ def name_nodes(flow: Flow) -> None:
 def _id(node: BaseNode) -> str:
     assert node.id is not None
     return node.id
-
-
-def input_schema(inputs: dict[str, Any]) -> JsonObject:
-    """Returns the JSON Schema of a flow's inputs. A flow that declares none accepts any."""
-    if not inputs:
-        return {"type": "object", "properties": {}}
-    properties: JsonObject = {}
-    required: list[str] = []
-    for name, schema in inputs.items():
-        given: JsonObject = dict(schema) if is_object(schema) else {"type": str(schema)}
-        if given.pop("required", "default" not in given):
-            required.append(name)
-        properties[name] = given
-    schema: JsonObject = {"type": "object", "properties": properties, "additionalProperties": False}
-    if required:
-        schema["required"] = required
-    return schema
-
-
-def output_schema(outputs: dict[str, Any] | None) -> JsonObject | None:
-    """Returns the JSON Schema of a flow's outputs."""
-    if outputs is None:
-        return None
-    found = {name: output_of(item) for name, item in outputs.items()}
-    schema: JsonObject = {"type": "object", "properties": {name: item.schema for name, item in found.items()}}
-    required = [name for name, item in found.items() if item.required]
-    return {**schema, "required": required} if required else schema

@@ -9,6 +9,8 @@ from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import SpindleError
 
 ERROR = "error"
+REFUSED = "refused"
+"""The action of a question that was not answered."""
 
 _ACTIONS = {
     "rate_limited": "rate_limited",

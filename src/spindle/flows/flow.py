@@ -76,10 +76,11 @@ class Flow(BaseNode):
 
     async def _run(self, shared: Any, running: RunContext) -> Any:
         prepared = await running.settled(self.prep(shared))
-        action = await self._orchestrate(shared, running, self.params)
+        action = await self.orchestrate(shared, running, self.params)
         return await running.settled(self.post(shared, prepared, action))
 
-    async def _orchestrate(self, shared: Any, running: RunContext, params: dict[str, Any]) -> Any:
+    async def orchestrate(self, shared: Any, running: RunContext, params: dict[str, Any]) -> Any:
+        """Runs the nodes from the start on, and returns the last action."""
         node, action = self.start_node, None
         visits: dict[int, int] = {}
         while node is not None:

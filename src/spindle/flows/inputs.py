@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import JsonObject, is_object, parameters
 from spindle.errors import AuthorizationRequired, InvalidArgumentsError, SpindleError, suggest
-from spindle.flows.build import input_schema
 from spindle.flows.definition import FlowDefinition, NodeDefinition
+from spindle.flows.signature import input_schema
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool

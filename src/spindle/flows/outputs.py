@@ -7,8 +7,8 @@ from typing import Any
 
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import FlowError
-from spindle.flows.build import output_of
 from spindle.flows.shared import SharedLookup
+from spindle.flows.signature import output_of
 from spindle.flows.templates import TemplateError, UnresolvedError, render, written_path
 from spindle.schemas.compiled import CompiledSchema
 

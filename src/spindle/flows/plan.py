@@ -35,6 +35,8 @@ class Planned:
     node: str
     tool: str | None = None
     ask: str | None = None
+    flow: bool = False
+    """True for a flow inside the flow, whose nodes follow."""
     arguments: JsonObject = field(default_factory=dict[str, Any])
     missing: tuple[str, ...] = ()
     """Required arguments for which there is no value."""
@@ -48,7 +50,8 @@ class Planned:
             "node": self.node,
             "tool": self.tool,
             "ask": self.ask,
-            "arguments": self.arguments if self.tool else None,
+            "flow": self.flow or None,
+            "arguments": self.arguments if self.tool or self.flow else None,
             "missing": list(self.missing) or None,
             "over": self.over,
             "next": dict(self.next) or None,
@@ -109,13 +112,13 @@ class _Planning:
     ) -> list[Planned]:
         name = f"{prefix}{node.id}"
         if node.flow is not None:
-            inner = node.flow
-            own = {**params, **inner.params, **node.params}
-            return await self.nodes(inner, shared, own, inner.start_id, prefix=f"{name}/")
+            return await self._inline(node, node.flow, shared, params, following, name)
         if node.ask is not None:
             self._writers[node.id] = node.id
-            message = str(self._known(node.ask.message, SharedLookup(shared)))
-            return [Planned(name, ask=message, next=following)]
+            lookup = SharedLookup(shared)
+            message = str(self._known(node.ask.message, lookup))
+            over = self._known(node.batch.over, lookup) if node.batch is not None else None
+            return [Planned(name, ask=message, over=over, next=following)]
         assert node.tool is not None
         tool = await self._find(node.tool)
         lookup = SharedLookup(shared)
@@ -128,7 +131,36 @@ class _Planning:
             shared.pop(written, None)  # what was given under that name is not what will be there
         self._writers[node.id] = node.id
         shown = masked(arguments, tool.input_schema, ())
-        return [Planned(name, tool.name, None, shown, tuple(missing), over, following)]
+        return [Planned(name, tool.name, None, False, shown, tuple(missing), over, following)]
+
+    async def _inline(
+        self,
+        node: NodeDefinition,
+        flow: FlowDefinition,
+        shared: JsonObject,
+        params: Mapping[str, Any],
+        following: Mapping[str, str],
+        name: str,
+    ) -> list[Planned]:
+        lookup = SharedLookup(shared)
+        given: JsonObject = {}
+        for key, schema in flow.inputs.items():
+            if key in node.params:
+                given[key] = self._known(node.params[key], lookup)
+            elif key in node.inputs:
+                given[key] = self._known(f"${{{node.inputs[key]}}}", lookup)
+            elif lookup((key,)) is MISSING and "default" in schema:
+                given[key] = schema["default"]
+        over = self._known(node.batch.over, lookup) if node.batch is not None else None
+        # What its inputs are is said once, here: its nodes show their templates.
+        self._pending |= {*given, *([node.batch.item] if node.batch is not None else [])}
+        own = {**params, **flow.params, **node.params}
+        own = {key: value for key, value in own.items() if key not in flow.inputs}
+        inside = await self.nodes(flow, shared, own, flow.start_id, prefix=f"{name}/")
+        self._writers[node.id] = node.id
+        if not given and over is None:
+            return inside
+        return [Planned(name, None, None, True, given, (), over, following), *inside]
 
     def _arguments(
         self, node: NodeDefinition, tool: Tool, lookup: Lookup, params: Mapping[str, Any]

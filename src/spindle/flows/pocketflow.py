@@ -68,7 +68,7 @@ class BatchFlow(Flow):
 
     async def _runs(self, shared: Any, running: RunContext, prepared: list[Mapping[str, Any]]) -> None:
         for params in prepared:
-            await self._orchestrate(shared, running, {**self.params, **params})
+            await self.orchestrate(shared, running, {**self.params, **params})
 
 
 class AsyncFlow(Flow):
@@ -96,6 +96,6 @@ class AsyncParallelBatchFlow(AsyncBatchFlow):
 
     async def _runs(self, shared: Any, running: RunContext, prepared: list[Mapping[str, Any]]) -> None:
         async def one(beside: RunContext, params: Mapping[str, Any]) -> Any:
-            return await self._orchestrate(shared, beside, {**self.params, **params})
+            return await self.orchestrate(shared, beside, {**self.params, **params})
 
         await running.each(one, prepared, max(len(prepared), 1))

@@ -14,11 +14,12 @@ from spindle.errors import FlowError, SpindleError
 from spindle.flows.build import DefinedFlow
 from spindle.flows.definition import CacheRule
 from spindle.flows.flow import Flow
+from spindle.flows.flow_node import FlowNode
 from spindle.flows.interface import natural_key
 from spindle.flows.node_cache import is_flow_safe
 from spindle.flows.run_context import RunContext
 from spindle.flows.shared import write_output
-from spindle.flows.tool_node import Report, WorkspaceNode
+from spindle.flows.workspace_node import Report, WorkspaceNode
 
 if TYPE_CHECKING:
     from spindle.domain.call import Host
@@ -78,14 +79,17 @@ class Recording:
         *,
         use_cache: bool = True,
         prefix: str = "",
-        outer: Recording | None = None,
+        rule: CacheRule | None = None,
+        note: Callable[[str, JsonObject], bool] | None = None,
     ) -> None:
+        """`rule` is the cache's rule of the flow around it; `note` takes the notes, by default the host."""
         self._host = host
+        self._keep = note or host.note
         self._pure = pure
         self._use_cache = use_cache
         self._prefix = prefix
         self._ids = frozenset(node.id for node in flow.nodes() if node.id is not None)
-        self._rule: CacheRule | None = flow.cache or (outer._rule if outer else None)
+        self._rule: CacheRule | None = flow.cache or rule
         self._visits: Counter[str] = Counter()
         self._reports: dict[int, Report] = {}
         self.output: Any = None
@@ -130,7 +134,7 @@ class Recording:
                     event, kind="ended", duration=time.perf_counter() - began, tool=report.tool,
                     action=action if isinstance(action, str) or action is None else repr(action),
                     attempts=report.attempts, cached=report.cached, inputs=kept(report.inputs),
-                    output=kept(report.output), wrote=written(before, shared),
+                    output=kept(report.output), wrote=kept(report.wrote) or written(before, shared),
                     error=report.error or problem,
                 )  # fmt: skip
                 self._note(ended, observe)
@@ -176,7 +180,17 @@ class Recording:
         if rule is None or rule is True:
             rule = self._rule or (CacheRule() if rule else None)
         node.cache, node.use_cache = rule or None, self._use_cache
+        if isinstance(node, FlowNode):
+            node.within = self._inside
         return node.report
+
+    def _inside(self, node: WorkspaceNode, flow: Flow, host: Host, suffix: str) -> Recording:
+        """Returns the recording of one attempt of an inline flow; `suffix` says which item and attempt."""
+        number = f":{node.visit}" if node.visit > 1 else ""
+        return Recording(
+            flow, host, self._pure, use_cache=self._use_cache and node.definition.cache is not False,
+            prefix=f"{self._prefix}{node.id}{number}{suffix}/", rule=node.cache, note=self._keep,
+        )  # fmt: skip
 
     def _within(self, node: BaseNode, visit: int) -> Recording | None:
         if not isinstance(node, Flow):
@@ -184,7 +198,7 @@ class Recording:
         number = f":{visit}" if visit > 1 else ""
         return Recording(
             node, self._host, self._pure, use_cache=self._use_cache,
-            prefix=f"{self._prefix}{node.id}{number}/", outer=self,
+            prefix=f"{self._prefix}{node.id}{number}/", rule=self._rule, note=self._keep,
         )  # fmt: skip
 
     def leave_output(self, flow: BaseNode, shared: Any) -> Any:
@@ -194,7 +208,7 @@ class Recording:
         return self.output
 
     def _note(self, event: NodeEvent, observe: Observe | None) -> None:
-        self._host.note(f"{event.node}:{event.visit}", event.to_dict())
+        self._keep(f"{event.node}:{event.visit}", event.to_dict())
         if observe is not None:
             observe(event)
 

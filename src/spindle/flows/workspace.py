@@ -263,7 +263,7 @@ class WorkspaceFlows:
 
     def _check_inputs(self, flow: Flow, given: JsonObject) -> None:
         from spindle.domain.tool import Tool, ToolSpec
-        from spindle.flows.build import input_schema
+        from spindle.flows.signature import input_schema
 
         spec = ToolSpec(flow.name or "flow", input_schema=input_schema(flow.inputs))
         self._validation.check_arguments(

@@ -62,7 +62,7 @@ def print_flow(output: Output, flow: FlowDefinition, place: str) -> None:
     """Prints a flow: its inputs, nodes, edges and outputs."""
     from spindle.cli.describe import print_parameters
     from spindle.domain.json_schema import parameters
-    from spindle.flows.build import input_schema
+    from spindle.flows.signature import input_schema
 
     title = flow.name or "a flow without a name"
     output.line(f"{title}  ({place})" if place else title)

@@ -52,6 +52,11 @@ class Level:
     inner: dict[str, Level] = field(default_factory=dict[str, "Level"])
     ends: Callable[[str], bool] = lambda _: True
 
+    @property
+    def each(self) -> frozenset[str]:
+        """The inline flows that are done for each item of a list."""
+        return frozenset(node.id for node in self.definition.nodes if node.flow and node.batch)
+
 
 class Availability:
     """The keys that each node of a flow can read. `states` is by node; `ends`, by the prefix of each
@@ -80,9 +85,7 @@ class Availability:
     def _number(self, level: Level) -> None:
         for id in level.graph.ids:
             node, shape = level.prefix + id, level.shapes[id]
-            gives = dict(shape.gives)
-            if id not in level.inner:
-                gives[id] = shape.whole
+            gives = {**shape.gives, id: shape.whole}
             self._done[node] = self._writes(node, id, gives, undeclared=shape.fallback)
             left = {f"{id}.error": ERROR_SCHEMA, "error": ERROR_SCHEMA}
             self._failed[node] = self._writes(node, id, left if shape.failures else {}, has_failed=True)
@@ -132,6 +135,8 @@ class Availability:
                     continue
                 self.states[node] = state
                 before = self._walk(level.inner[id], state) if id in level.inner else state
+                if id in level.each:
+                    before = state  # what its nodes write for one item, nobody else sees
                 done = self._done[node]
                 out[id] = State(before.may | done.may, before.must | done.must)
                 has_changed = True

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from spindle.domain.json_schema import JsonObject
 from spindle.errors import AuthorizationRequired, NotFoundError
 from spindle.flows.build import DefinedFlow
 from spindle.flows.check.check import Find, check
 from spindle.flows.definition import FlowDefinition
 from spindle.flows.flow import Flow
+from spindle.flows.flow_node import FlowNode
 from spindle.flows.problems import BrokenFlowError
 from spindle.flows.tool_node import ToolNode
 
@@ -33,24 +33,13 @@ async def refuse_broken(
     state = await _state(flow, find, given, params or {}, start)
     if state is not None and flow.passed == state:
         return
-    definition = _as_given(flow.definition, given, params or {}, start)
-    found = await check(definition, find, flow.positions, flow.place)
+    whole = flow.definition
+    definition = replace(whole, params={**whole.params, **(params or {})}, start=start or whole.start)
+    found = await check(definition, find, flow.positions, flow.place, given=given)
     errors = [problem for problem in found if problem.severity == "error"]
     if errors:
         raise BrokenFlowError(errors)
     flow.passed = state
-
-
-def _as_given(
-    definition: FlowDefinition, given: Collection[str], params: Mapping[str, Any], start: str | None
-) -> FlowDefinition:
-    unknown: dict[str, JsonObject] = {name: {} for name in given if name not in definition.inputs}
-    return replace(
-        definition,
-        inputs={**unknown, **definition.inputs},
-        params={**definition.params, **params},
-        start=start or definition.start,
-    )
 
 
 async def _state(
@@ -77,8 +66,8 @@ def _tool_nodes(flow: Flow) -> Iterator[ToolNode]:
     for node in flow.nodes():
         if isinstance(node, ToolNode):
             yield node
-        elif isinstance(node, Flow):
-            yield from _tool_nodes(node)
+        elif isinstance(node, (Flow, FlowNode)):
+            yield from _tool_nodes(node if isinstance(node, Flow) else node.inner)
 
 
 async def _look_for(node: ToolNode, find: Find) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from spindle.documents.places import DocumentPath
@@ -30,9 +30,11 @@ async def check(
     place: str = "",
     *,
     surface: Surface = "shell",
+    given: Collection[str] = (),
 ) -> list[Problem]:
     """Returns all problems of a flow, in the order of the lines. What certainly fails is an error; what
-    may fail, or has no effect, is a warning. Hints are in the words of `surface`."""
+    may fail, or has no effect, is a warning. Hints are in the words of `surface`. `given`: names that the
+    shared store has when the flow begins, declared or not."""
     tools: dict[str, Tool] = {}
     found: list[Finding] = []
     for path, node, here in _tool_nodes(definition, (), ""):
@@ -52,7 +54,7 @@ async def check(
             message = f"{node.id}: {tool.name} has changed since the flow was saved"
             hint = Remedy("changed_tool", tool.name).words(surface)
             found.append(((*path, "fingerprint"), Complaint("warning", message, hint)))
-    found += _findings(definition, tools)
+    found += _findings(definition, tools, given)
     problems = {
         (path, complaint): positions.problem(
             complaint.severity, complaint.message, path, hint=complaint.hint, place=place
@@ -77,13 +79,15 @@ def _tool_nodes(
             yield from _tool_nodes(node.flow, (*here, "flow"), f"{prefix}{node.id}/")
 
 
-def _findings(definition: FlowDefinition, tools: Mapping[str, Tool]) -> Iterator[Finding]:
+def _findings(
+    definition: FlowDefinition, tools: Mapping[str, Tool], given: Collection[str]
+) -> Iterator[Finding]:
     broken = list(_structure(definition, ()))
     yield from broken
     level = _level(definition, tools, "")
     yield from _ways(level, ())
     if not broken:
-        yield from DataCheck(Availability(level), tools).findings(level)
+        yield from DataCheck(Availability(level), tools).findings(level, given)
 
 
 def _level(definition: FlowDefinition, tools: Mapping[str, Tool], prefix: str) -> Level:
@@ -94,7 +98,7 @@ def _level(definition: FlowDefinition, tools: Mapping[str, Tool], prefix: str) -
     for node in definition.nodes:
         if node.flow is not None:
             below = inner[node.id] = _level(node.flow, tools, f"{prefix}{node.id}/")
-            shapes[node.id] = shape_of_flow(node.flow, _endings(below))
+            shapes[node.id] = shape_of_flow(node, _endings(below), ids)
         else:
             shapes[node.id] = shape_of(node, tools.get(prefix + node.id), ids)
     level = Level(definition, graph, shapes, prefix, inner)
@@ -162,7 +166,7 @@ def _ways(level: Level, path: DocumentPath) -> Iterator[Finding]:
             yield from _ways(level.inner[node.id], (*here, "flow"))
         yield from fail_when_findings(node, level.shapes[node.id], here)
     # Of a flow inside that never ends, it is said there.
-    for circle in graph.endless(lambda id: level.ends(id) or not level.shapes[id].actions):
+    for circle in graph.endless(lambda id: level.ends(id) or not level.shapes[id].can_end):
         shown = circle if len(circle) <= 8 else [*circle[:4], "…", *circle[-3:]]
         message = f"there is no way out of the loop {' → '.join([*shown, circle[0]])}"
         hint = "add an edge out of it for an action, or remove a `default` edge"
@@ -174,7 +178,7 @@ def _unknown_actions(level: Level, path: DocumentPath) -> Iterator[Finding]:
         shape = level.shapes.get(edge.source)
         if shape is None or edge.action in shape.actions:
             continue
-        known = f"there are {', '.join(shape.actions)}" if shape.actions else "it never ends"
+        known = f"there are {', '.join(shape.actions)}" if shape.can_end else "it never ends"
         yield (
             (*path, "edges", index),
             Complaint(

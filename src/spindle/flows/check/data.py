@@ -3,7 +3,7 @@ writers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,8 +41,8 @@ class DataCheck:
     _readers: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
     """By shared key that is read by its name: who does, as the analysis and as messages call them."""
 
-    def findings(self, level: Level) -> Iterator[Finding]:
-        yield from self._level(level, (), {}, {})
+    def findings(self, level: Level, given: Collection[str]) -> Iterator[Finding]:
+        yield from self._level(level, (), {name: {} for name in given}, {})
         yield from self._two_writers(level, ())
 
     def _level(
@@ -64,9 +64,10 @@ class DataCheck:
             sight = self._sight(level, node, inputs, params)
             if node.flow is not None:
                 yield from self._arguments(level, node, sight, here, {}, {})
-                yield from self._level(
-                    level.inner[node.id], (*here, "flow"), inputs, {**params, **node.params}
-                )
+                yield from other_templates(node, sight, here)
+                own = {name: value for name, value in node.params.items() if name not in node.flow.inputs}
+                seen = {**inputs, **sight.item, **{name: {} for name in node.inputs}}
+                yield from self._level(level.inner[node.id], (*here, "flow"), seen, {**params, **own})
                 taken |= set(params)  # by one of its nodes, maybe
                 continue
             yield from self._arguments(level, node, sight, here, params, definition.params)

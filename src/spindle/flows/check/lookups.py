@@ -237,12 +237,12 @@ def misfit(given: JsonObject, wanted: JsonObject, place: str = "", depth: int = 
         return f"{place} is {article(has)}, but should be {article(wants)}" if place else None
     if depth == MAX_COMPARED:
         return None
-    if has == {"array"} and wants == {"array"}:
+    if tuple(has) == tuple(wants) == ("array",):
         items = (given.get("items"), wanted.get("items"))
         if is_object(items[0]) and is_object(items[1]):
             inner = within(given, items[0]), within(wanted, items[1])
             return misfit(*inner, f"{place}[]" if place else "an item", depth + 1)
-    if has == {"object"} and wants == {"object"}:
+    if tuple(has) == tuple(wants) == ("object",):
         known = {item.name: item for item in parameters(given)}
         for item in parameters(wanted):
             if item.name not in known:

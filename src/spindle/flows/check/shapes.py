@@ -8,11 +8,10 @@ from typing import Any
 
 from spindle.domain.json_schema import JsonObject, is_object, parameters, resolve
 from spindle.domain.tool import Tool
-from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition
+from spindle.flows.definition import DEFAULT_ACTION, NodeDefinition
+from spindle.flows.failures import ERROR, REFUSED
 from spindle.flows.interface import ERROR_ACTIONS, Key, is_wrapped, natural_key, of_tool
-
-REFUSED = "refused"
-"""The action of a question that was not answered."""
+from spindle.flows.signature import output_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,11 @@ class Shape:
     failures: frozenset[str] = frozenset()
     """The actions with which it leaves an error instead of an output."""
 
+    @property
+    def can_end(self) -> bool:
+        """False for a flow that can only fail: it never ends by itself."""
+        return bool(set(self.actions) - self.failures)
+
 
 def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Shape:
     """Returns the shape of a tool (None: an unknown one) or a question. `ids` are those of all nodes of
@@ -44,14 +48,21 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
     if node.ask is not None:
         schema = node.ask.schema if node.ask.schema is not None else {"type": "string"}
         gives, is_open = _given(schema, node.id)
+        if node.batch is not None:
+            schema, is_open = {"type": "array", "items": schema}, False
+            gives = {node.id: schema, f"{node.id}.failed": {"type": "array", "items": {"type": "object"}}}
         return Shape(
             gives=_renamed(gives, node, ids),
             natural=frozenset(gives),
             whole=schema,
             fallback=node.id,
             is_open=is_open,
-            actions={DEFAULT_ACTION: "there is an answer", REFUSED: "nobody answered"},
-            failures=frozenset({REFUSED}),
+            actions={
+                DEFAULT_ACTION: "there is an answer",
+                REFUSED: "nobody answered",
+                ERROR: "`fail_when` holds for the answer, or nobody answered",
+            },
+            failures=frozenset({REFUSED, ERROR}),
         )
     if tool is None:
         return Shape(takes_others=True, is_open=True, actions={DEFAULT_ACTION: "", **ERROR_ACTIONS},
@@ -82,16 +93,34 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
     )
 
 
-def shape_of_flow(flow: FlowDefinition, endings: Mapping[str, str]) -> Shape:
-    """Returns the shape of a flow inside a flow. Both use one shared store, so its nodes write their own
-    keys."""
+def shape_of_flow(node: NodeDefinition, endings: Mapping[str, str], ids: frozenset[str]) -> Shape:
+    """Returns the shape of a flow inside a flow. Its nodes write their own keys into the shared store, except
+    in a batch."""
+    flow = node.flow
+    assert flow is not None
     takes = {
         name: Key(
             name, {key: value for key, value in schema.items() if key != "required"}, "", is_required(schema)
         )
         for name, schema in flow.inputs.items()
     }
-    return Shape(takes=takes, takes_others=True, is_open=True, actions=endings)
+    whole = output_schema(dict(flow.outputs)) if flow.outputs is not None else {}
+    assert whole is not None
+    gives = _given(whole, node.id)[0] if flow.outputs is not None else {}
+    if node.batch is not None:
+        whole = {"type": "array", "items": whole}
+        gives = {node.id: whole, f"{node.id}.failed": {"type": "array", "items": {"type": "object"}}}
+    ends = endings if node.batch is None else {DEFAULT_ACTION: ""} if endings else {}
+    return Shape(
+        takes=takes,
+        takes_others=True,
+        gives=_renamed(gives, node, ids),
+        natural=frozenset(gives),
+        whole=whole,
+        is_open=node.batch is None and flow.outputs is None,
+        actions={**ends, **ERROR_ACTIONS},
+        failures=frozenset(ERROR_ACTIONS) - set(ends),
+    )
 
 
 def is_required(schema: JsonObject) -> bool:

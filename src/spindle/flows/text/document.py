@@ -124,6 +124,9 @@ def _finding(error: ValidationError) -> Iterator[Finding]:
     what = _shown(path)
     kind: Any = error.kind
     match kind.name:
+        case "falseSchema":
+            name = str(path[-1])
+            yield path, f"{_shown(path[:-1])}: {_kind(error)} has no key {name!r}", _REFUSED_HINTS.get(name)
         case "additionalProperties":
             known = list(_parent_schema(error).get("properties", {}))
             for name in kind.unexpected[:MAX_PROBLEMS]:
@@ -167,6 +170,20 @@ _REQUIRED_HINTS = {
 }
 
 
+_REFUSED_HINTS = {
+    "params": "its message is a text with templates",
+    "retry": "a person is asked once; an edge back to it asks again",
+    "timeout": "a run that waits for a person waits as long as it takes",
+    "cache": "every run asks anew",
+    "fingerprint": "it belongs to a tool",
+}
+
+
+def _kind(error: ValidationError) -> str:
+    """Returns the kind of node whose part of the schema refuses a key."""
+    return "a question" if "ask" in error.schema_path else "a flow inside a flow"
+
+
 def _newer(path: DocumentPath) -> str | None:
     return "a newer Spindle may read it" if path == ("version",) else None
 
@@ -188,7 +205,13 @@ def _parent_schema(error: ValidationError) -> JsonObject:
 
 
 def _unknown_mappings(document: JsonObject, path: DocumentPath) -> Iterator[Finding]:
-    """Yields mappings of unknown nodes. A definition cannot hold them, so `check` could not find them."""
+    """Yields mappings of unknown nodes, which a definition cannot hold, so that `check` could not find them;
+    and of inputs of a question, which has none."""
+    asks = {node["id"] for node in document["nodes"] if "ask" in node}
+    for name, mapping in document.get("mappings", {}).items():
+        if name in asks and mapping.get("inputs"):
+            message = f"{name!r} is a question, which has no inputs to be mapped"
+            yield (*path, "mappings", name, "inputs"), message, _REFUSED_HINTS["params"]
     ids = [node["id"] for node in document["nodes"]]
     for name in document.get("mappings", {}):
         if name not in ids:

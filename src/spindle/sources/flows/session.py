@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.domain.tool import ToolSpec
 from spindle.errors import FlowError, NotFoundError
-from spindle.flows.build import build, input_schema, output_schema
+from spindle.flows.build import build
 from spindle.flows.check.before import refuse_broken
 from spindle.flows.execution import execute
 from spindle.flows.flow import Flow
 from spindle.flows.library import Library
 from spindle.flows.node import Node
 from spindle.flows.problems import BrokenFlowError
+from spindle.flows.signature import input_schema, output_schema
 from spindle.flows.trace import NodeEvent, observer
 from spindle.remedies import Remedy
 from spindle.sources.code.modules import FolderModules

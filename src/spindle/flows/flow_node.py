@@ -1,0 +1,123 @@
+"""A flow inside a flow, as a node like any other: given its inputs, repeated, limited, done for each item.
+
+Its nodes see the shared store of the flow around it, and above that its inputs and the item of its batch.
+They leave their keys in the store when it is done; those of a batch leave only the list of outputs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import ChainMap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spindle.calls.record import masked
+from spindle.domain.json_schema import JsonObject, is_object
+from spindle.errors import CallTimeoutError
+from spindle.flows.outputs import outputs_of
+from spindle.flows.run_context import Notes, RunContext
+from spindle.flows.shared import SharedLookup
+from spindle.flows.signature import input_schema
+from spindle.flows.templates import MISSING
+from spindle.flows.workspace_node import Done, WorkspaceNode
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from spindle.domain.call import Host
+    from spindle.flows.definition import NodeDefinition
+    from spindle.flows.flow import Flow
+
+    class InnerNotes(Notes, Protocol):
+        """The notes of a flow inside another."""
+
+        output: Any
+        """The output of the last node."""
+
+    Within = Callable[[WorkspaceNode, Flow, Host, str], InnerNotes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    inputs: JsonObject
+    item: JsonObject
+    index: int | None
+    """The place of the item in its batch."""
+
+
+class FlowNode(WorkspaceNode):
+    """A flow as a node. `params` set its inputs, and parameters of its nodes; `inline` makes one."""
+
+    def __init__(self, definition: NodeDefinition, inner: Flow) -> None:
+        super().__init__(definition)
+        self.inner = inner
+        self.within: Within | None = None
+        """Makes the notes of one attempt. Set for each visit by who runs the flow."""
+        self._shared: Mapping[str, Any] = {}
+        self._items = 0
+
+    def _given(self, shared: Mapping[str, Any], item: JsonObject | None) -> _Given:
+        self._shared = shared
+        lookup = SharedLookup(shared, item)
+        declared = self.inner.inputs
+        inputs: JsonObject = {}
+        for name, schema in declared.items():
+            if name in self.definition.params:
+                inputs[name] = self._rendered(self.definition.params[name], lookup, name)
+            elif (found := self._argument(name, lookup)) is not MISSING:
+                inputs[name] = found
+            elif is_object(schema) and "default" in schema:
+                inputs[name] = schema["default"]
+            elif not is_object(schema) or schema.get("required") is not False:
+                raise self._needs(name, "the flow")
+        for name in self.definition.inputs:
+            if name not in declared:
+                inputs[name] = self._mapped(name, lookup)
+        index = self._items if item is not None else None
+        self._items += 1
+        return _Given(inputs, item or {}, index)
+
+    def _shown(self, given: _Given) -> JsonObject:
+        return {**masked(given.inputs, input_schema(self.inner.inputs), ()), **given.item}
+
+    async def _work(self, given: _Given) -> Done:
+        limit = self.definition.timeout
+        host = self._host()
+        if limit is None:
+            return await self._once(given, host)
+
+        async def limited(host: Host) -> JsonObject:
+            try:
+                async with asyncio.timeout(limit):
+                    done = await self._once(given, host)
+            except TimeoutError:
+                return {"timed_out": True}
+            return {"value": done.value, "action": done.action, "wrote": done.wrote}
+
+        # As one step of the run: what was given up in the middle is not begun again when the run goes on.
+        key = [self.id, self.visit, self.cur_retry, given.index, given.inputs, given.item]
+        found = await host.remember(f"flow {self.id}", key, limited)
+        if "timed_out" in found:
+            raise CallTimeoutError(f"node {self.id!r} did not finish within {limit:g} s")
+        return Done(found["value"], found["action"], found["wrote"])
+
+    async def _once(self, given: _Given, host: Host) -> Done:
+        assert self.within is not None
+        attempt = f"~{self.cur_retry + 1}" if self.cur_retry else ""
+        place = f"[{given.index}]" if given.index is not None else ""
+        notes = self.within(self, self.inner, host, f"{place}{attempt}")
+        above: JsonObject = {**given.inputs, **given.item}
+        store: ChainMap[str, Any] = ChainMap(dict(above), self._shared)  # pyright: ignore[reportArgumentType]
+        params = {**self.params, **self.inner.params, **self.definition.params}
+        params = {name: value for name, value in params.items() if name not in self.inner.inputs}
+        action = await self.inner.orchestrate(store, RunContext(notes=notes, host=host), params)
+        if self.inner.outputs is None:
+            value = notes.output
+        else:
+            value = outputs_of(self.inner.outputs, store, f"node {self.id!r}: ")
+        if given.index is not None:
+            return Done(value)
+        written = store.maps[0]
+        wrote = {key: item for key, item in written.items() if key not in above or item is not above[key]}
+        return Done(value, action if isinstance(action, str) else None, wrote)

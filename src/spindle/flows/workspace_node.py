@@ -1,0 +1,267 @@
+"""What tools, questions and inline flows have in common as nodes: batches, retries, conditions, failures,
+and outputs in the shared store. Each kind says what it is given, and does its work once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from spindle.domain.json_schema import JsonObject, is_array
+from spindle.errors import FlowError, SpindleError, ToolError, suggest
+from spindle.flows.definition import Batch, CacheRule, NodeDefinition
+from spindle.flows.failures import ERROR, NodeFailure, action_of, may_pass
+from spindle.flows.node import Node
+from spindle.flows.shared import SharedLookup, write_output
+from spindle.flows.templates import MISSING, TemplateError, UnresolvedError, parse_path, render, written_path
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from spindle.domain.call import Host
+    from spindle.flows.run_context import RunContext
+
+_NO_WORKSPACE = "a tool node runs in a workspace: `await app.run_flow(flow, …)`"
+
+
+@dataclass(slots=True)
+class Report:
+    """Facts about one visit of a node, besides the action it chose."""
+
+    tool: str | None = None
+    inputs: Any = None
+    output: Any = None
+    attempts: int = 0
+    """Calls made in this visit; none if the run had made the call before."""
+    cached: bool = False
+    wrote: JsonObject | None = None
+    """The shared keys that the nodes of an inline flow have left."""
+    error: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The end of a node's work that did not fail."""
+
+    value: Any
+    action: str | None = None
+    wrote: JsonObject | None = None
+    """The shared keys that nodes inside it have written."""
+    failed: list[JsonObject] | None = None
+    """Items of a batch that failed."""
+
+
+class WorkspaceNode(Node):
+    """A node that needs a workspace to run in. The workspace records its calls and questions."""
+
+    remembers = False
+
+    def __init__(self, definition: NodeDefinition) -> None:
+        retry = definition.retry
+        super().__init__(retry.attempts, retry.wait, backoff=retry.backoff, id=definition.id)
+        self.definition = definition
+        self.params = dict(definition.params)
+        self.report = Report()
+        # Set for each visit by who runs the flow.
+        self.host: Host | None = None
+        self.visit = 1
+        self.ids: Collection[str] = ()
+        self.cache: CacheRule | None = None
+        self.use_cache = True
+
+    @classmethod
+    def of(cls, definition: NodeDefinition) -> Self:
+        """Returns the node that the definition describes."""
+        node = cls.__new__(cls)
+        WorkspaceNode.__init__(node, definition)
+        return node
+
+    # --- what a kind of node says
+
+    async def _meet(self) -> None:
+        """Finds what the node needs before it can say what it is given."""
+
+    def _given(self, shared: Mapping[str, Any], item: JsonObject | None) -> Any:
+        """Returns what the work is given, for one item of a batch or without one."""
+        raise NotImplementedError
+
+    def _shown(self, given: Any) -> Any:
+        """Returns what the history shows of it."""
+        return given
+
+    async def _work(self, given: Any) -> Done:
+        """Does the work once."""
+        raise NotImplementedError
+
+    @property
+    def _natural(self) -> str:
+        """The key of an output without keys of its own."""
+        assert self.id is not None
+        return self.id
+
+    # --- one visit
+
+    async def prep(self, shared: Any) -> Any:
+        await self._meet()
+        batch = self.definition.batch
+        if batch is None:
+            given = self._given(shared, None)
+            self.report.inputs = self._shown(given)
+            return given
+        items = self._rendered(batch.over, SharedLookup(shared), "batch.over")
+        if not is_array(items):
+            raise FlowError(
+                f"node {self.id!r}: batch.over gives a value of type {type(items).__name__}, not a list",
+                hint="name a list of the shared store, such as ${search.items}",
+            )
+        each = [self._given(shared, {batch.item: item}) for item in items]
+        self.report.inputs = [self._shown(given) for given in each]
+        return each
+
+    async def exec(self, prep_res: Any) -> Any:
+        done = await self._work(prep_res)
+        if self.definition.fail_when is not None:
+            self._refuse_failure(done.value)
+        return done
+
+    def _refuse_failure(self, value: Any) -> None:
+        """Raises ToolError if the output is what `fail_when` describes."""
+        from spindle.flows.expression import ExpressionError, parse
+
+        text = self.definition.fail_when
+        assert text is not None
+        try:
+            has_failed = parse(text).holds(value)
+        except ExpressionError as error:
+            raise FlowError(f"node {self.id!r}: fail_when: {error}", hint=error.hint) from None
+        if has_failed:
+            raise ToolError(
+                f"{self.report.tool or f'node {self.id!r}'} reported a failure: {text}",
+                tool=self.report.tool,
+                details={"structured": value},
+            )
+
+    def worth_another_try(self, exc: Exception) -> bool:
+        return may_pass(exc)
+
+    def exec_fallback(self, prep_res: Any, exc: Exception) -> Any:
+        if isinstance(exc, SpindleError) and exc.category != "cancelled":
+            return NodeFailure(exc, action_of(exc))
+        raise exc
+
+    async def _exec(self, prepared: Any, running: RunContext) -> Any:
+        batch = self.definition.batch
+        if batch is None:
+            return await self._attempts(prepared, running)
+        has_failed = False
+
+        async def one(beside: RunContext, given: Any) -> Any:
+            nonlocal has_failed
+            if has_failed and not batch.keep_errors:
+                return MISSING  # not begun
+            outcome = await self._attempts(given, beside)
+            has_failed |= isinstance(outcome, NodeFailure)
+            return outcome
+
+        outcomes = await running.each(one, prepared, batch.concurrency)
+        return self._gathered(outcomes, batch)
+
+    def _gathered(self, outcomes: list[Any], batch: Batch) -> Done | NodeFailure:
+        # With arguments as they are recorded: what is secret in them does not belong into errors.
+        failed: list[JsonObject] = [
+            {"index": index, "arguments": self.report.inputs[index], "error": outcome.told()}
+            for index, outcome in enumerate(outcomes)
+            if isinstance(outcome, NodeFailure)
+        ]
+        if not failed or batch.keep_errors:
+            values = [None if isinstance(outcome, NodeFailure) else outcome.value for outcome in outcomes]
+            return Done(values, failed=failed)
+        first = next(outcome for outcome in outcomes if isinstance(outcome, NodeFailure))
+        begun = sum(outcome is not MISSING for outcome in outcomes)
+        named = "; ".join(f"item {item['index']}: {item['error']['message']}" for item in failed[:5])
+        more = f"; and {len(failed) - 5} more" if len(failed) > 5 else ""
+        error = FlowError(
+            f"node {self.id!r}: {len(failed)} of {len(outcomes)} items failed ({begun} were begun): "
+            f"{named}{more}",
+            hint="set batch.keep_errors to continue with the others",
+            details={"failed": failed},
+        )
+        return NodeFailure(error, first.action)
+
+    def post(self, shared: Any, prep_res: Any, exec_res: Any) -> Any:
+        assert self.id is not None
+        if isinstance(exec_res, NodeFailure):
+            return self._failed(shared, exec_res)
+        done: Done = exec_res
+        self.report.output, self.report.wrote = done.value, done.wrote
+        if done.wrote is not None:
+            shared.update(done.wrote)
+        write_output(shared, self.id, done.value, self._natural, self.definition.outputs, self.ids)
+        if done.failed is not None:
+            shared[f"{self.id}.failed"] = done.failed
+        return done.action
+
+    def _failed(self, shared: Any, failure: NodeFailure) -> str:
+        told = self.report.error = failure.told()
+        action = failure.edge(self.successors)
+        if action is None:
+            raise failure.error
+        shared[self.id] = {"error": told}
+        if ERROR not in self.ids:
+            shared[ERROR] = told
+        return action
+
+    # --- values
+
+    def _host(self) -> Host:
+        if self.host is None:
+            raise FlowError(f"{self.id} cannot run here: {_NO_WORKSPACE}")
+        return self.host
+
+    def _rendered(self, value: Any, lookup: SharedLookup, what: str) -> Any:
+        try:
+            return render(value, lookup)
+        except UnresolvedError as error:
+            raise self._unresolved(error, lookup, what) from None
+        except TemplateError as error:
+            raise FlowError(f"node {self.id!r}: {what}: {error}") from None
+
+    def _unresolved(self, error: UnresolvedError, lookup: SharedLookup, what: str) -> FlowError:
+        path = error.reference.path
+        meant = suggest(written_path(path), lookup.known(path))
+        hint = f"did you mean ${{{meant}}}?" if meant else None
+        if hint is None and str(path[0]).isupper() and len(path) == 1:
+            hint = "flows do not read the environment: declare it as an input of the flow"
+        return FlowError(
+            f"node {self.id!r}: {what}: {error}",
+            hint=hint or f"give it a default, ${{{error.reference.text} ?? …}}, if it may be missing",
+        )
+
+    def _mapped(self, name: str, lookup: SharedLookup) -> Any:
+        """Returns the value of an argument that `inputs` maps."""
+        place = self.definition.inputs[name]
+        try:
+            found = lookup(parse_path(place))
+        except TemplateError as error:
+            raise FlowError(f"node {self.id!r}: inputs.{name}: {error}") from None
+        if found is MISSING:
+            raise FlowError(
+                f"node {self.id!r}: {name!r} is mapped from {place}, which has no value",
+                hint="map it from a key that a node before it writes",
+            )
+        return found
+
+    def _argument(self, name: str, lookup: SharedLookup) -> Any:
+        """Returns the value of an argument that the node's params do not set: the flow's, the one that
+        `inputs` maps, or the shared key of its name. MISSING if there is none."""
+        if name in self.params:
+            return self._rendered(self.params[name], lookup, name)
+        if name in self.definition.inputs:
+            return self._mapped(name, lookup)
+        return lookup((name,))
+
+    def _needs(self, name: str, who: str) -> FlowError:
+        return FlowError(
+            f"node {self.id!r}: {who} needs {name!r}, and nothing provides it",
+            hint=f"set it in the node's params, map it, or give the flow an input {name!r}",
+        )

@@ -12,6 +12,7 @@ from spindle.domain.json_schema import canonical
 from spindle.errors import StoreError
 
 if TYPE_CHECKING:
+    from spindle.calls.prepared import PreparedTool
     from spindle.domain.call import Call, Result
     from spindle.domain.source import CacheConfig
     from spindle.domain.tool import Tool
@@ -27,30 +28,28 @@ class ResultCache:
         self._now = now
         self._note = note
 
-    async def get(
-        self, tool: Tool, call: Call, config: CacheConfig | None, ttl: float | None
-    ) -> Result | None:
+    async def get(self, prepared: PreparedTool, call: Call, ttl: float | None) -> Result | None:
         """Returns the result of the same call, if one is kept and still good."""
+        tool, config = prepared.tool, prepared.config.cache
         if ttl is None or not _pure(tool, config):
             return None
         try:
-            found = await self._store.cached(_key(tool, call), self._now(), ttl)
+            found = await self._store.cached(_key(prepared, call), self._now(), ttl)
         except StoreError as error:
             self._note(f"a cached result of {tool.name} could not be read: {error.message}")
             return None
         return None if found is None or _has_lost_a_file(found) else found
 
-    async def put(
-        self, tool: Tool, call: Call, config: CacheConfig | None, ttl: float | None, result: Result
-    ) -> None:
+    async def put(self, prepared: PreparedTool, call: Call, ttl: float | None, result: Result) -> None:
         """Keeps the result for `ttl` seconds, unless it is an error or a question."""
+        tool, config = prepared.tool, prepared.config.cache
         if result.is_error or result.asked is not None or call.answers is not None:
             return
         if ttl is None or not _pure(tool, config):
             return
         now = self._now()
         try:
-            await self._store.cache(_key(tool, call), result, now + ttl, now)
+            await self._store.cache(_key(prepared, call), result, now + ttl, now)
         except (StoreError, TypeError) as error:
             # A value that the store cannot write, such as a number over 64 bits, is as good as uncached.
             self._note(f"the result of {tool.name} could not be cached: {error}")
@@ -66,7 +65,10 @@ def _pure(tool: Tool, config: CacheConfig | None) -> bool:
     return tool.pure or any(re.fullmatch(pattern, tool.local_name) for pattern in patterns)
 
 
-def _key(tool: Tool, call: Call) -> str:
-    """A changed tool, other arguments, another principal or another credential never share a result."""
-    parts = [tool.name, tool.fingerprint, call.arguments, call.principal.id, call.credential.key]
+def _key(prepared: PreparedTool, call: Call) -> str:
+    """A changed tool, other code or settings behind it, other arguments, another principal or another
+    credential never share a result."""
+    tool = prepared.tool
+    does = prepared.source.behaviour(tool)
+    parts = [tool.name, tool.fingerprint, does, call.arguments, call.principal.id, call.credential.key]
     return hashlib.sha256(canonical(parts)).hexdigest()

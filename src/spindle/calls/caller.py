@@ -213,7 +213,7 @@ class Caller:
             at("cache")
             ttl = config.cache.ttl if config.cache is not None else options.cache_ttl
             if ttl is not None and options.use_cache:
-                result = await self._cache.get(tool, call, config.cache, ttl)
+                result = await self._cache.get(prepared, call, ttl)
             if result is None:
                 limits = in_order(options.limits, prepared.guards.limit)
                 noted_in = journal if prepared.leaves_doubt else None
@@ -221,7 +221,7 @@ class Caller:
                 result = await self._attempt_until_done(ready, running)
                 if ttl is not None:
                     at("keep")
-                    await self._cache.put(tool, call, config.cache, ttl, result)
+                    await self._cache.put(prepared, call, ttl, result)
             else:
                 outcome = "cached"
             if result.is_error:

@@ -20,7 +20,7 @@ from spindle.flows.run_context import Notes, RunContext
 from spindle.flows.shared import SharedLookup
 from spindle.flows.signature import input_schema
 from spindle.flows.templates import MISSING
-from spindle.flows.workspace_node import Done, WorkspaceNode
+from spindle.flows.workspace_node import NodeDone, WorkspaceNode
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -81,7 +81,7 @@ class FlowNode(WorkspaceNode):
     def _shown(self, given: _Given) -> JsonObject:
         return {**masked(given.inputs, input_schema(self.inner.inputs), ()), **given.item}
 
-    async def _work(self, given: _Given) -> Done:
+    async def _work(self, given: _Given) -> NodeDone:
         limit = self.definition.timeout
         host = self._host()
         if limit is None:
@@ -100,9 +100,9 @@ class FlowNode(WorkspaceNode):
         found = await host.remember(f"flow {self.id}", key, limited)
         if "timed_out" in found:
             raise CallTimeoutError(f"node {self.id!r} did not finish within {limit:g} s")
-        return Done(found["value"], found["action"], found["wrote"])
+        return NodeDone(found["value"], found["action"], found["wrote"])
 
-    async def _once(self, given: _Given, host: Host) -> Done:
+    async def _once(self, given: _Given, host: Host) -> NodeDone:
         assert self.within is not None
         attempt = f"~{self.cur_retry + 1}" if self.cur_retry else ""
         place = f"[{given.index}]" if given.index is not None else ""
@@ -117,7 +117,7 @@ class FlowNode(WorkspaceNode):
         else:
             value = outputs_of(self.inner.outputs, store, f"node {self.id!r}: ")
         if given.index is not None:
-            return Done(value)
+            return NodeDone(value)
         written = store.maps[0]
         wrote = {key: item for key, item in written.items() if key not in above or item is not above[key]}
-        return Done(value, action if isinstance(action, str) else None, wrote)
+        return NodeDone(value, action if isinstance(action, str) else None, wrote)

@@ -10,10 +10,13 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from spindle.code_marks import code_of
 from spindle.domain.call import Result
 from spindle.domain.json_schema import canonical, from_json, survives_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from spindle.domain.identity import Principal
     from spindle.flows.definition import CacheRule
     from spindle.flows.node import BaseNode
@@ -39,16 +42,19 @@ def is_flow_safe(target: object) -> bool:
 class PureNodes:
     """The cache of results of pure nodes."""
 
-    def __init__(self, store: CacheStore, now: Callable[[], float]) -> None:
+    def __init__(self, store: CacheStore, now: Callable[[], float], root: Path) -> None:
         self._store = store
         self._now = now
+        self._root = root
 
     def key(self, node: BaseNode, given: Any, principal: Principal) -> str | None:
         """Returns the cache key, or None if the node is not pure or its input is not JSON."""
         if not is_flow_safe(type(node)):
             return None
         try:
-            parts = [type(node).__qualname__, inspect.getsource(type(node)), node.params, given, principal.id]
+            kind = type(node)
+            code = [inspect.getsource(kind), code_of(inspect.getfile(kind), self._root)]
+            parts = [kind.__qualname__, *code, node.params, given, principal.id]
             text = canonical(parts)
             if from_json(text)[-2] != given:
                 return None

@@ -14,7 +14,7 @@ from spindle.flows.failures import REFUSED, NodeFailure
 from spindle.flows.interface import is_wrapped, natural_key
 from spindle.flows.shared import SharedLookup
 from spindle.flows.templates import MISSING
-from spindle.flows.workspace_node import Done, WorkspaceNode
+from spindle.flows.workspace_node import NodeDone, WorkspaceNode
 
 if TYPE_CHECKING:
     from spindle.domain.call import CallRecord, Result
@@ -85,7 +85,7 @@ class ToolNode(WorkspaceNode):
         assert self._found is not None
         return masked(given, self._found.input_schema, ())
 
-    async def _work(self, given: JsonObject) -> Done:
+    async def _work(self, given: JsonObject) -> NodeDone:
         tool = self._found
         assert tool is not None
         rule = self.cache
@@ -100,7 +100,7 @@ class ToolNode(WorkspaceNode):
         self.report.cached |= result.cached
         if result.is_error:
             raise error_of(tool, result)
-        return Done(plain_value(result, tool), result.action)
+        return NodeDone(plain_value(result, tool), result.action)
 
     def _recorded(self, record: CallRecord) -> None:
         self.report.attempts += max(record.attempts, 1)
@@ -140,14 +140,14 @@ class Ask(WorkspaceNode):
     def _shown(self, given: str) -> JsonObject:
         return {"message": given}
 
-    async def _work(self, given: str) -> Done:
+    async def _work(self, given: str) -> NodeDone:
         question = self.definition.ask
         assert question is not None
         schema = question.schema or {"type": "string"}
         reply = self._host().ask(InputRequired(given, details={"schema": schema}))
         if reply.refused is not None:
             raise PermissionDeniedError(reply.refused or "not answered")
-        return Done(reply.answer)
+        return NodeDone(reply.answer)
 
     def exec_fallback(self, prep_res: Any, exc: Exception) -> Any:
         return NodeFailure(exc, REFUSED) if isinstance(exc, PermissionDeniedError) else (

@@ -280,7 +280,7 @@ class WorkspaceFlows:
     def _pure(self) -> PureNodes:
         from spindle.flows.node_cache import PureNodes
 
-        return PureNodes(self._cache, self._now)
+        return PureNodes(self._cache, self._now, self._root)
 
     # --- afterwards
 

@@ -1,5 +1,5 @@
-"""What tools, questions and inline flows have in common as nodes: batches, retries, conditions, failures,
-and outputs in the shared store. Each kind says what it is given, and does its work once."""
+"""The common part of tools, questions and inline flows as nodes: batches, retries, conditions, failures, and
+outputs in the shared store. Each kind says what it is given, and does its work once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class NodeDone:
     """The end of a node's work that did not fail."""
 
     value: Any
@@ -89,7 +89,7 @@ class WorkspaceNode(Node):
         """Returns what the history shows of it."""
         return given
 
-    async def _work(self, given: Any) -> Done:
+    async def _work(self, given: Any) -> NodeDone:
         """Does the work once."""
         raise NotImplementedError
 
@@ -166,7 +166,7 @@ class WorkspaceNode(Node):
         outcomes = await running.each(one, prepared, batch.concurrency)
         return self._gathered(outcomes, batch)
 
-    def _gathered(self, outcomes: list[Any], batch: Batch) -> Done | NodeFailure:
+    def _gathered(self, outcomes: list[Any], batch: Batch) -> NodeDone | NodeFailure:
         # With arguments as they are recorded: what is secret in them does not belong into errors.
         failed: list[JsonObject] = [
             {"index": index, "arguments": self.report.inputs[index], "error": outcome.told()}
@@ -175,7 +175,7 @@ class WorkspaceNode(Node):
         ]
         if not failed or batch.keep_errors:
             values = [None if isinstance(outcome, NodeFailure) else outcome.value for outcome in outcomes]
-            return Done(values, failed=failed)
+            return NodeDone(values, failed=failed)
         first = next(outcome for outcome in outcomes if isinstance(outcome, NodeFailure))
         begun = sum(outcome is not MISSING for outcome in outcomes)
         named = "; ".join(f"item {item['index']}: {item['error']['message']}" for item in failed[:5])
@@ -192,7 +192,7 @@ class WorkspaceNode(Node):
         assert self.id is not None
         if isinstance(exec_res, NodeFailure):
             return self._failed(shared, exec_res)
-        done: Done = exec_res
+        done: NodeDone = exec_res
         self.report.output, self.report.wrote = done.value, done.wrote
         if done.wrote is not None:
             shared.update(done.wrote)

@@ -6,6 +6,7 @@ What only some kinds have is a member with a default here, so that the rest need
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from spindle.domain.call import Call, Result
 from spindle.domain.identity import Credential
-from spindle.domain.json_schema import JsonObject
+from spindle.domain.json_schema import JsonObject, to_json
 from spindle.domain.tool import Tool, ToolSpec
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class Session(ABC):
 class Source(ABC, Generic[ConfigT]):
     """One configured source. Making it must be cheap; `open` does the work."""
 
+    _settings_mark: str | None = None
+
     def __init__(self, name: str, config: ConfigT, root: Path, note: Note) -> None:
         """Takes the source's name, its settings (a `config_model()`), the workspace's folder, and `note`."""
         self.name = name
@@ -107,6 +110,14 @@ class Source(ABC, Generic[ConfigT]):
         """Returns a mark that changes when the source's tools may have, without contacting anything; None
         where only asking the source can tell. `settings` are as written in the file."""
         return None
+
+    def behaviour(self, tool: Tool) -> str:
+        """Returns a mark that changes when the tool may do something else though its definition is the same:
+        no result from before is used then. By default the settings in force, such as a command or an URL."""
+        if self._settings_mark is None:
+            settings = to_json(self.config.model_dump(mode="python", warnings=False), default=repr)
+            self._settings_mark = hashlib.sha256(settings).hexdigest()[:32]
+        return self._settings_mark
 
     def server_of(self, tool: Tool | None) -> str | None:
         """Names the server that calls of this tool reach, for sources that have several: each is left alone

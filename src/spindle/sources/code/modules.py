@@ -17,7 +17,6 @@ import importlib.util
 import os
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -25,14 +24,9 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from spindle.domain.bounded import BoundedMap
+from spindle.code_marks import file_digest
 
 MAX_FILES = 2000
-
-# A file that changed this recently may change again with the same times.
-_SETTLED_AFTER = 2.0
-
-_digests: BoundedMap[str, tuple[tuple[int, ...], str]] = BoundedMap(10_000)
 
 
 def folder_signature(folder: Path, endings: tuple[str, ...] = (".py",)) -> str:
@@ -40,7 +34,7 @@ def folder_signature(folder: Path, endings: tuple[str, ...] = (".py",)) -> str:
     marks: list[str] = []
     for path in _files(folder, endings):
         with contextlib.suppress(OSError):
-            marks.append(f"{path}:{_digest(path)}")
+            marks.append(f"{path}:{file_digest(path)}")
     return hashlib.sha256("\n".join(marks).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
@@ -51,7 +45,7 @@ def module_signature(module: str, root: Path) -> str | None:
         if (base / "__init__.py").is_file():
             return folder_signature(base)
         with contextlib.suppress(OSError):
-            return _digest(f"{base}.py")
+            return file_digest(f"{base}.py")
     return None
 
 
@@ -63,20 +57,6 @@ def _files(folder: Path, endings: tuple[str, ...] = (".py",)) -> list[str]:
         if len(found) > MAX_FILES:
             break
     return found
-
-
-def _digest(path: str) -> str:
-    """The hash of the content. The file is read again only if its times or size changed, or are too recent
-    to trust."""
-    stat = os.stat(path)
-    mark = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino)
-    known = _digests.get(path)
-    if known is not None and known[0] == mark:
-        return known[1]
-    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    if time.time() - max(stat.st_mtime, stat.st_ctime) > _SETTLED_AFTER:
-        _digests[path] = (mark, digest)
-    return digest
 
 
 class _FreshLoader(SourceFileLoader):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spindle.ports.source import Source
+from spindle.sources.code.source import CodeSource
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spindle.sources.flows.session import FlowsSession
 
 
-class FlowsSource(Source["FlowsConfig"]):
+class FlowsSource(CodeSource["FlowsConfig"]):
     """The flows and nodes of one folder, as tools."""
 
     @staticmethod
@@ -33,4 +33,4 @@ class FlowsSource(Source["FlowsConfig"]):
     def open(self, credential: Credential, on_change: Callable[[], None]) -> FlowsSession:
         from spindle.sources.flows.session import FlowsSession
 
-        return FlowsSession(self.name, self.config, self.root, self.note)
+        return FlowsSession(self.name, self.config, self.root, self.note, self.loaded)

@@ -36,8 +36,10 @@ Found = Flow | type[Node]
 class FlowsSession(CodeSession[Found]):
     """The flows and nodes of one folder, read and ready to be called."""
 
-    def __init__(self, name: str, config: FlowsConfig, root: Path, note: Note) -> None:
-        super().__init__(name, root, note)
+    def __init__(
+        self, name: str, config: FlowsConfig, root: Path, note: Note, loaded: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(name, root, note, loaded)
         self._library = Library(root, config.path)
 
     async def invoke(self, tool: Tool, call: Call) -> Result:

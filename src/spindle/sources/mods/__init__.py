@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spindle.ports.source import Source
+from spindle.sources.code.source import CodeSource
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spindle.sources.mods.session import ModsSession
 
 
-class ModsSource(Source["ModsConfig"]):
+class ModsSource(CodeSource["ModsConfig"]):
     """A source of all mods of the workspace."""
 
     @staticmethod
@@ -33,4 +33,4 @@ class ModsSource(Source["ModsConfig"]):
     def open(self, credential: Credential, on_change: Callable[[], None]) -> ModsSession:
         from spindle.sources.mods.session import ModsSession
 
-        return ModsSession(self.name, self.config, self.root, self.note)
+        return ModsSession(self.name, self.config, self.root, self.note, self.loaded)

@@ -27,8 +27,10 @@ STOP_TIMEOUT = 10.0
 class ModsSession(CodeSession[FunctionTool]):
     """The running mods of a workspace."""
 
-    def __init__(self, name: str, config: ModsConfig, root: Path, note: Note) -> None:
-        super().__init__(name, root, note)
+    def __init__(
+        self, name: str, config: ModsConfig, root: Path, note: Note, loaded: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(name, root, note, loaded)
         self._config = config
         self._running: dict[str, Mod] = {}
 

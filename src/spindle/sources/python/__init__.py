@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spindle.ports.source import Source
+from spindle.sources.code.source import CodeSource
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Credential
+    from spindle.domain.tool import Tool
     from spindle.ports.source import Note
     from spindle.sources.python.config import PythonConfig
     from spindle.sources.python.session import PythonSession
 
 
-class PythonSource(Source["PythonConfig"]):
+class PythonSource(CodeSource["PythonConfig"]):
     """A source of Python functions."""
 
     _functions: Sequence[Callable[..., Any]] = ()
@@ -49,7 +50,14 @@ class PythonSource(Source["PythonConfig"]):
             return module_signature(str(settings["module"]), root)
         return None
 
+    def behaviour(self, tool: Tool) -> str:
+        if not self._functions:
+            return super().behaviour(tool)
+        from spindle.sources.code.behaviour import functions_mark
+
+        return functions_mark([*self._functions], self.root)
+
     def open(self, credential: Credential, on_change: Callable[[], None]) -> PythonSession:
         from spindle.sources.python.session import PythonSession
 
-        return PythonSession(self.name, self.config, self.root, self._functions, self.note)
+        return PythonSession(self.name, self.config, self.root, self._functions, self.note, self.loaded)

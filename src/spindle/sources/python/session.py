@@ -31,8 +31,9 @@ class PythonSession(CodeSession[FunctionTool]):
         root: Path,
         functions: Sequence[Callable[..., Any]],
         note: Note,
+        loaded: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(name, root, note)
+        super().__init__(name, root, note, loaded)
         self._config = config
         self._functions = functions
 

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 import spindle
-from spindle import threads
+from spindle import code_marks, threads
 from spindle.errors import InvalidArgumentsError, NameConflictError, NotFoundError, ServerError
-from spindle.sources.code import modules
 from spindle.sources.code.modules import FolderModules, folder_signature, module_signature
 from spindle.threads import in_thread, stdout_to_stderr
 
@@ -298,7 +297,7 @@ async def test_an_edit_while_nobody_ran_is_seen_by_the_next_start(folder: Any) -
 def test_a_settled_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "one.py"
     file.write_text("x = 1\n")
-    monkeypatch.setattr(modules, "_SETTLED_AFTER", -1.0)
+    monkeypatch.setattr(code_marks, "_SETTLED_AFTER", -1.0)
     first = folder_signature(tmp_path)
     monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("read again"))
     assert folder_signature(tmp_path) == first

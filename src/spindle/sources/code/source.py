@@ -17,7 +17,7 @@ ConfigT = TypeVar("ConfigT", bound="SourceConfig")
 
 
 class CodeSource(Source[ConfigT]):
-    """What a tool does is its code: that which is loaded, or else that of its file."""
+    """A source of Python code. A tool does what its code says: that which is loaded, or else its file."""
 
     def __init__(self, name: str, config: ConfigT, root: Path, note: Note) -> None:
         super().__init__(name, config, root, note)

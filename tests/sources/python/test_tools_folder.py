@@ -14,6 +14,7 @@ import pytest
 import spindle
 from spindle import code_marks, threads
 from spindle.errors import InvalidArgumentsError, NameConflictError, NotFoundError, ServerError
+from spindle.sources.code import modules
 from spindle.sources.code.modules import FolderModules, folder_signature, module_signature
 from spindle.threads import in_thread, stdout_to_stderr
 

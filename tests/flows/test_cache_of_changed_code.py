@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from servers.echo_server import Answer, EchoServer
 from servers.flow_tools import OpenFlows
 from spindle import Finished, tool
 from spindle.flows import CacheRule, Flow, Node, ToolNode, flow_safe
+from spindle.sources.code.behaviour import functions_mark
 from spindle.sources.code.modules import FolderModules
 
 PRICE = "from spindle import tool\n\n\n@tool(read_only=True)\ndef price(x: int) -> int:\n    return x * {}\n"
@@ -80,6 +82,14 @@ async def test_a_given_function_with_another_enclosed_value_is_called(tmp_path: 
     assert await price(tmp_path, tools=[priced(1)]) == (2, False)
     assert await price(tmp_path, tools=[priced(1)]) == (2, True)
     assert await price(tmp_path, tools=[priced(100)]) == (200, False)
+
+
+def test_a_function_with_other_values_bound_to_it_has_another_mark(tmp_path: Path) -> None:
+    def price(x: int, factor: int) -> int:
+        return x * factor
+
+    marks = {functions_mark([functools.partial(price, factor=factor)], tmp_path) for factor in (1, 1, 100)}
+    assert len(marks) == 2
 
 
 async def test_another_server_behind_the_same_tool_is_asked(

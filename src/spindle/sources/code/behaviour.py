@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from spindle.code_marks import code_of
 from spindle.domain.json_schema import survives_json, to_json
@@ -23,13 +23,14 @@ def functions_mark(functions: list[Callable[..., Any]], root: Path) -> str:
 
 
 def _function(function: Any, root: Path, depth: int) -> Any:
-    while isinstance(function, functools.partial):
-        function = function.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if isinstance(function, functools.partial):
+        given = cast("functools.partial[Any]", function)
+        return [repr((given.args, given.keywords)), _function(given.func, root, depth + 1)]
     inner: Any = inspect.unwrap(function) if callable(function) else function
     inner = getattr(inner, "__func__", inner)
     code = getattr(inner, "__code__", None)
     if not isinstance(code, CodeType) or depth > MAX_DEPTH:
-        return repr(type(inner))
+        return f"{inner.__class__}"
     enclosed = [_enclosed(cell, root, depth) for cell in getattr(inner, "__closure__", None) or ()]
     defaults = [getattr(inner, "__defaults__", None), getattr(inner, "__kwdefaults__", None)]
     return [_code(code), repr(defaults), enclosed, code_of(code.co_filename, root)]
@@ -42,7 +43,7 @@ def _enclosed(cell: Any, root: Path, depth: int) -> Any:
         return None  # not set yet
     if callable(value):
         return _function(value, root, depth + 1)
-    return value if survives_json(value) else repr(type(value))
+    return value if survives_json(value) else f"{value.__class__}"
 
 
 def _code(code: CodeType) -> list[Any]:

@@ -425,7 +425,8 @@ KNOWN: dict[str, str] = {
         serving.quotas.Shares._held
     """,
     "a limit where it is filled": """
-        http.origins.CredentialOrigins._known auth.issuer.Issuer._ready auth.details.DetailSealer._known
+        serving.audit.AuditLog._waiting http.origins.CredentialOrigins._known auth.issuer.Issuer._ready
+        auth.details.DetailSealer._known
     """,
 }
 

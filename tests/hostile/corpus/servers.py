@@ -189,14 +189,14 @@ a_redirect_to_the_metadata_of_a_cloud | refused | redirects to another origin
 a_redirect_to_nowhere | refused | redirects to what is not a URL
 no_answer_at_all | refused | was not ready | waits
 a_closed_connection | refused | closed the connection
-a_status_line_of_garbage | refused | Bad status line
-headers_without_end | refused | Too many headers
+a_status_line_of_garbage | refused | does not answer in HTTP
+headers_without_end | refused | head of its answer is larger
 a_head_that_drips | refused | was not ready | waits
 a_flood_of_cookies | fine | .
 a_session_id_of_escapes | fine | .
 a_session_that_is_forgotten_at_once | refused | no longer knows the session
 a_page_instead_of_an_answer | refused | text/html
-an_answer_of_no_kind | refused | Invalid HTTP header
+an_answer_of_no_kind | refused | not JSON, but \\x00$
 an_empty_answer | refused | cannot be read
 accepted_and_never_answered | refused | 202 Accepted
 an_answer_that_is_not_json | refused | cannot be read

@@ -18,6 +18,7 @@ import anyio.abc
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RequestId
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
+from spindle.domain.visible import visible
 from spindle.http.failures import HttpFailure, RedirectError, TooLargeError
 from spindle.mcp_imports import MCPError, as_request_id, coerce_request_id, run_notify_intercept
 from spindle.sources.mcp.answers import MessageTooLargeError, NoAnswerError, UnreadableAnswerError, outcome
@@ -146,7 +147,8 @@ class HttpDispatcher(LinkDispatcher):
                 raise MCPError(code=INVALID_REQUEST, message="it answered a request with 202 Accepted")
             if kind != "application/json":
                 raise MCPError(
-                    code=INVALID_REQUEST, message=f"the answer is not JSON, but {kind or 'nothing'}"
+                    code=INVALID_REQUEST,
+                    message=f"the answer is not JSON, but {visible(kind[:100]) or 'nothing'}",
                 )
             return _own(await self._from_body(answer, note), request_id)
         finally:

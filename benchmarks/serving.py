@@ -182,22 +182,33 @@ async def _measure(quick: bool) -> list[Row]:
             for gateway in contenders:
                 gateway.stop()
     ours = contenders[0]
-    rows: list[Row] = []
-    for clients in CLIENTS:
-        for position, (what, unit) in enumerate(_FIGURES):
-            for gateway in contenders:
-                value = statistics.median(item[position] for item in gateway.found[clients])
-                pairs = zip(ours.found[clients], gateway.found[clients], strict=True)
-                ratio = statistics.median(mine[position] / theirs[position] for mine, theirs in pairs)
-                name = f"{what}, {clients} clients: {gateway.name}"
-                # Ours over theirs: below one is better for times, above one for rates.
-                goal = _GOALS.get((what, clients, gateway.name))
-                shown = ratio if gateway is not ours else None
-                rows.append(Row("serving", name, value, unit, shown, goal, at_least=unit == "calls/s"))
+    rows = compared("serving", contenders, CLIENTS, _GOALS)
     for gateway in contenders:
         goals = (2.0, 80.0) if gateway is ours else (None, None)
         rows.append(Row("serving", f"cold start: {gateway.name}", gateway.cold_start, "s", goal=goals[0]))
         rows.append(Row("serving", f"idle memory: {gateway.name}", gateway.idle_mb, "MB", goal=goals[1]))
+    return rows
+
+
+def compared(
+    part: str, contenders: list[Gateway], numbers: tuple[int, ...], goals: dict[tuple[str, int, str], float]
+) -> list[Row]:
+    """The figures of all gateways, by the number of clients. The first of them is ours."""
+    ours = contenders[0]
+    rows: list[Row] = []
+    for clients in numbers:
+        for position, (what, unit) in enumerate(_FIGURES):
+            for gateway in contenders:
+                value = statistics.median(item[position] for item in gateway.found[clients])
+                pairs = list(zip(ours.found[clients], gateway.found[clients], strict=True))
+                if not all(theirs[position] for _, theirs in pairs):
+                    continue  # the CPU of a server that is not the gateway's own process
+                ratio = statistics.median(mine[position] / theirs[position] for mine, theirs in pairs)
+                name = f"{what}, {clients} clients: {gateway.name}"
+                # Ours over theirs: below one is better for times, above one for rates.
+                goal = goals.get((what, clients, gateway.name))
+                shown = ratio if gateway is not ours else None
+                rows.append(Row(part, name, value, unit, shown, goal, at_least=unit == "calls/s"))
     return rows
 
 

@@ -20,13 +20,21 @@ from typing import Any
 import psutil
 
 from http_client import mcp_call
-from serving import ENVIRONMENT, PATIENCE, SCRIPTS, Gateway, free_port
+from serving import ENVIRONMENT, PATIENCE, SCRIPTS, Gateway, compared, free_port
 from table import Row
 
 HERE = Path(__file__).parent
 CLIENTS = (1, 16)
 ENVOY = SCRIPTS / "envoy"
 ROUTER = "Envoy's MCP router"
+PROXY = "FastMCP proxy"
+_GOALS = {
+    ("median of a call", 1, ROUTER): 2.0,
+    ("calls a second", 16, ROUTER): 0.4,
+    ("calls a second", 1, PROXY): 5.0,
+    ("calls a second", 16, PROXY): 5.0,
+}
+"""What Spindle's figure must be in terms of the other's."""
 MCP = "type.googleapis.com/envoy.extensions.filters.http"
 
 
@@ -151,7 +159,7 @@ def gateways(folder: str, url: str) -> list[Gateway]:
     found = [
         Gateway("spindle serve", serve, at[0], mcp_call("up_echo")),
         Gateway("the server itself", ["sleep", "infinity"], f"{url}/mcp", mcp_call("echo")),
-        Gateway("FastMCP proxy", proxy, at[1], mcp_call("echo")),
+        Gateway(PROXY, proxy, at[1], mcp_call("echo")),
     ]
     envoy = str(ENVOY) if ENVOY.exists() else shutil.which("envoy")
     if envoy is None:
@@ -176,26 +184,7 @@ async def _gateways(url: str, quick: bool) -> list[Row]:
         finally:
             for gateway in contenders:
                 gateway.stop()
-    ours, *others = contenders
-    rows: list[Row] = []
-    for clients in CLIENTS:
-        for position, (what, unit) in enumerate((("median of a call", "ms"), ("calls a second", "calls/s"))):
-            for gateway in contenders:
-                value = statistics.median(item[position] for item in gateway.found[clients])
-                pairs = zip(ours.found[clients], gateway.found[clients], strict=True)
-                ratio = statistics.median(mine[position] / theirs[position] for mine, theirs in pairs)
-                name = f"{what}, {clients} clients: {gateway.name}"
-                # Ours over theirs: below one is better for times, above one for rates.
-                wanted = 2.0 if (gateway.name, clients, unit) == (ROUTER, 1, "ms") else None
-                rows.append(Row("upstream", name, value, unit, ratio if gateway in others else None, wanted))
-    router = next((item for item in others if item.name == ROUTER), None)
-    if router is not None:
-        pairs = zip(router.found[16], ours.found[16], strict=True)
-        times = statistics.median(theirs[1] / mine[1] for theirs, mine in pairs)
-        rows.append(
-            Row("upstream", f"calls a second, 16 clients: {ROUTER} over Spindle", times, "times", goal=2.5)
-        )
-    return rows
+    return compared("upstream", contenders, CLIENTS, _GOALS)
 
 
 def through_http(quick: bool) -> list[Row]:

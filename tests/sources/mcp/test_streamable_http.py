@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spindle.domain.identity import NO_CREDENTIAL
+from spindle.http.failures import LostError
 from spindle.mcp_imports import MCPError
 from spindle.sources.mcp import http_dispatcher
 from spindle.sources.mcp.config import McpConfig
@@ -29,6 +30,9 @@ class Server:
         self.connections = 0
         self.seen: list[tuple[str, dict[str, str], Any]] = []
         self.url = ""
+        self.hangs_up = False
+        """True if it ends a connection after each answer, though it does not say so."""
+        self.ended = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -47,6 +51,9 @@ class Server:
                     break
                 writer.write(said)
                 await writer.drain()
+                if self.hangs_up or b"connection: close" in said:
+                    break
+        self.ended += 1
         writer.close()
 
 
@@ -214,3 +221,107 @@ async def test_a_post_that_cannot_arrive_was_never_sent(note: CallExchange) -> N
         with pytest.raises(MCPError):
             await messages.send_raw_request("tools/call", {})
     assert note.never_sent
+
+
+# --- what goes wrong with connections
+
+
+async def test_an_answer_that_breaks_off_is_not_asked_for_again(note: CallExchange) -> None:
+    def respond(_verb: str, _headers: dict[str, str], message: Any) -> bytes:
+        return whole(result(message))[:-5].replace(b"content-type", b"connection: close\r\ncontent-type")
+
+    async with connected(respond) as (messages, server):
+        with pytest.raises(MCPError, match="broke off"):
+            await messages.send_raw_request("tools/call", {})
+        assert len(server.seen) == 1
+    assert isinstance(note.failure, LostError)
+    assert not note.never_sent
+
+
+async def test_a_server_that_ends_without_a_word_may_have_done_it(note: CallExchange) -> None:
+    async with connected(lambda *_: None) as (messages, server):
+        with pytest.raises(MCPError, match="closed the connection"):
+            await messages.send_raw_request("tools/call", {})
+        assert len(server.seen) == 1
+    assert note.failure is not None
+    assert not note.never_sent
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+async def test_a_connection_that_ends_after_each_answer_costs_no_call(says_so: bool) -> None:
+    """Whether the server announces it or not, each request arrives, and once."""
+
+    def respond(_verb: str, _headers: dict[str, str], message: Any) -> bytes:
+        said = whole(result(message))
+        return said.replace(b"content-type", b"connection: close\r\ncontent-type") if says_so else said
+
+    async with connected(respond) as (messages, server):
+        server.hangs_up = True
+        for number in range(1, 6):
+            assert await messages.send_raw_request("tools/call", {"n": number}) == {"ok": True}
+            while server.ended < number:
+                await asyncio.sleep(0)
+        assert [message["params"]["n"] for _, _, message in server.seen] == [1, 2, 3, 4, 5]
+        assert server.connections == 5
+
+
+async def test_a_slow_answer_is_ended_by_the_time_limit_of_its_call() -> None:
+    """Bytes that go on coming do not make it wait longer."""
+    gone = asyncio.Event()
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999999\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.001)
+        gone.set()
+        writer.close()
+
+    async with await asyncio.start_server(drip, "127.0.0.1", 0) as listening:
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
+        async with (
+            contextlib.aclosing(SessionHttp("s", McpConfig(url=url), NO_CREDENTIAL)) as http,
+            contextlib.aclosing(HttpDispatcher(StreamableLink(http, url), 10_000_000)) as messages,
+        ):
+            with pytest.raises(MCPError, match="timed out"):
+                await messages.send_raw_request(
+                    "tools/call", {}, {"timeout": 0.05, "cancel_on_abandon": False}
+                )
+            await gone.wait()
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 503])
+async def test_a_refusal_is_noted_and_leaves_the_connection(status: int, note: CallExchange) -> None:
+    def respond(_verb: str, _headers: dict[str, str], _message: Any) -> bytes:
+        more = b'www-authenticate: Bearer error="invalid_token"\r\nretry-after: 7\r\n'
+        return b"HTTP/1.1 %d X\r\n%scontent-length: 2\r\n\r\nno" % (status, more)
+
+    async with connected(respond) as (messages, server):
+        messages._http.session_id = "known"
+        for _ in range(2):
+            with pytest.raises(MCPError, match="refused the request"):
+                await messages.send_raw_request("tools/call", {})
+        assert server.connections == 1
+        messages._http.session_id = None
+    assert (note.status, note.retry_after) == (status, 7)
+    assert note.challenge == 'Bearer error="invalid_token"'
+    assert not note.had_json_rpc_error
+
+
+async def test_a_redirect_within_the_server_is_followed_with_its_message() -> None:
+    moved = False
+
+    def respond(_verb: str, _headers: dict[str, str], message: Any) -> bytes:
+        nonlocal moved
+        if not moved:
+            moved = True
+            return b"HTTP/1.1 307 X\r\nlocation: /other\r\ncontent-length: 0\r\n\r\n"
+        return whole(result(message))
+
+    async with connected(respond) as (messages, server):
+        assert await messages.send_raw_request("tools/call", {"a": 1}) == {"ok": True}
+        assert [message["params"] for _, _, message in server.seen] == [{"a": 1}, {"a": 1}]
+        assert server.connections == 1

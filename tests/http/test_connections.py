@@ -140,13 +140,16 @@ async def test_what_comes_on_a_connection_at_rest_ends_it() -> None:
 
 
 async def test_an_answer_may_end_with_its_connection() -> None:
+    heads = iter([b"", b"transfer-encoding: identity\r\n"])
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+        writer.write(b"HTTP/1.1 200 OK\r\n" + next(heads) + b"\r\nall of it")
         writer.close()
 
     async with listening(serve) as url, contextlib.aclosing(HttpClient(30)) as client:
-        assert await (await client.send(Prepared("GET", url))).read(100) == b"all of it"
+        for _ in range(2):
+            assert await (await client.send(Prepared("GET", url))).read(100) == b"all of it"
 
 
 @contextlib.asynccontextmanager

@@ -264,7 +264,8 @@ class ServerConnection(asyncio.Protocol):
 
     def _ends_with_connection(self) -> bool:
         headers = self._answer.headers if self._answer is not None else {}
-        return "content-length" not in headers and "transfer-encoding" not in headers
+        is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
+        return "content-length" not in headers and not is_chunked
 
     def _complete(self, answer: HttpAnswer, *, ends_here: bool) -> None:
         answer.is_complete = True

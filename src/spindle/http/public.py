@@ -82,6 +82,9 @@ async def _connected(address: str, port: int, *, public_only: bool) -> socket.so
     made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A stream may be silent for days: the system then asks whether the other end is still there.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         await asyncio.get_running_loop().sock_connect(made, (address, port))
     except BaseException:
         made.close()

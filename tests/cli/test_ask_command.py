@@ -209,3 +209,50 @@ def test_at_a_terminal_the_words_are_changed_or_a_saved_flow_is_not_wanted(
     assert "nothing was run" in seen
     assert terminal.process.returncode == 0
     assert [request.prompt for request in server.requests] == [WORDS, "read it aloud"]
+
+
+# --- a saved flow that does something else
+
+
+@pytest.fixture
+def saved(work: Any) -> Any:
+    work.write("flows/send_note.json", json.dumps(FLOW))
+    return work
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "never send the note to the channel",
+        "delete the note plan.txt and send it to the channel",
+        "send the note to the channel without reading it",
+    ],
+)
+def test_a_flow_that_does_something_else_is_not_run(saved: Any, spindle: Any, words: str) -> None:
+    done = spindle("ask", words, "--yes")
+    assert done.code != 0
+    assert done.out == ""
+    assert "the saved flow send_note is not used" in done.err
+
+
+def test_a_flow_that_fits_in_part_is_refused_with_yes(saved: Any, spindle: Any) -> None:
+    done = spindle("ask", "send the note other.txt to the channel ops", "--yes")
+    assert (done.code, done.out) == (12, "")
+    assert "fits in part: it is not known what becomes of 'other.txt', 'ops'" in done.err
+    assert "spindle run send_note --file=…" in done.err
+
+
+def test_a_value_with_one_meaning_is_bound(saved: Any, spindle: Any) -> None:
+    done = spindle("ask", "send the note other.txt to the channel", "--yes", "-q")
+    assert (done.code, done.out) == (0, "notes: the text of other.txt\n")
+
+
+def test_a_model_judges_whether_a_flow_fits(saved: Any, spindle: Any, server: ModelServer) -> None:
+    other = {**FLOW, "name": "send_twice", "inputs": {}, "nodes": [
+        {"id": "read", "tool": "read_note", "params": {"file": "other.txt"}},
+        {"id": "tell", "tool": "send", "params": {"text": "${read}", "channel": "ops"}},
+    ]}  # fmt: skip
+    server.feed('{"other_flow": "it has one channel"}', json.dumps(other))
+    done = spindle("ask", "send the note other.txt to the channel ops", *MODEL, "--yes", "-q")
+    assert (done.code, done.out) == (0, "ops: the text of other.txt\n")
+    assert "the saved flow send_note is not used: it has one channel" in done.err

@@ -12,7 +12,8 @@ import pytest
 import spindle
 from servers.running import program
 from spindle.domain.tool import ToolSpec
-from spindle.drafting.finding import fit, saved_for
+from spindle.drafting.finding import saved_for
+from spindle.drafting.fitting import fit
 from spindle.drafting.prompt import json_in
 from spindle.errors import ConfigurationError, InvalidArgumentsError, ModelError, NotFoundError
 from spindle.flows.definition import FlowDefinition, NodeDefinition

@@ -12,7 +12,7 @@ from spindle.cli.documents import document_in
 from spindle.cli.program_help.text import clean, described, options
 from spindle.documents.json_text import line_below
 from spindle.drafting.dialogue import UnusableError
-from spindle.drafting.finding import _VALUE as VALUES
+from spindle.drafting.fitting import _VALUE as VALUES
 from spindle.drafting.prompt import json_in
 from spindle.settings.expand import has_reference
 from spindle.sources.utcp.commands import NeedsShellError, words_of

@@ -72,6 +72,8 @@ class _Asking:
                 return await self._only_show(draft)
             if not self._options["quiet"] or not self._options["yes"]:
                 await self._show(draft, on_stderr=True)
+            if self._options["yes"]:
+                _refuse_doubts(draft)
             match "y" if self._options["yes"] else await self._choice(draft):
                 case "y":
                     return await self._accept(draft)
@@ -113,7 +115,10 @@ class _Asking:
 
         output = self._cli.output
         if draft.from_saved is not None:
-            output.note(f"the saved flow {draft.definition.name} fits; --new writes another")
+            fits = "fits in part" if draft.doubts else "fits"
+            output.note(f"the saved flow {draft.definition.name} {fits}; --new writes another")
+            if draft.doubts:
+                output.note(f"it is not known what becomes of {_quoted(draft.doubts)}")
         else:
             output.note("the model wrote this flow")
         print_flow(
@@ -254,6 +259,24 @@ class _Asking:
                 continue
             await self._save(draft, name)
             return
+
+
+def _quoted(parts: tuple[str, ...]) -> str:
+    return ", ".join(repr(part) for part in parts)
+
+
+def _refuse_doubts(draft: Draft) -> None:
+    """Raises FlowError if nobody would see that a saved flow may do something else than the words say."""
+    from spindle.errors import FlowError
+
+    if not draft.doubts:
+        return
+    name = draft.definition.name
+    flags = "".join(f" --{key}=…" for key in draft.definition.inputs)
+    raise FlowError(
+        f"the saved flow {name} fits in part: it is not known what becomes of {_quoted(draft.doubts)}",
+        hint=f"`spindle run {name}{flags}` runs it with the values that you mean; --new writes another",
+    )
 
 
 def _given(texts: tuple[str, ...], draft: Draft) -> JsonObject:

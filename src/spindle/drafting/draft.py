@@ -28,6 +28,9 @@ class Draft:
     """The tools that the model could choose from."""
     from_saved: str | None = None
     """The file of the saved flow that fits the words; None if the flow was written now."""
+    doubts: tuple[str, ...] = ()
+    """Parts of the words of which no rule knows what they mean for the saved flow. With doubts it does not
+    run before somebody has seen it; a model settles them."""
     usage: ModelUsage = field(default_factory=ModelUsage)
 
     @property
@@ -46,5 +49,6 @@ class Draft:
             "inputs": dict(self.inputs),
             "missing": list(self.missing),
             "from_saved": self.from_saved,
+            "doubts": list(self.doubts),
             "usage": self.usage.to_dict(),
         }

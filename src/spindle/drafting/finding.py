@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from spindle.domain.identity import Principal
 from spindle.domain.tool import Tool, ToolSpec
+from spindle.drafting.fitting import FITS, fit
 from spindle.errors import NotFoundError, SpindleError
 from spindle.flows.signature import input_schema
 from spindle.ports.store import ToolFilter
-from spindle.stores.ranking import Query
-from spindle.stores.search_index import weighed_words
-from spindle.stores.stem import stem
-from spindle.stores.synonyms import synonyms
 
 if TYPE_CHECKING:
     from spindle.calls.permissions import Visible
@@ -24,15 +21,10 @@ if TYPE_CHECKING:
     from spindle.domain.tool import ToolSummary
     from spindle.flows.definition import FlowDefinition
 
-FITS: Final = 2 / 3
-"""The share of the words that a saved flow must contain to be what is meant. One that is wrongly chosen
-does something else; one that is wrongly passed over costs a request to a model."""
 LOOKED_AT: Final = 50
 """The number of search results among which saved flows are looked for."""
 
 _CLAUSE = re.compile(r"[,;:.!?]\s|\b(?:and|then|after|before|afterwards|finally)\b", re.IGNORECASE)
-_QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|(?<!\w)'[^']*'(?!\w)")
-_VALUE = re.compile(r"(?<!\S)(?:\S*[\d/@=\\]\S*|\S+\.\w\S*)")
 MOST_CLAUSES: Final = 8
 
 
@@ -125,17 +117,3 @@ def saved_for(words: str, flow: FlowDefinition) -> FlowDefinition:
     if fit(words, Tool(flow.name, "flows", "flows", spec, spec.fingerprint)) >= FITS:
         return flow
     return replace(flow, description=f"{flow.description}\n\nFor: {words}".strip())
-
-
-def fit(words: str, tool: Tool) -> float:
-    """Returns the share of the words that a tool contains in its name, description or inputs. Words that
-    look like a value, such as a file's name, are for an input and do not count."""
-    plain = _VALUE.sub(" ", _QUOTED.sub(" ", words))
-    terms = Query.of(plain).terms or Query.of(words).terms
-    if not terms:
-        return 0.0
-    said = weighed_words(tool)
-    shared = [
-        term for term in map(stem, terms) if term in said or any(other in said for other in synonyms(term))
-    ]
-    return len(shared) / len(terms) if len(shared) >= min(2, len(terms)) else 0.0

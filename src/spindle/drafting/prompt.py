@@ -27,10 +27,14 @@ MOST_PROBLEMS: Final = 20
 IMPOSSIBLE: Final = "impossible"
 """The key of an answer that explains why there is no flow, as the rules say."""
 
+OTHER: Final = "other_flow"
+"""The only key of an answer that says why a saved flow is not what is asked for."""
 _FILLING = (
     "Take the values for the inputs of a flow out of a request. Answer with one JSON object that has them by "
     "name, without any other text. Leave out what the request does not say: do not make up "
-    "values, and do not repeat defaults."
+    "values, and do not repeat defaults. If the flow does not do exactly what the request asks for, because "
+    "it does more, less, something else or what the request forbids, answer "
+    f'{{"{OTHER}": "the reason"}} instead.'
 )
 
 
@@ -78,6 +82,8 @@ def filling() -> str:
 def to_fill(words: str, flow: FlowDefinition, wanted: Mapping[str, Any]) -> str:
     """Returns the request for values of a flow's inputs."""
     about = f"{flow.name}: {flow.description}".strip(": ")
+    does = ", then ".join(node.tool or (node.ask.message if node.ask else "a flow") for node in flow.nodes)
+    about = f"{about}\nIt calls {does}"
     inputs = json.dumps(dict(wanted), ensure_ascii=False)
     return f"The request: {words}\n\nThe flow: {about}\n\nIts inputs, with a JSON Schema each: {inputs}"
 

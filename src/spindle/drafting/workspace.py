@@ -13,6 +13,7 @@ from spindle.calls.validate import problems_with
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.drafting.draft import Draft
 from spindle.drafting.finding import Finder
+from spindle.drafting.fitting import fit_of
 from spindle.errors import InvalidArgumentsError, ModelError, NotFoundError, did_you_mean
 from spindle.flows.check.check import check
 from spindle.flows.problems import BrokenFlowError
@@ -38,6 +39,10 @@ MOST_WORDS = 20_000
 NEAR = 3
 """The number of tools that are shown for each unknown name."""
 MOST_OF_WHY = 500
+
+
+class OtherFlowError(Exception):
+    """The model's answer that a saved flow does something else than is asked for, with the reason."""
 
 
 class Drafting:
@@ -84,10 +89,18 @@ class Drafting:
             found = self._flows.saved(tool.name)
             if not isinstance(found, Loaded):
                 continue  # written in Python, or not of flows/: it is among the tools
+            judged = fit_of(words, found.definition, tool)
+            if not judged.is_candidate:
+                if judged.refused is not None:
+                    self._note(f"the saved flow {tool.name} is not used: {judged.refused}")
+                continue
             problems = await check(found.definition, self._finding.find, found.positions, found.place)
             wrong = [problem for problem in problems if problem.severity == "error"]
             if not wrong:
-                return Draft(words, found.definition, tuple(problems), from_saved=found.place)
+                return Draft(
+                    words, found.definition, tuple(problems), judged.inputs, from_saved=found.place,
+                    doubts=judged.doubts,
+                )  # fmt: skip
             self._note(f"the saved flow {tool.name} fits, but no longer works: {wrong[0]}")
         return None
 
@@ -165,9 +178,12 @@ class Drafting:
                 raise InvalidArgumentsError(
                     f"{draft.definition.name or 'the flow'} has no input {name!r}", hint=hint
                 )
-        draft = replace(draft, inputs=dict(given))
+        said_by_rule, doubts = draft.inputs, draft.doubts
         wanted = {name: found for name, found in known.items() if name not in given}
-        is_wanted = bool(wanted) if draft.from_saved is not None else bool(draft.missing)
+        if given and not wanted:
+            doubts = ()  # whatever the words say of values, these are meant
+        draft = replace(draft, inputs={**said_by_rule, **given}, doubts=doubts)
+        is_wanted = bool(wanted or doubts) if draft.from_saved is not None else bool(draft.missing)
         if not is_wanted or self._model is None:
             return draft
         model = await self._chosen_model()  # before the import, which needs the library
@@ -180,8 +196,13 @@ class Drafting:
         async def values(text: str) -> JsonObject:
             return _values(text, {**without, "properties": wanted})
 
-        said = await dialogue.until_usable(filling(), to_fill(draft.words, draft.definition, wanted), values)
-        return replace(draft, inputs={**said, **given}, usage=self._budget.usage)
+        asked = to_fill(draft.words, draft.definition, wanted)
+        try:
+            said = await dialogue.until_usable(filling(), asked, values)
+        except OtherFlowError as other:
+            self._note(f"the saved flow {draft.definition.name} is not used: {other}")
+            return await self.fill(await self._written(draft.words), given)
+        return replace(draft, inputs={**said, **given}, doubts=(), usage=self._budget.usage)
 
     async def _chosen_model(self) -> Model:
         require_library()
@@ -206,7 +227,7 @@ def _values(text: str, schema: JsonObject) -> JsonObject:
     from spindle.documents.places import TextError
     from spindle.documents.text import read
     from spindle.drafting.dialogue import UnusableError
-    from spindle.drafting.prompt import json_in
+    from spindle.drafting.prompt import OTHER, json_in
 
     try:
         found = read(json_in(text), "json").value
@@ -214,6 +235,8 @@ def _values(text: str, schema: JsonObject) -> JsonObject:
     except TextError as error:
         wrong = [error.problem]
         found = None
+    if is_object(found) and list(found) == [OTHER]:
+        raise OtherFlowError(str(found[OTHER])[:MOST_OF_WHY])
     if wrong or not is_object(found):
         listed = "; ".join(wrong)
         raise UnusableError(

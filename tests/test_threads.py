@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from spindle import giving_way, threads
-from spindle.threads import MANY_OBJECTS, in_short_turn, in_turn, without_collector
+from spindle.threads import MANY_OBJECTS, in_short_turn, in_turn, time_of_source, without_collector
 
 
 class Node:
@@ -115,3 +115,21 @@ async def test_only_a_process_that_serves_others_gives_way(
     await in_turn(work)
     await in_short_turn(work)
     assert len(clock.rests) == 2
+
+
+async def test_the_time_of_a_source_stands_still_while_what_it_sent_waits_for_its_turn() -> None:
+    released = threading.Event()
+    before = asyncio.create_task(in_turn(released.wait))
+    try:
+        async with asyncio.timeout(60) as limit:
+            time_of_source.set(limit)
+            reading = in_turn(lambda: limit.when())
+            asyncio.get_running_loop().call_soon(released.set)
+            assert await reading is None
+            left = limit.when()
+            assert left is not None
+            assert left - asyncio.get_running_loop().time() <= 60
+    finally:
+        released.set()
+        time_of_source.set(None)
+    assert await before

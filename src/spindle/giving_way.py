@@ -2,7 +2,7 @@
 
 Python runs one thread at a time. One that computes without a pause takes half of the time from the event
 loop of a busy server, and every call then takes more than twice as long. Work on what came from outside may
-take long, but not from others: it has a third of the time while anybody else wants it, and all of it
+take long, but not from others: it has a fifth of the time while anybody else wants it, and all of it
 otherwise.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Generator
 
 COMPUTES = 0.002
 """Seconds of computing after which the thread looks whether others wait."""
-RESTS = 0.004
+RESTS = 0.008
 """Seconds that it then leaves to them."""
 HELD_UP = 1.3
 """Times longer that the work took than it computed, if others had their turns meanwhile."""

@@ -34,6 +34,10 @@ _idle: deque[_Jobs] = deque()
 _executors: dict[str, ThreadPoolExecutor] = {}
 """By the name of their one thread; made at the first use, and again after a fork."""
 _idling = threading.Lock()
+time_of_source: contextvars.ContextVar[asyncio.Timeout | None] = contextvars.ContextVar(
+    "time_of_source", default=None
+)
+"""The limit for the answers of a source. It stands still while they are read, or wait for their turn."""
 _are_considerate = False
 
 
@@ -71,7 +75,17 @@ async def in_turn(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -
     Threads that compute at the same time each make the event loop wait for its turn, again and again: six of
     them slow every call down, one that gives way is hardly noticed.
     """
-    return await _in("spindle-reader", functools.partial(work, *arguments, **named))
+    job = functools.partial(work, *arguments, **named)
+    limit, loop = time_of_source.get(), asyncio.get_running_loop()
+    end = limit.when() if limit is not None else None
+    if limit is None or end is None:
+        return await _in("spindle-reader", job)
+    left = end - loop.time()
+    limit.reschedule(None)
+    try:
+        return await _in("spindle-reader", job)
+    finally:
+        limit.reschedule(loop.time() + left)
 
 
 async def in_short_turn(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:

@@ -18,6 +18,7 @@ from spindle.errors import (
     ServerError,
     SpindleError,
 )
+from spindle.threads import time_of_source
 
 if TYPE_CHECKING:
     from spindle.auth.credentials import Credentials
@@ -84,8 +85,12 @@ class ToolDiscovery:
             try:
                 if sources.local_signature(name) is not None:
                     sources.require_trust()  # code of the workspace is read again in an open session
-                async with asyncio.timeout(config.timeout):
-                    specs = await session.discover()
+                async with asyncio.timeout(config.timeout) as limit:
+                    token = time_of_source.set(limit)
+                    try:
+                        specs = await session.discover()
+                    finally:
+                        time_of_source.reset(token)
                 taken = without_own(name, specs, sources.workspace, self._note)
                 return Discovered(taken, instructions=_shortened(session.instructions))
             except TimeoutError:

@@ -71,16 +71,16 @@ async def test_a_sync_that_finds_the_same_changes_nothing_for_others(workspace: 
     script = workspace.source("web", "greet")
     async with workspace.open() as app:
         await app.sync()
-        version = await app.catalog.version()
+        version = await app.catalog.stored_version.number()
         before = (await app.catalog.states())["web"].synced_at
         await app.sync()
-        assert await app.catalog.version() == version
+        assert await app.catalog.stored_version.number() == version
         assert ((await app.catalog.states())["web"].synced_at or 0) > (before or 0)
         script.offer("greet", place="moved.py:3")
         [report] = await app.sync()
         assert not report.differs
         assert (await app.show("greet")).spec.place == "moved.py:3"
-        assert await app.catalog.version() != version
+        assert await app.catalog.stored_version.number() != version
 
 
 # --- finding

@@ -38,7 +38,8 @@ from spindle.mcp_server.listeners import StreamListener
 from spindle.mcp_server.server import CatalogServer
 from spindle.mcp_server.sessions import MAX_MISSED, HttpSession
 from spindle.mcp_server.suspended import MAX_SUSPENDED, Suspended, SuspendedCalls
-from spindle.serving.access import Guard, ServingAccess
+from spindle.serving.access import ServingAccess
+from spindle.serving.guard import Guard
 from spindle.settings import Settings
 from spindle.sources.websocket.waiting import Desk
 

@@ -20,8 +20,9 @@ from spindle.listening.server import listen
 from spindle.registry.client import RegistryClient
 from spindle.registry.entry import read_entry
 from spindle.registry.publish import namespace, source_entry
-from spindle.serving.access import Guard, ServingAccess
+from spindle.serving.access import ServingAccess
 from spindle.serving.front import FrontLink, FrontPage, front_or_list
+from spindle.serving.guard import Guard
 from spindle.serving.published import PublishedRegistry, open_list
 from spindle.serving.server import serve
 from spindle.settings import Settings

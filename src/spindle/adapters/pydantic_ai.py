@@ -118,9 +118,9 @@ class SpindleToolset(AbstractToolset[AgentDepsT]):
 
     async def _offer(self) -> Offer:
         await self._app.catalog.look_again()
-        if self._offered is None or self._offered[0] != await self._app.catalog.version():
+        if self._offered is None or self._offered[0] != await self._app.catalog.stored_version.number():
             offer = await Offer.of(self._app, self._choice, self._options)
-            self._offered = (await self._app.catalog.version(), offer)
+            self._offered = (await self._app.catalog.stored_version.number(), offer)
         return self._offered[1]
 
 

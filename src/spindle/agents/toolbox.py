@@ -160,7 +160,7 @@ class Toolbox:
     async def _current(self) -> _View:
         catalog = self._catalog
         await catalog.look_again()
-        version = await catalog.version()
+        version = await catalog.stored_version.number()
         if self._view is None or self._view.version != version:
             every = {item.name: item for item in await catalog.tools(ToolFilter())}
             usable = {name: item for name, item in every.items() if self._is_usable(item)}

@@ -72,6 +72,11 @@ class KnownClients:
     def wants_token(self) -> bool:
         return bool(self._tokens) or self.issuer is not None or bool(self._issued)
 
+    @property
+    def are_lasting(self) -> bool:
+        """True if no token ends by itself, so that who has shown one is known as long as these are."""
+        return self.issuer is None and not self._issued
+
     async def identify(self, shown: str | None) -> Principal:
         """Raises AuthError where a token is wanted and this is none, and whatever `Issuer.claims` does."""
         if not self.wants_token:

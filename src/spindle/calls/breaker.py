@@ -9,10 +9,10 @@ between, is the server taken to be unwell for all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from spindle.domain.bounded import BoundedMap
+from spindle.domain.records import quick_dataclass
 from spindle.errors import (
     BreakerOpenError,
     BusyError,
@@ -52,15 +52,18 @@ class Breakers:
     def check(self, server: str | None, credential: str) -> None:
         """Raises BreakerOpenError if a call would not be admitted. `server` is None where each credential has
         one of its own; `credential` is the key of the call's."""
-        for breaker in self._of(server, credential):
-            breaker.check(self._source)
+        if self._own or self._servers:
+            for breaker in self._of(server, credential):
+                breaker.check(self._source)
 
     def enter(self, server: str | None, credential: str) -> Admission:
         """Admits a call, or raises. While a probe runs, no other call is admitted."""
+        self._admitted += 1
+        if not self._own and not self._servers:  # as nearly always
+            return Admission(self, server, credential, self._admitted, ())
         found = self._of(server, credential)
         for breaker in found:
             breaker.check(self._source)
-        self._admitted += 1
         probes = tuple(breaker for breaker in found if breaker.take_probe())
         return Admission(self, server, credential, self._admitted, probes)
 
@@ -73,6 +76,8 @@ class Breakers:
 
     def succeeded(self, admission: Admission) -> None:
         """The source answered, so it is there."""
+        if not self._own and not self._servers:
+            return
         # A call that began before it opened says nothing about now.
         server, own = admission.server, (admission.server or "", admission.credential)
         if server is not None and self._closes(self._servers.get(server), admission):
@@ -108,8 +113,6 @@ class Breakers:
             shared.suspect(credential)
 
     def _of(self, server: str | None, credential: str) -> list[_Breaker]:
-        if not self._own and not self._servers:  # as nearly always
-            return []
         shared = self._servers.get(server) if server is not None else None
         own = self._own.get((server or "", credential))
         return [breaker for breaker in (shared, own) if breaker is not None]
@@ -121,7 +124,7 @@ class Breakers:
         return _Breaker(name, self._config, self._now)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class Admission:
     """A call's way in, to be entered around the attempt."""
 

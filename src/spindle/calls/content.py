@@ -125,7 +125,10 @@ _TEXTS = ("text", "data", "blob", "mimeType", "uri", "name", "description")
 
 def has_large(result: Result) -> bool:
     """True if `keep_large_content` would keep anything."""
-    return any(_is_large(block, INLINE_LIMIT) for block in result.content)
+    for block in result.content:  # noqa: SIM110 - a generator costs every call more
+        if block.data is not None and _is_large(block, INLINE_LIMIT):
+            return True
+    return False
 
 
 async def keep_large_content(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +11,7 @@ from spindle.calls.sampling import own_model
 from spindle.errors import Interruption
 
 if TYPE_CHECKING:
+    from spindle.calls.deadlines import Deadline
     from spindle.calls.limits import Limit
     from spindle.calls.sampling import Sampling
     from spindle.domain.call import CallRecord, Host, Peer, Reply, Result
@@ -32,6 +31,8 @@ class MakesCalls(Protocol):
 
 class CallHost:
     """Makes further calls, and asks questions, at the place of one call."""
+
+    __slots__ = ("_caller", "_journal", "_model", "_principal")
 
     def __init__(
         self,
@@ -114,11 +115,13 @@ class CallHost:
 class PatientPeer:
     """The client that made a call; the call's time limit stands still while the client is asked something."""
 
-    def __init__(self, peer: Peer, limit: float, timer: asyncio.Timeout | None = None) -> None:
+    __slots__ = ("_asked", "_limit", "_peer", "deadline")
+
+    def __init__(self, peer: Peer, limit: float, deadline: Deadline | None = None) -> None:
         self._peer = peer
         self._limit = limit
         self._asked = 0
-        self.timer = timer
+        self.deadline = deadline
         """The limit of the attempt that is being made."""
 
     @property
@@ -148,19 +151,13 @@ class PatientPeer:
         return self._peer.can_answer(method)
 
     async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
-        timer = self.timer
+        deadline = self.deadline
         self._asked += 1
-        _set(timer, None)
+        if deadline is not None:
+            deadline.reschedule(None)
         try:
             return await self._peer.ask(method, params)
         finally:
             self._asked -= 1
-            if not self._asked:
-                _set(timer, asyncio.get_running_loop().time() + self._limit)
-
-
-def _set(timer: asyncio.Timeout | None, when: float | None) -> None:
-    if timer is not None:
-        # A timer that ran out, or whose call has ended meanwhile, cannot be set any more.
-        with contextlib.suppress(RuntimeError):
-            timer.reschedule(when)
+            if deadline is not None and not self._asked:
+                deadline.reschedule(self._limit)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from typing import Self
 
 from spindle.calls.queues import MAX_WAITING, FairQueue
@@ -55,7 +55,7 @@ class Limit:
 
     def release(self) -> None:
         """Ends a call, so that another may begin."""
-        if not self._queue.serve():
+        if not self._queue or not self._queue.serve():
             self.free += 1
 
     def _busy(self, reason: str) -> BusyError:
@@ -78,44 +78,61 @@ class hold:  # noqa: N801 - used like a function
     """Hold a place in each of these limits, having lent those of the call this one is made in. `seconds` is
     the time in which the last must have one: the others are the caller's own, who knows how long to wait."""
 
+    waited = 0.0
+    """The part of `seconds` that went by."""
+    # Defaults of the class, as most calls neither wait nor lend.
+    _borrowers = 0
+    _ended = False
+    _reclaiming: asyncio.Lock | None = None
+
     def __init__(self, limits: Sequence[Limit], client: str = "", seconds: float | None = None) -> None:
         self._limits = limits
         self._client = client
         self._seconds = seconds
-        self.waited = 0.0
-        """The part of `seconds` that went by."""
         self._held: list[Limit] = []
-        self._borrowers = 0
-        self._ended = False
-        self._reclaiming: asyncio.Lock | None = None
-        self._outer: hold | None = None
-        self._token: Token[hold | None] | None = None
 
     async def __aenter__(self) -> Self:
+        if not self.at_once():
+            await self.wait()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.leave() is not None:
+            await self.reclaim()
+
+    # The same in its parts, since most calls neither wait for a place nor have borrowed one.
+
+    def at_once(self) -> bool:
+        """Enters. Returns False if that is done only after a `wait`."""
         outer = self._outer = _current.get()
         self._token = _current.set(self)
         if outer is not None:
             outer._lend()
-        elif len(self._limits) == 1 and self._limits[0].take():  # as nearly always
+        elif len(self._limits) == 1 and self._limits[0].take():
             self._held.append(self._limits[0])
-            return self
+            return True
+        return False
+
+    async def wait(self) -> None:
+        """Waits for the places. Leaves if that fails."""
         try:
             await self._take(is_first=True)
         except BaseException:
             await self.__aexit__()
             raise
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        self._leave()
-        if self._outer is not None:
-            await self._outer._reclaim()
-
-    def _leave(self) -> None:
-        assert self._token is not None
+    def leave(self) -> hold | None:
+        """Gives the places back. Returns the holder that had lent its own, who is to `reclaim` them."""
         _current.reset(self._token)
         self._ended = True
-        self._give_back()
+        while self._held:
+            self._held.pop().release()
+        return self._outer
+
+    async def reclaim(self) -> None:
+        """Gets back the places that were lent for this one."""
+        if self._outer is not None:
+            await self._outer._reclaim()
 
     async def _take(self, *, is_first: bool) -> None:
         # Places may be lent, and the call may end, while one of its parts waits to have them back.

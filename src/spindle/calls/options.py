@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from spindle.domain.identity import LOCAL, Principal
+from spindle.domain.records import quick_dataclass
 
 if TYPE_CHECKING:
     from spindle.calls.limits import Limit
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from spindle.domain.tool import Tool
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@quick_dataclass(frozen=True, slots=True, repr=False)
 class CallOptions:
     """The options of a call. They are separate from the arguments, so that no tool's parameter can clash
     with them."""

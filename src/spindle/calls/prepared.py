@@ -35,6 +35,8 @@ class PreparedTool:
     """The place in which the source looks for an idempotency key, if it honours one."""
     leaves_doubt: bool
     """True if calls must be noted before they are sent, where somebody could make them again."""
+    checks_results: bool
+    """True if what the tool promises of its results is to be checked."""
     credential: Credential | None
     """The credential that everybody has here; None if it depends on who calls."""
 
@@ -61,6 +63,7 @@ class PreparedTools:
                 source.server_of(tool),
                 config.key_place(tool.local_name, tool.spec),
                 leaves_doubt(tool, config),
+                bool(config.check_results) and tool.output_schema is not None,
                 self._credentials.shared(tool.source, config),
             )
         return found

@@ -35,6 +35,7 @@ _SECRET_NAME = re.compile(
 )
 _MAX_REMEMBERED = 64
 """Characters of the names that are remembered for being those of secrets or not."""
+_NUMBERS = frozenset({int, float, bool})
 _MAX_SCHEMAS = 1000
 """Schemas that may describe one value; what has more is hidden whole."""
 _MAX_NESTING = 200
@@ -59,6 +60,8 @@ class Recorder:
         marked = self._marked.get(tool.fingerprint)
         if marked is None:
             marked = self._marked[tool.fingerprint] = mentions_secrets(tool.input_schema)
+        if not marked and not secrets and _is_plain(arguments):
+            return arguments
         return masked(arguments, tool.input_schema, secrets, marked=marked)
 
     async def save(self, record: CallRecord, *, together: bool = False) -> None:
@@ -73,6 +76,19 @@ class Recorder:
                 self.unsaved.add(record, error)
                 return
             self._note(f"the call of {record.tool} could not be recorded: {error}")
+
+
+def _is_plain(arguments: JsonObject) -> bool:
+    """True for short texts and numbers under names that are not those of secrets, as most arguments are."""
+    for name, value in arguments.items():
+        if value.__class__ is str:
+            if len(value) > MAX_TEXT:
+                return False
+        elif value.__class__ not in _NUMBERS:
+            return False
+        if len(name) > _MAX_REMEMBERED or _is_known_secret(name):
+            return False
+    return True
 
 
 def ended_by(error: BaseException) -> tuple[str, JsonObject | None]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
+from spindle.calls.deadlines import Deadline
 from spindle.calls.host import CallHost, PatientPeer
 from spindle.calls.limits import hold
 from spindle.calls.record import ended_by, fit_to_store, hide_secrets
@@ -171,11 +172,13 @@ class SourceRequests:
     async def _answer(
         self, source: str, session: RelaySession, method: str, call: Call, seconds: float, limit: float
     ) -> JsonObject:
-        timer = asyncio.timeout(seconds)
+        task = asyncio.current_task()
+        assert task is not None
+        deadline = Deadline(self._caller.timers, task, seconds)
         if call.peer is not None:
-            call = replace(call, peer=PatientPeer(call.peer, limit, timer))
+            call = replace(call, peer=PatientPeer(call.peer, limit, deadline))
         try:
-            async with timer:
+            with deadline:
                 return await session.relay(method, call)
         except (InputRequired, ApprovalRequired) as asked:
             raise _cannot_wait(source, method, asked) from None
@@ -184,7 +187,7 @@ class SourceRequests:
                 raise
             raise NotFoundError(error.message, details=error.details, source=source) from None
         except TimeoutError:
-            if not timer.expired():
+            if not deadline.expired:
                 raise
             raise CallTimeoutError(
                 f"{source!r} did not answer {method} within {seconds:.6g} s",

@@ -14,7 +14,7 @@ from uuid import UUID
 from spindle.domain.json_schema import JsonObject, is_array, is_object, parameters, type_of
 from spindle.errors import InvalidArgumentsError, ServerError, suggest
 from spindle.remedies import Remedy
-from spindle.schemas.compiled import MAX_PROBLEMS, CompiledSchema
+from spindle.schemas.compiled import MAX_PROBLEMS, CompiledSchema, TooCostlyError
 from spindle.threads import in_short_turn
 
 if TYPE_CHECKING:
@@ -65,13 +65,20 @@ class Validation:
     def __init__(self) -> None:
         self._compiled: OrderedDict[tuple[str, str], CompiledSchema] = OrderedDict()
 
-    def is_ready(self, tool: Tool) -> bool:
-        """True if the schema of a tool's arguments is compiled."""
-        return (tool.fingerprint, "input") in self._compiled
+    def fits(self, tool: Tool, arguments: JsonObject, formats: FormatCheck = False) -> bool:
+        """True if the arguments fit and there is nothing else to say about them, as is nearly always; False
+        if `check_arguments` has to look."""
+        schema = self._compiled.get((tool.fingerprint, "input"))
+        if schema is None or (formats and schema.with_formats is not None):
+            return False
+        try:
+            return is_surely_json(arguments) and schema.accepts(arguments)
+        except TooCostlyError:
+            return False
 
     async def prepare(self, tool: Tool) -> None:
         """Compiles the schema of a tool's arguments beside the event loop, if that takes long."""
-        if has_many_parts(tool.input_schema):
+        if (tool.fingerprint, "input") not in self._compiled and has_many_parts(tool.input_schema):
             await in_short_turn(self._prepared, tool)
 
     def _prepared(self, tool: Tool) -> None:
@@ -186,22 +193,40 @@ def _compile(tool: Tool, side: str, schema: JsonObject) -> CompiledSchema:
         ) from None
 
 
+def is_surely_json(arguments: Mapping[Any, Any]) -> bool:
+    """True for arguments that can be sent as JSON without loss or change, and are not large. Others need a
+    closer look."""
+    written = _written(arguments)
+    return len(written) <= MAX_BYTES_AT_ONCE and _is_faithful(written)
+
+
 def not_json(arguments: Mapping[Any, Any], *, aside: bool = True) -> list[dict[str, str]]:
     """The problems with arguments that cannot be sent as JSON without loss or change. Not `aside` from the
     event loop: raises LargeArgumentsError for large ones."""
+    written = _written(arguments)
+    if not aside and len(written) > MAX_BYTES_AT_ONCE:
+        raise LargeArgumentsError
+    if _is_faithful(written):
+        return []
+    return list(itertools.islice(_oddities(arguments, "", 0), MAX_PROBLEMS))
+
+
+def _written(arguments: Mapping[Any, Any]) -> bytes:
+    """The arguments as JSON; nothing if they cannot be written."""
     import orjson
 
     try:
-        written = orjson.dumps(
+        return orjson.dumps(
             arguments, option=orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
         )
     except TypeError:
-        written = b""
-    if not aside and len(written) > MAX_BYTES_AT_ONCE:
-        raise LargeArgumentsError
+        return b""
+
+
+def _is_faithful(written: bytes) -> bool:
     # A number that is not one is written as null; so a null needs a second look, and so do many levels.
     is_odd = not written or b"null" in written or written.count(b"[") + written.count(b"{") > MAX_DEPTH
-    return list(itertools.islice(_oddities(arguments, "", 0), MAX_PROBLEMS)) if is_odd else []
+    return not is_odd
 
 
 def _oddities(value: Any, path: str, depth: int) -> Iterator[dict[str, str]]:

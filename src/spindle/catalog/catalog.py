@@ -59,7 +59,7 @@ class Catalog:
         self._discovery = ToolDiscovery(self.connections, credentials, note)
         self._known: dict[str, Tool] = {}
         self._version = -1
-        self._stored = StoredVersion(store)
+        self.stored_version = StoredVersion(store)
         self._marks = SourceMarks()
         self.conflicts = self._marks.conflicts
         self.consents = Consents(lambda: self.sources, self._marks, credentials)
@@ -110,9 +110,12 @@ class Catalog:
             raise await not_found(self._own, name, sees, self._marks.reasons)
         return tool
 
-    async def version(self) -> int:
-        """A number that changes whenever the tools change, in any process."""
-        return await self._stored.number()
+    def at_hand(self, name: str) -> Tool | None:
+        """The tool of this full name, if that is known without reading or asking anything."""
+        tool = self._known.get(name)
+        if tool is None or not self.stored_version.is_still(self._version):
+            return None
+        return tool if self.sources.local_signature(tool.source) is None else None
 
     async def look_again(self) -> None:
         """Take note of what other processes changed, and of edits to definitions on this machine."""
@@ -199,7 +202,7 @@ class Catalog:
         known = name in await self._store.sources() or await self._store.pins(name) is not None
         if known:
             await self._store.forget_source(name)
-            self._stored.changed()
+            self.stored_version.changed()
         return known
 
     async def _leave(self, name: str) -> None:
@@ -239,7 +242,7 @@ class Catalog:
 
     async def _see_other_processes(self) -> None:
         """Drops the cached tools if another process has changed the stored ones."""
-        version = await self._stored.number()
+        version = await self.stored_version.number()
         if version != self._version:
             self._known.clear()
             self._marks.read(await self._store.sources())
@@ -328,7 +331,7 @@ class Catalog:
             instructions=await instructions_after(self._store, name, listed.instructions, accept),
         )  # fmt: skip
         report = await store_tools(self._store, now, config, taken.tools, accept, self.sources, self._note)
-        self._stored.changed()
+        self.stored_version.changed()
         report.left_out, report.loosened = taken.left_out, taken.loosened
         self._marks.listed(name, mark)
         if report.differs:

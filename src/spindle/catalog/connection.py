@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.domain import trail
 from spindle.errors import ConnectionFailedError, SpindleError, innermost
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.domain.source import SourceConfig
     from spindle.ports.source import Session, Source
+
+
+class Use(Protocol):
+    """Somebody who has a session in hand."""
+
+    def interrupt(self) -> None:
+        """Ends what it does with the session, which is about to be closed."""
+        ...
 
 
 class Connection:
@@ -50,10 +58,13 @@ class Connection:
         self._stop = asyncio.Event()
         self._idle_timer: asyncio.TimerHandle | None = None
         self._retired = False
-        self._uses: set[Callable[[], None]] = set()
-        """Those who have the session in hand, each as what interrupts it."""
+        self.uses: set[Use] = set()
+        """Those who have the session in hand."""
         self._unused = asyncio.Event()
         self.users = 0
+        """Those who want the session. While there are any, it is not closed as idle."""
+        self.ready: Session | None = None
+        """The session, from when it is open."""
         self.last_used = time.monotonic()
         self.lost_because: str | None = None
         # It may serve others than whoever made it open, so it is opened for the workspace itself.
@@ -63,10 +74,10 @@ class Connection:
     @property
     def usable(self) -> bool:
         """True if it takes further calls."""
-        if self.task.done() or self._stop.is_set() or self.lost_because or self._retired:
+        if self._stop.is_set() or self.lost_because or self._retired or self.task.done():
             return False
         # The owner hears of a loss later than those whose calls it fails, who may be here already.
-        return not (self._ready.done() and self._ready.result().is_lost)
+        return self.ready is None or not self.ready.is_lost
 
     @property
     def opening(self) -> bool:
@@ -79,10 +90,6 @@ class Connection:
             return self._ready.result()
         # Shielded: a caller that gives up must not end the opening that others wait for.
         return await asyncio.shield(self._ready)
-
-    def acquire(self) -> None:
-        """Counts one more user, so that it is not closed as idle."""
-        self.users += 1
 
     def release(self) -> None:
         """Counts one user less. The last one starts the idle timer, or ends a connection that was retired."""
@@ -132,6 +139,7 @@ class Connection:
             async with contextlib.AsyncExitStack() as stack:
                 session = await self._open(stack)
                 self._on_ready(self, session)
+                self.ready = session
                 self._ready.set_result(session)
                 await self._until_stopped_or_lost(session)
         except asyncio.CancelledError:
@@ -153,21 +161,17 @@ class Connection:
                 sent=False,
             ) from None
 
-    def begin(self, interrupt: Callable[[], None]) -> None:
-        """Notes a caller who has the session in hand, as what interrupts it."""
-        self._uses.add(interrupt)
-
-    def end(self, interrupt: Callable[[], None]) -> None:
+    def end(self, use: Use) -> None:
         """Notes that a caller is done with the session."""
-        self._uses.discard(interrupt)
-        if not self._uses:
+        self.uses.discard(use)
+        if not self.uses and self._stop.is_set():
             self._unused.set()
 
     async def _interrupt_uses(self) -> None:
         """Ends the calls that still run, while the session can still tell its source."""
-        for interrupt in self._uses:
-            interrupt()
-        while self._uses:
+        for use in self.uses:
+            use.interrupt()
+        while self.uses:
             self._unused.clear()
             await self._unused.wait()
 

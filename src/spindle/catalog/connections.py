@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from spindle.catalog.connection import Connection
 from spindle.domain import trail
@@ -30,45 +30,61 @@ CLOSE_TIMEOUT = 15.0
 MAX_SUPERSEDED = 10_000
 
 
-class _Wanted(NamedTuple):
-    """A session that somebody asks for."""
-
-    name: str
-    source: Source[Any]
-    config: SourceConfig
-    credential: Credential
-    own: bool
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.name, self.credential.key
-
-
 class SessionUse:
     """One caller's use of a session. A class, because a generator costs every call more."""
 
+    waited = 0.0
+    """Seconds that went by until there was room for the session."""
+    _interrupted = False
+
     def __init__(
-        self, connections: Connections, wanted: _Wanted, way: trail.Trail, seconds: float | None
+        self,
+        connections: Connections,
+        name: str,
+        source: Source[Any],
+        config: SourceConfig,
+        credential: Credential,
+        way: trail.Trail,
+        seconds: float | None,
+        *,
+        own: bool,
     ) -> None:
         self._connections = connections
-        self._wanted = wanted
+        self.name = name
+        self.source = source
+        self.config = config
+        self.credential = credential
+        self.key = name, credential.key
+        self.own = own
         self._way = way
         self._seconds = seconds
-        self.waited = 0.0
-        """Seconds that went by until there was room for the session."""
-        self._way_before: trail.Trail | None = None
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
-        self._interrupted = False
 
     async def __aenter__(self) -> Session:
-        connection = self._connections.at_once(self._wanted)
+        return self.at_once() or await self.opened()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave(error)
+
+    # The same in its parts, since most calls find a session that is open.
+
+    def at_once(self) -> Session | None:
+        """Takes the session in hand if it is open; None if it has to be `opened`."""
+        connection = self._connections.usable(self)
+        if connection is None or connection.ready is None:
+            return None
+        connection.users += 1
+        return self._in_hand(connection, connection.ready)
+
+    async def opened(self) -> Session:
+        """Takes the session in hand once it is open."""
+        connection = self._connections.at_once(self)
         if connection is None:
             began = time.monotonic()
-            connection = await self._connections.in_line(self._wanted, self._seconds)
+            connection = await self._connections.in_line(self, self._seconds)
             self.waited = time.monotonic() - began
-        self._connection = connection
-        connection.acquire()
+        connection.users += 1
         try:
             session = await connection.session()
         except BaseException as error:
@@ -76,31 +92,36 @@ class SessionUse:
             if isinstance(error, SpindleError):
                 raise error.about(source=connection.name) from None
             raise
-        self._task = asyncio.current_task()
-        self._cancelling = self._task.cancelling() if self._task is not None else 0
-        connection.begin(self.interrupt)
+        return self._in_hand(connection, session)
+
+    def _in_hand(self, connection: Connection, session: Session) -> Session:
+        self._connection = connection
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task
+        """Whoever uses the session."""
+        self._cancelling = task.cancelling()
+        connection.uses.add(self)
         self._way_before = trail.follow(self._way)
         return session
 
     def interrupt(self) -> None:
         """End what the caller does with the session, which is about to be closed."""
-        assert self._task is not None
         self._interrupted = True
-        self._task.cancel()
+        self.task.cancel()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def leave(self, error: BaseException | None) -> None:
+        """Lets go of the session, after this error. Raises another in its place if the session was closed."""
         trail.follow(self._way_before)
-        self._connection.end(self.interrupt)
+        self._connection.end(self)
         if isinstance(error, ConnectionFailedError) and self._tells_of_its_end(error):
             # It no longer takes requests; whoever tries again needs another one at once.
             self._connection.retire()
         self._connection.release()
-        if self._interrupted and self._task is not None:
+        if self._interrupted:
             # As asyncio.timeout does: only who was cancelled by nobody else goes on, with our error.
-            only_by_us = self._task.uncancel() <= self._cancelling
-            if only_by_us and kind is asyncio.CancelledError:
+            only_by_us = self.task.uncancel() <= self._cancelling
+            if only_by_us and isinstance(error, asyncio.CancelledError):
                 name = self._connection.name
                 raise ConnectionFailedError(f"{name!r} was closed before it answered") from None
 
@@ -151,16 +172,16 @@ class Connections:
                 path=(name,),
                 hint="do workspaces serve each other in a circle?",
             )
-        return SessionUse(self, _Wanted(name, source, config, credential, own), way, seconds)
+        return SessionUse(self, name, source, config, credential, way, seconds, own=own)
 
-    def at_once(self, wanted: _Wanted) -> Connection | None:
+    def at_once(self, wanted: SessionUse) -> Connection | None:
         """The connection, opened if there is room for it; None if not, or if others wait for room."""
-        found = self._usable(wanted)
+        found = self.usable(wanted)
         if found is None and wanted.name not in self._lines and self._make_room(wanted):
             found = self._make(wanted)
         return found
 
-    async def in_line(self, wanted: _Wanted, seconds: float | None) -> Connection:
+    async def in_line(self, wanted: SessionUse, seconds: float | None) -> Connection:
         """The same, once there is room. Raises BusyError after `seconds`."""
         seconds = wanted.config.timeout if seconds is None else seconds
         line = self._lines.setdefault(wanted.name, deque())
@@ -172,7 +193,7 @@ class Connections:
                     await news.wait()
                     news.clear()
                     # It may be there by now, for another call of the same user, or for everybody.
-                    found = self._usable(wanted)
+                    found = self.usable(wanted)
                     if found is None and line[0] is news and self._make_room(wanted):
                         found = self._make(wanted)
                     if found is not None:
@@ -192,7 +213,8 @@ class Connections:
                 del self._lines[wanted.name]
             self._tell_line(wanted.name)
 
-    def _usable(self, wanted: _Wanted) -> Connection | None:
+    def usable(self, wanted: SessionUse) -> Connection | None:
+        """The connection that serves it, if there is one that takes calls."""
         if self._closed:
             raise ConnectionFailedError("this Spindle was closed", hint="open it again", sent=False)
         connection = self._open.get(wanted.key)
@@ -201,7 +223,7 @@ class Connections:
         shared = self._shared.get(wanted.name)
         return shared if shared is not None and shared.usable and not wanted.own else None
 
-    def _make_room(self, wanted: _Wanted) -> bool:
+    def _make_room(self, wanted: SessionUse) -> bool:
         """False if all sessions of the source are in use."""
         name = wanted.name
         mine = [item for (source, _), item in self._open.items() if source == name and item.usable]
@@ -212,7 +234,7 @@ class Connections:
             min(idle, key=lambda item: item.last_used).stop()
         return bool(idle)
 
-    def _make(self, wanted: _Wanted) -> Connection:
+    def _make(self, wanted: SessionUse) -> Connection:
         name, key = wanted.name, wanted.key
         connection = Connection(
             name, wanted.source, wanted.config, wanted.credential, lambda: self._on_change(name),

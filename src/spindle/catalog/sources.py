@@ -13,13 +13,13 @@ from spindle.domain.json_schema import canonical, is_object
 from spindle.domain.trail import workspace_id
 from spindle.errors import ConfigurationError, NotFoundError, did_you_mean
 from spindle.plugins import config_models, source_class
-from spindle.ports.source import RelaySource
+from spindle.ports.source import RelaySource, Source
 from spindle.remedies import Remedy
 from spindle.settings.expand import MissingVariable, expand, missing_variables, secret_values
 
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
-    from spindle.ports.source import Note, Source, SourceNotice
+    from spindle.ports.source import Note, SourceNotice
     from spindle.settings import Settings
 
 
@@ -39,6 +39,8 @@ class SourceSet:
         """Those that were made in Python."""
         self._table_marks: dict[str, str] = {}
         self._classes: dict[str, type[Source[Any]] | None] = {}
+        self._elsewhere: set[str] = set()
+        """Those whose tools are never defined on this machine."""
         self.notices: list[SourceNotice] = []
         """The listeners for news from the servers of all sources, other than changed tools."""
 
@@ -193,13 +195,17 @@ class SourceSet:
 
     def local_signature(self, name: str) -> str | None:
         """The part of the signature that a source with a definition on this machine gives."""
+        if name in self._elsewhere:
+            return None
         cls = self._class(name)
         return cls.signature(self._tables[name], self._settings.root) if cls is not None else None
 
     def _class(self, name: str) -> type[Source[Any]] | None:
         # Kept, because finding the class of a plugin looks through all installed packages.
         if name not in self._classes:
-            self._classes[name] = source_class(self.kind(name))
+            found = self._classes[name] = source_class(self.kind(name))
+            if found is not None and found.signature is Source.signature:
+                self._elsewhere.add(name)
         return self._classes[name]
 
     def _require(self, name: str) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from spindle.ports.store import ToolStore
 
-FRESH = 0.0005
-"""Seconds for which the number is taken to be the same: the parts of one call do not each ask the store."""
+FRESH = 0.01
+"""Seconds for which the number is taken to be the same, so that a busy server does not ask at each call."""
 
 
 class StoredVersion:
@@ -22,12 +22,16 @@ class StoredVersion:
         self._asked_at = -math.inf
 
     async def number(self) -> int:
-        """Returns the number as it is, or was half a millisecond ago."""
+        """Returns the number as it is, or was a hundredth of a second ago."""
         now = time.monotonic()
         if now - self._asked_at > FRESH:
             self._number = await self._store.catalog_version()
             self._asked_at = now
         return self._number
+
+    def is_still(self, number: int) -> bool:
+        """True if the number is this one, as far as is known without asking."""
+        return self._number == number and time.monotonic() - self._asked_at <= FRESH
 
     def changed(self) -> None:
         """Has the store asked again, because this process has changed the tools."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from spindle.domain.identity import LOCAL, NO_CREDENTIAL, Credential, Principal
+from spindle.domain.ids import new_id as new_id
 from spindle.domain.json_schema import JsonObject, to_json
-from spindle.domain.records import fields_of, set_fields
+from spindle.domain.records import fields_of, quick_dataclass, set_fields
 from spindle.meanings import Meaning
 
 if TYPE_CHECKING:
@@ -141,11 +141,6 @@ class Host(Protocol):
         ...
 
 
-def new_id() -> str:
-    """Returns a random id."""
-    return os.urandom(16).hex()
-
-
 KeyPlace = Literal["header", "meta", "parameter"]
 
 
@@ -158,7 +153,7 @@ class IdempotencyKey:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class Call:
     """One guarded use of a tool, or another request of a source, such as to read a resource: `tool` is then
     `source.method`, as in the history. `key` is the same for every attempt of the call."""
@@ -200,7 +195,7 @@ class Call:
 BlockType = Literal["text", "image", "audio", "resource", "link"]
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class Block:
     """One piece of a result. Binary data is base64, or a `path` once it is kept in the file store."""
 
@@ -260,7 +255,7 @@ class ToolFailure:
         return fields_of(self)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class Result:
     """The result of a call: every block in order, and structured data where the tool gives it."""
 
@@ -374,7 +369,7 @@ Outcome = Literal["ok", "cached"] | str
 """The end of a call: `ok`, `cached`, or the category of its error."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class CallRecord:
     """The record of a call, with secrets masked. Of the result there is the beginning, if the caller asked
     to keep it."""

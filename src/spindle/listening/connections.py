@@ -30,6 +30,8 @@ class OpenConnection(Protocol):
     """True once a request was let in."""
     number: int
     """The smallest is that of the oldest."""
+    admitted: object | None
+    """The request that it was let in with, as whoever let it in remembers it."""
 
     @property
     def host(self) -> str: ...

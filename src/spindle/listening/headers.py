@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+HEADERS = "spindle.headers"
+"""The key under which a request's scope has its headers, once they were read."""
+
+
+def headers_of(scope: Mapping[str, Any]) -> RequestHeaders:
+    """The headers of a request."""
+    found = scope.get(HEADERS)
+    return found if isinstance(found, RequestHeaders) else RequestHeaders(scope)
 
 
 class RequestHeaders:
@@ -28,6 +37,15 @@ class RequestHeaders:
 
     def __contains__(self, name: bytes) -> bool:
         return name in self._last
+
+    def shown(self, names: Iterable[bytes]) -> bytes | None:
+        """Returns the values of these headers as one text that no others have; None if any header is there
+        more than once."""
+        last = self._last
+        if len(last) != len(self._all):
+            return None
+        # No value holds a line break.
+        return b"\n".join([last.get(name, b"\r") for name in names])
 
     def texts(self) -> dict[str, str]:
         """Returns all of them as texts, of several of one name the last."""

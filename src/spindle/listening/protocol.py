@@ -60,6 +60,7 @@ class HttpConnection(HttpToolsProtocol):
         super().__init__(**options)
         self.known = False
         self.number = 0
+        self.admitted: object | None = None
         self._door = door
         self._queue: Queue | None = None
         self._reading = _BETWEEN

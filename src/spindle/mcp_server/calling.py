@@ -18,9 +18,10 @@ from mcp_types.methods import validate_server_result
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject, is_array, is_object
-from spindle.domain.trail import META_KEY as TRAIL_META_KEY
-from spindle.mcp_imports import MCPError, serve_one
+from spindle.mcp_imports import MCPError, modern_error_data, serve_one
+from spindle.mcp_server.channel import error_message
 from spindle.mcp_server.introduction import OPENING, introduced
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ logger = logging.getLogger("spindle.serve")
 METHOD = "tools/call"
 _PARAMS = frozenset({"name", "arguments", "_meta"})
 _ENVELOPE = frozenset({PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY})
-_META = _ENVELOPE | {"progressToken", TRAIL_META_KEY}
+_META = _ENVELOPE | {"progressToken", trail.META_KEY}
 _RESERVED = "io.modelcontextprotocol/"
 """Begins the keys of `_meta` that mean something to the protocol. All others are the client's own."""
 _RESULT = frozenset({"content", "structuredContent", "isError", "resultType", "_meta"})
@@ -48,20 +49,33 @@ async def answered(
     channel: RequestChannel,
     method: str,
     params: JsonObject | None,
+    before: trail.Trail = (),
 ) -> JsonObject:
-    """The result of a request. `runner` is that of its connection; None where every request stands alone."""
-    facts = channel.facts
-    assert facts is not None
-    if method == METHOD and is_plain_call(params, facts.connection):
-        context = CallContext(facts, params)
-        return shaped(await catalog.handle_call(context, None), context, catalog.server)
-    if runner is not None:
-        result = await runner.on_request(channel, method, params)
-    else:
-        result = await serve_one(
-            catalog.server, channel, method, params, connection=facts.connection, lifespan_state={}
-        )
-    return await introduced(catalog, facts.principal, result) if method in OPENING else result
+    """The answer to a request in any case; details of internal errors stay in our log. `runner` is that of
+    its connection, which came by the trail `before`; None where every request stands alone."""
+    try:
+        way = catalog.way(params, before) if before or (params and "_meta" in params) else ()
+        outside = trail.follow(way)
+        try:
+            facts = channel.facts
+            assert facts is not None
+            if method == METHOD and is_plain_call(params, facts.connection):
+                context = CallContext(facts, params)
+                result = shaped(await catalog.handle_call(context, None), context, catalog.server)
+            elif runner is not None:
+                result = await runner.on_request(channel, method, params)
+            else:
+                result = await serve_one(
+                    catalog.server, channel, method, params, connection=facts.connection, lifespan_state={}
+                )
+            if method in OPENING:
+                result = await introduced(catalog, facts.principal, result)
+        finally:
+            trail.follow(outside)
+    except Exception as error:  # noqa: BLE001 - the edge: the client gets an answer
+        found = modern_error_data(error)
+        return error_message(channel.request_id, found.code, found.message, found.data)
+    return {"jsonrpc": "2.0", "id": channel.request_id, "result": result}
 
 
 class CallContext:

@@ -164,7 +164,7 @@ class Changes:
             self._spawn(self.end_expired())
 
     async def _take_note(self) -> None:
-        self._seen = await self._app.catalog.version()
+        self._seen = await self._app.catalog.stored_version.number()
 
     async def _look(self) -> None:
         """Watches for changes by other processes; those of this process are told at once."""
@@ -175,7 +175,7 @@ class Changes:
             try:
                 await self._tell_connected()
                 await catalog.look_again()
-                now = await catalog.version()
+                now = await catalog.stored_version.number()
             except SpindleError as error:
                 logger.warning("could not look for changes of the tools: %s", error.message)
                 continue

@@ -15,7 +15,6 @@ from spindle.mcp_imports import (
     NoBackChannelError,
     ServerMessageMetadata,
     TransportContext,
-    modern_error_data,
     progress_token_from_params,
 )
 
@@ -33,6 +32,12 @@ Ask = Callable[[str, Mapping[str, Any] | None, Send], Awaitable[JsonObject]]
 class RequestChannel:
     """Satisfies the SDK's `DispatchContext`."""
 
+    is_cancelled = False
+    """True once the client has cancelled the request."""
+    facts: Inbound | None = None
+    """All else that the handlers are told."""
+    _cancelled: anyio.Event | None = None
+
     def __init__(
         self,
         kind: str,
@@ -43,15 +48,10 @@ class RequestChannel:
     ) -> None:
         self.request_id = request_id
         self.can_send_request = ask is not None
-        self.is_cancelled = False
-        """True once the client has cancelled the request."""
-        self.facts: Inbound | None = None
-        """All else that the handlers are told."""
         self._kind = kind
         self._token = progress_token_from_params(params) if params and "_meta" in params else None
         self._send = send
         self._ask = ask
-        self._cancelled: anyio.Event | None = None
 
     # Made when they are asked for: the way of a call does without.
 
@@ -101,21 +101,7 @@ class RequestChannel:
         await self.notify("notifications/progress", params)
 
 
-def result_message(request_id: RequestId | None, result: JsonObject) -> JsonObject:
-    """A JSON-RPC message with a result."""
-    return {"jsonrpc": "2.0", "id": request_id, "result": result}
-
-
 def error_message(request_id: RequestId | None, code: int, message: str, data: Any = None) -> JsonObject:
     """A JSON-RPC message with an error."""
     error: JsonObject = {"code": code, "message": message}
     return {"jsonrpc": "2.0", "id": request_id, "error": error | ({} if data is None else {"data": data})}
-
-
-async def answer_message(request_id: RequestId | None, work: Awaitable[JsonObject]) -> JsonObject:
-    """The answer to a request in any case. Details of internal errors stay in our log."""
-    try:
-        return result_message(request_id, await work)
-    except Exception as error:  # noqa: BLE001 - the edge: the client gets an answer
-        found = modern_error_data(error)
-        return error_message(request_id, found.code, found.message, found.data)

@@ -68,6 +68,9 @@ class ClientPeer:
 
     comes_back = True
     has_model = False
+    suspended: Suspended | None = None
+    """Set if the client cannot be asked while it waits."""
+    _capabilities: JsonObject | None = None
 
     def __init__(self, ctx: RequestContext, ask_timeout: float) -> None:
         self._ctx = ctx
@@ -75,9 +78,6 @@ class ClientPeer:
         self._connection = inbound(ctx).connection
         self._channel = inbound(ctx).channel
         self._sending: set[asyncio.Task[None]] = set()
-        self._capabilities: JsonObject | None = None
-        self.suspended: Suspended | None = None
-        """Set if the client cannot be asked while it waits."""
 
     def came_back(self, ctx: RequestContext) -> None:
         """The client made the request again, and hears from now on of this one."""
@@ -130,6 +130,11 @@ class ClientPeer:
             await self._channel.notify(method, params)
         except Exception as error:  # noqa: BLE001 - a client that is gone hears no messages
             logger.debug("a message was not sent: %r", error)
+
+    @property
+    def has_unsent(self) -> bool:
+        """True if there are messages that are not sent yet."""
+        return bool(self._sending)
 
     async def settle(self) -> None:
         """Waits until all earlier messages are sent, so that the answer comes after them."""

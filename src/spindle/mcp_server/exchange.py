@@ -6,12 +6,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import JsonObject, to_json
+from spindle.timers import Timer
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Send
+
+    from spindle.timers import Timers
 
 WATCH_AFTER = 0.25
 """Seconds after which we begin to look whether the client still waits. Most calls are over by then."""
@@ -27,43 +30,47 @@ SSE_HEADERS = (
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
-class PostExchange:
-    """`cancels`: whether a client that goes away takes its request with it."""
+class PostExchange(Timer):
+    """One request and its answer. It is the timer after which the client is watched too."""
+
+    _started = False
+    _watch: asyncio.Task[None] | None = None
+    is_gone = False
+    """True if the client went away."""
 
     def __init__(
         self, receive: Receive, send: Send, *, streams: bool, cancels: bool, headers: Headers = ()
     ) -> None:
+        """`cancels`: whether a client that goes away takes its request with it."""
+        super().__init__(WATCH_AFTER)
         self._receive = receive
         self._send = send
         self._streams = streams
         self._cancels = cancels
         self._headers = headers
-        self._started = False
-        self._gone = False
-        self._watch: asyncio.Task[None] | None = None
-        self._task: asyncio.Task[object] | None = None
 
-    async def run(self, work: Awaitable[JsonObject]) -> JsonObject | None:
-        """Do the work; None where the client went away meanwhile."""
-        loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
-        timer = loop.call_later(WATCH_AFTER, self._begin_watch)
+    async def run(
+        self, timers: Timers, task: asyncio.Task[Any], work: Awaitable[JsonObject]
+    ) -> JsonObject | None:
+        """Does the work of a request in its task; None where the client went away meanwhile."""
+        self._task = task
+        timers.start(self)
         try:
             return await work
         except asyncio.CancelledError:
-            if not self._gone or self._task is None:
+            if not self.is_gone:
                 raise
-            self._task.uncancel()
+            task.uncancel()
             return None
         finally:
-            timer.cancel()
+            timers.stop(self)
             if self._watch is not None:
                 self._watch.cancel()
                 await asyncio.wait({self._watch})
 
     async def event(self, message: JsonObject) -> None:
         """Send a message ahead of the answer, where the client takes a stream."""
-        if not self._streams or self._gone:
+        if not self._streams or self.is_gone:
             return
         await self._begin_stream()
         await self._body(_event(message), more=True)
@@ -83,7 +90,7 @@ class PostExchange:
     async def _body(self, data: bytes, *, more: bool) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
-    def _begin_watch(self) -> None:
+    def ring(self) -> None:
         self._watch = asyncio.create_task(self._watch_client())
 
     async def _watch_client(self) -> None:
@@ -95,8 +102,8 @@ class PostExchange:
                     await self._body(b": still at work\n\n", more=True)
         finally:
             leaving.cancel()
-        self._gone = True
-        if self._cancels and self._task is not None:
+        self.is_gone = True
+        if self._cancels:
             self._task.cancel()
 
     async def _disconnected(self) -> None:

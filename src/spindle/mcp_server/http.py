@@ -14,7 +14,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object
 from spindle.errors import RateLimitedError
-from spindle.listening.headers import RequestHeaders
+from spindle.listening.headers import headers_of
 from spindle.mcp_imports import (
     ERROR_CODE_HTTP_STATUS,
     Connection,
@@ -30,10 +30,11 @@ from spindle.mcp_imports import (
     validate_mcp_param_headers,
 )
 from spindle.mcp_server.calling import answered
-from spindle.mcp_server.channel import RequestChannel, answer_message, error_message
+from spindle.mcp_server.channel import RequestChannel, error_message
 from spindle.mcp_server.exchange import Headers, PostExchange, respond
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.sessions import SESSION_HEADER, HttpSession, Sessions
+from spindle.timers import Timers
 
 if TYPE_CHECKING:
     from mcp_types import RequestId
@@ -67,6 +68,7 @@ class McpApp:
     def __init__(self, catalog: CatalogServer) -> None:
         self._catalog = catalog
         self.sessions = Sessions(catalog)
+        self._timers = Timers()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -131,8 +133,10 @@ class McpApp:
         )
         channel = RequestChannel("streamable-http", request_id, params, exchange.event)
         channel.facts = Inbound(connection, request.principal, channel, request.scope)
+        task = asyncio.current_task()
+        assert task is not None
         work = answered(self._catalog, None, channel, method, params)
-        answer = await exchange.run(answer_message(request_id, self._catalog.enter(params, work)))
+        answer = await exchange.run(self._timers, task, work)
         if answer is not None:
             await exchange.answer(answer, _status(answer))
 
@@ -188,8 +192,7 @@ class McpApp:
             headers=session.headers,
         )
         channel = self._channel(request, session, exchange, request_id, params)
-        answering = answered(self._catalog, session.runner, channel, method, params)
-        answer = await answer_message(request_id, self._catalog.enter(params, answering))
+        answer = await answered(self._catalog, session.runner, channel, method, params)
         if "result" in answer:
             await self.sessions.opened(session)
             await exchange.answer(answer)
@@ -215,10 +218,8 @@ class McpApp:
         assert task is not None
         session.running[key] = task, channel
         try:
-            work = self._catalog.enter(
-                params, answered(self._catalog, session.runner, channel, method, params)
-            )
-            answer = await exchange.run(answer_message(request_id, work))
+            work = answered(self._catalog, session.runner, channel, method, params)
+            answer = await exchange.run(self._timers, task, work)
         except asyncio.CancelledError:
             if not channel.is_cancelled:
                 raise
@@ -290,7 +291,7 @@ class _Request:
 
     def __init__(self, scope: Scope, principal: Principal, receive: Receive, send: Send) -> None:
         self.scope = scope
-        self.headers = RequestHeaders(scope)
+        self.headers = headers_of(scope)
         self.principal = principal
         self.receive = receive
         self.send = send

@@ -32,7 +32,7 @@ from spindle.mcp_imports import (
     coerce_request_id,
 )
 from spindle.mcp_server.calling import answered
-from spindle.mcp_server.channel import RequestChannel, answer_message, error_message
+from spindle.mcp_server.channel import RequestChannel, error_message
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.listeners import SessionListener
 from spindle.mcp_server.questions import Questions
@@ -122,21 +122,25 @@ class LineServer:
         task.add_done_callback(lambda _: self._running.pop(key, None))
 
     async def _serve(self, channel: RequestChannel, method: str, params: JsonObject | None) -> None:
-        answer = self._answer_modern if self._is_modern else self._answer
-        work = self._catalog.enter(params, answer(channel, method, params), self._trail)
-        await self._send(await answer_message(channel.request_id, work))
+        try:
+            connection = self._connection_of(method, params)
+        except MCPError as refused:
+            found = refused.error
+            await self._send(error_message(channel.request_id, found.code, found.message, found.data))
+            return
+        channel.facts = Inbound(connection, self._principal, channel)
+        runner = self._runner if connection is self._connection else None
+        await self._send(await answered(self._catalog, runner, channel, method, params, self._trail))
 
-    async def _answer(self, channel: RequestChannel, method: str, params: JsonObject | None) -> JsonObject:
-        if method != "initialize" and _has_envelope(params):
-            raise MCPError(
-                INVALID_REQUEST, "this connection began with the handshake; it takes no request of 2026-07-28"
-            )
-        channel.facts = Inbound(self._connection, self._principal, channel)
-        return await answered(self._catalog, self._runner, channel, method, params)
-
-    async def _answer_modern(
-        self, channel: RequestChannel, method: str, params: JsonObject | None
-    ) -> JsonObject:
+    def _connection_of(self, method: str, params: JsonObject | None) -> Connection:
+        """The connection that a request belongs to: of 2026-07-28, each has its own."""
+        if not self._is_modern:
+            if method != "initialize" and _has_envelope(params):
+                raise MCPError(
+                    INVALID_REQUEST,
+                    "this connection began with the handshake; it takes no request of 2026-07-28",
+                )
+            return self._connection
         if method == "initialize":
             supported = {"supported": list(MODERN_PROTOCOL_VERSIONS)}
             requested = (params or {}).get("protocolVersion")
@@ -145,12 +149,10 @@ class LineServer:
         route = classify_inbound_request({"method": method, "params": params})
         if isinstance(route, InboundLadderRejection):
             raise MCPError(route.code, route.message, route.data)
-        connection = Connection.from_envelope(
+        return Connection.from_envelope(
             route.protocol_version, route.client_info, route.client_capabilities,
             outbound=NotifyOnlyOutbound(self),
         )  # fmt: skip
-        channel.facts = Inbound(connection, self._principal, channel)
-        return await answered(self._catalog, None, channel, method, params)
 
     def _notification(self, method: str, params: JsonObject | None) -> None:
         if method == "notifications/cancelled":

@@ -108,6 +108,14 @@ class Listing:
         more = start + size < len(names)
         return found, make_cursor(chosen[-1]) if more and chosen else None
 
+    def at_hand(self, principal: Principal, name: str) -> ToolSummary | None:
+        """The same as `resolve`, as far as it is known without reading anything."""
+        snapshot = self._snapshot
+        if snapshot is None or snapshot.style != self._style():
+            return None
+        found = snapshot.find(name) if self._catalog.stored_version.is_still(snapshot.version) else None
+        return found if found is not None and self._access.shows(principal, found.name) else None
+
     async def resolve(self, principal: Principal, name: str) -> ToolSummary | None:
         """The tool that is served under this name, or has it in the catalog; None where the principal
         sees none."""
@@ -151,7 +159,7 @@ class Listing:
         async with self._making:
             if (snapshot := await self._made()) is not None:
                 return snapshot
-            version, style = await self._catalog.version(), self._style()
+            version, style = await self._catalog.stored_version.number(), self._style()
             summaries = {item.name: item for item in await self._catalog.tools(ToolFilter())}
             served = served_names(summaries, style)
             full = {short: name for name, short in served.items()}
@@ -161,7 +169,7 @@ class Listing:
     async def _made(self) -> _Snapshot | None:
         """The snapshot that is there, unless the tools or their names have changed since."""
         snapshot = self._snapshot
-        version, style = await self._catalog.version(), self._style()
+        version, style = await self._catalog.stored_version.number(), self._style()
         if snapshot is None or snapshot.version != version or snapshot.style != style:
             return None
         return snapshot

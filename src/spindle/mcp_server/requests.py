@@ -25,6 +25,11 @@ Ask = Callable[["Principal", JsonObject, Client], Awaitable[JsonObject]]
 """Makes the request of its source."""
 
 
+def may_be_asked(peer: ClientPeer) -> bool:
+    """True if the client declared that it answers questions of some kind."""
+    return not QUESTIONS.isdisjoint(peer.capabilities)
+
+
 async def answerable(
     waiting: SuspendedCalls,
     ctx: RequestContext,
@@ -41,7 +46,7 @@ async def answerable(
         suspended = waiting.find(state, principal, key)
         suspended.came_back(ctx)
         return await waiting.go_on(suspended, params.get("inputResponses"))
-    if not is_modern(ctx) or not QUESTIONS & peer.capabilities.keys():
+    if not is_modern(ctx) or not may_be_asked(peer):
         return await work()
     peer.suspended = Suspended(principal, key, peer.came_back)
     return await waiting.run(peer.suspended, work())

@@ -34,8 +34,8 @@ async def run_http(
 ) -> None:
     """Serve every client that `access` lets in, each with the tools that exist for it."""
     from spindle.mcp_server.http import PATH, McpApp
-    from spindle.serving.access import Guard
     from spindle.serving.front import FrontLink, FrontPage, front_or_list
+    from spindle.serving.guard import Guard
     from spindle.serving.operating import Operating
     from spindle.serving.published import PublishedRegistry
     from spindle.serving.server import serve
@@ -55,7 +55,7 @@ async def run_http(
         published = Operating(PublishedRegistry(served, app, access, mcp_path=PATH), app, access)
         place = FrontLink("mcp", PATH, "the server, for MCP clients")
         front = FrontPage(published, access, _ABOUT, [place])
-        guarded = Guard(front, access, front_or_list)
+        guarded = Guard(front, access, front_or_list, {PATH: served})
         await serve(guarded, listening, lambda: access.config, stopping, access.drain, tls)
     finally:
         sweeping.cancel()

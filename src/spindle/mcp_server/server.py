@@ -4,56 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import INVALID_PARAMS, RequestParams
 
-from spindle.calls.caller import CallOptions
-from spindle.calls.sampling import answered_by, of_client
-from spindle.calls.validate import Validation
 from spindle.domain import trail
-from spindle.domain.call import Result
-from spindle.domain.json_schema import JsonObject, canonical, is_object
-from spindle.domain.tool import Tool, ToolSummary
+from spindle.domain.json_schema import JsonObject
+from spindle.domain.tool import Tool
 from spindle.errors import (
     ConfigurationError,
     LoopError,
-    NotFoundError,
-    ServerError,
-    SpindleError,
 )
 from spindle.mcp_imports import MCPError, NotificationOptions, Server
 from spindle.mcp_server import search_mode
 from spindle.mcp_server.changes import Changes
 from spindle.mcp_server.client_peer import (
-    ANSWER,
-    PAUSE_PREFIX,
-    Again,
     ClientPeer,
-    go_on,
-    is_of_server,
     loop_refusal,
-    passed_on,
-    paused,
 )
 from spindle.mcp_server.convert import (
-    for_handshake_result,
     for_handshake_tool,
-    to_wire_error,
-    to_wire_result,
     to_wire_tool,
 )
 from spindle.mcp_server.handlers import ACTIONS, Handler, audited, raw
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
 from spindle.mcp_server.listing import BadCursorError, Listing
 from spindle.mcp_server.relay import ClientRelay
-from spindle.mcp_server.requests import COME_BACK, MAX_ROUNDS, Ask, ClientRequest, answerable
+from spindle.mcp_server.requests import (
+    COME_BACK,
+    Ask,
+    ClientRequest,
+    answerable,
+)
 from spindle.mcp_server.search_mode import SearchMode
 from spindle.mcp_server.suspended import SuspendedCalls
-from spindle.runs.outcomes import Finished, Outcome, Paused
-from spindle.serving.connecting import KIND as CONNECT
+from spindle.mcp_server.tool_calls import ToolCalls
 from spindle.serving.connecting import ConnectTools
 from spindle.serving.instruction import instruction
 from spindle.version import __version__
@@ -70,8 +56,6 @@ logger = logging.getLogger("spindle.serve")
 
 FIRST_SYNC_TIMEOUT = 20.0
 """Seconds that a list waits, at most, for sources that were never asked for their tools."""
-MCP = "mcp"
-"""The kind of sources that are MCP servers."""
 NO_TOOLS: Mapping[str, Tool] = {}
 
 
@@ -88,7 +72,6 @@ class CatalogServer:
         self.relay = ClientRelay(app, self.access, logger.warning)
         self._search = SearchMode(app, self.listing, self.access)
         self._workspace = app.catalog.sources.workspace
-        self._validation = Validation()
         text = instruction(self.config, app.settings.root)
         self.server: Server[Any] = Server("spindle", version=__version__, instructions=text)
         # Spans are made where calls are, and cost every request here.
@@ -96,12 +79,15 @@ class CatalogServer:
         self.changes = Changes(app, self.access, self.relay, self.connect, self.server)
         self._waiting = SuspendedCalls(lambda: self.config.quotas.suspended)
         self._first_sync: asyncio.Task[Any] | None = None
+        self.calls = ToolCalls(
+            app, access, self.listing, self._search, self.relay, self._waiting, self._synced
+        )
         self._register()
 
     def _register(self) -> None:
         handlers: dict[str, Handler] = {
             "tools/list": self._list_tools,
-            "tools/call": self._call_tool,
+            "tools/call": self.calls.call,
             "resources/list": self._list_resources,
             "resources/templates/list": self._list_templates,
             "resources/read": self._read_resource,
@@ -118,7 +104,7 @@ class CatalogServer:
             if audit is not None and method in ACTIONS:
                 handler = audited(handler, audit)
             self.server.add_request_handler(method, RequestParams, raw(handler))
-        self.handle_call = raw(self._call_tool)
+        self.handle_call = raw(self.calls.call)
 
     @property
     def config(self) -> ServeConfig:
@@ -167,22 +153,14 @@ class CatalogServer:
         await self._waiting.close()
         await self.changes.close()
 
-    async def enter(
-        self, params: JsonObject | None, work: Awaitable[JsonObject], before: trail.Trail = ()
-    ) -> JsonObject:
-        """Does the work of a request on the trail that it came by, after the trail `before` of its
-        connection. Refuses one that came through this workspace before."""
+    def way(self, params: JsonObject | None, before: trail.Trail) -> trail.Trail:
+        """The trail that a request came by, after the trail `before` of its connection. Raises the refusal of
+        one that came through this workspace before."""
         came = trail.in_params(params)
-        way = came if came[: len(before)] == before else (*before, *came)
-        if self._workspace in way:
-            if isinstance(work, Coroutine):
-                work.close()
+        found = came if came[: len(before)] == before else (*before, *came)
+        if self._workspace in found:
             raise loop_refusal(LoopError.along(()))
-        outside = trail.follow(way)
-        try:
-            return await work
-        finally:
-            trail.follow(outside)
+        return found
 
     # --- tools
 
@@ -215,141 +193,13 @@ class CatalogServer:
             return len(await self.listing.visible(principal)) > self.config.max_tools
         return self.config.mode == "search"
 
-    async def _synced(self) -> None:
+    async def _synced(self) -> bool:
         """Waits a reasonable time for a sync that is under way, since many clients list the tools only
-        once."""
-        if self._first_sync is not None and not self._first_sync.done():
-            await asyncio.wait({self._first_sync}, timeout=FIRST_SYNC_TIMEOUT)
-
-    async def _call_tool(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
-        name = str(params["name"])
-        arguments: JsonObject = params.get("arguments") or {}
-        found = await self.listing.resolve(principal, name)
-        if found is None and self._first_sync is not None and not self._first_sync.done():
-            await self._synced()
-            found = await self.listing.resolve(principal, name)
-        try:
-            if found is None and name in search_mode.TOOLS and self.config.mode != "all":
-                self._validation.check_arguments(search_mode.TOOLS[name], arguments)
-                if name == search_mode.SEARCH:
-                    return await self._search.search(principal, arguments)
-                if name == search_mode.DESCRIBE:
-                    return await self._search.describe(principal, arguments)
-                found = await self._search.find(principal, str(arguments["name"]))
-                arguments = arguments.get("arguments", {})
-            found = found or await self.listing.connect_tool(principal, name)
-            if found is None:
-                raise await self._unknown(principal, name)
-            wire = await self._call(ctx, principal, found, arguments, params)
-        except SpindleError as error:
-            if isinstance(error, LoopError):
-                raise
-            coded = "requestState" in params and is_object(error.details) and "code" in error.details
-            if coded or (found is not None and found.kind == MCP and is_of_server(error)):
-                # What the server answered with goes on as it came: its code and data are for the client.
-                raise
-            wire = to_wire_error(error)
-        return wire if is_modern(ctx) else for_handshake_result(wire)
-
-    async def _call(
-        self,
-        ctx: RequestContext,
-        principal: Principal,
-        tool: ToolSummary,
-        arguments: Mapping[str, Any],
-        params: JsonObject,
-    ) -> JsonObject:
-        state, answers = params.get("requestState"), params.get("inputResponses")
-        key = tool.name, canonical(arguments) if is_modern(ctx) else b""
-        peer = ClientPeer(ctx, self.config.ask_timeout)
-        work = partial(self._run, ctx, principal, tool, arguments, peer, state, answers)
-        return await answerable(self._waiting, ctx, principal, key, peer, work)
-
-    async def _run(
-        self,
-        ctx: RequestContext,
-        principal: Principal,
-        tool: ToolSummary,
-        arguments: Mapping[str, Any],
-        peer: ClientPeer,
-        state: str | None,
-        answers: Any,
-    ) -> JsonObject:
-        try:
-            if isinstance(state, str) and state.startswith(PAUSE_PREFIX):
-                outcome = await self._came_back(principal, state.removeprefix(PAUSE_PREFIX), answers, peer)
-            else:
-                given = {"inputResponses": answers, "requestState": state}
-                sent = {name: value for name, value in given.items() if value is not None}
-                outcome = await self._start(principal, tool, arguments, peer, sent or None)
-            for _ in range(MAX_ROUNDS):
-                if isinstance(outcome, Paused):
-                    await self.app.runner.keep_newest(principal, self.config.quotas.suspended)
-                    done = await paused(self.app, ctx, peer, outcome.pauses[0])
-                elif isinstance(outcome, Finished) and outcome.result.asked is not None:
-                    done = await passed_on(ctx, peer, outcome.result.asked)
-                elif isinstance(outcome, Finished):
-                    return self._wire(principal, tool, outcome.result)
-                else:
-                    raise ServerError(f"another process continues this call of {tool.name}")
-                if isinstance(done, Again):
-                    outcome = await self._start(principal, tool, arguments, peer, done.answers)
-                elif isinstance(done, dict):
-                    return done
-                else:
-                    outcome = done
-            raise ServerError(f"{tool.name} asked more than {MAX_ROUNDS} times for further input")
-        finally:
-            await peer.settle()
-
-    async def _start(
-        self,
-        principal: Principal,
-        tool: ToolSummary,
-        arguments: Mapping[str, Any],
-        peer: ClientPeer,
-        answers: JsonObject | None,
-    ) -> Outcome:
-        progress = peer.progress if peer.wants_progress else None
-        options = CallOptions(
-            principal=principal, on_progress=progress, use_cache=answers is None, peer=peer, answers=answers,
-            meta=peer.meta,
-        )  # fmt: skip
-        if tool.kind == CONNECT:
-            return await self.app.runner.connect(tool.source, options)
-        model = of_client(peer)
-        if model is None:
-            return await self.app.run(tool.name, arguments, options)
-        # What the tool calls in its turn may ask for a model too, and the client's own is the nearest.
-        with answered_by(model):
-            return await self.app.run(tool.name, arguments, options)
-
-    async def _came_back(self, principal: Principal, token: str, answers: Any, peer: ClientPeer) -> Outcome:
-        """A client of 2026-07-28 brings the answer to a pause."""
-        open_pauses = await self.app.pauses(principal=principal)
-        pause = next((item for item in open_pauses if item.token == token), None)
-        if pause is None:
-            raise NotFoundError(
-                "the call no longer waits for this answer", hint="make it again from the start"
-            )
-        return await go_on(self.app, pause, answers.get(ANSWER) if is_object(answers) else None, peer)
-
-    def _wire(self, principal: Principal, tool: ToolSummary, result: Result) -> JsonObject:
-        for block in result.content:
-            if block.uri is not None:
-                self.relay.linked(block.uri, tool.source)
-        return to_wire_result(result, lambda path: self.relay.file_link(principal, path))
-
-    async def _unknown(self, principal: Principal, name: str) -> MCPError:
-        if self.access.audit is not None:
-            self.access.audit.unknown(principal.id, name)
-        try:
-            await self._search.find(principal, name)
-        except NotFoundError as error:
-            said = error.hint_for("model")
-            hint = f"; {said}" if said and "mean" in said else ""
-            return MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {name}{hint}")
-        return MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {name}")
+        once. Returns False if there is none."""
+        if self._first_sync is None or self._first_sync.done():
+            return False
+        await asyncio.wait({self._first_sync}, timeout=FIRST_SYNC_TIMEOUT)
+        return True
 
     # --- what sources have besides
 

@@ -30,9 +30,10 @@ from spindle.rest import openapi, pages, utcp
 from spindle.rest.events import ResultStream, Steps
 from spindle.rest.forms import answer, wanted
 from spindle.runs.outcomes import Finished, Paused
-from spindle.serving.access import Guard, ServingAccess
+from spindle.serving.access import ServingAccess
 from spindle.serving.connecting import ConnectTools
 from spindle.serving.front import FrontLink, FrontPage, front_or_list
+from spindle.serving.guard import Guard
 from spindle.serving.operating import Operating
 from spindle.serving.problems import of_error, of_result, problem, respond
 from spindle.serving.published import PublishedRegistry

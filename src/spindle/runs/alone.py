@@ -6,12 +6,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from spindle.calls.journal import Journal, current_journal
+from spindle.calls.journal import Journal
 from spindle.domain.call import new_id
 from spindle.errors import interruption_in
 from spindle.runs.places import Make, RunPlace
 
 if TYPE_CHECKING:
+    import asyncio
+
+    from spindle.calls.options import CallOptions
     from spindle.domain.call import Reply, Result
     from spindle.domain.doubt import InDoubt
     from spindle.domain.identity import Principal
@@ -20,46 +23,48 @@ if TYPE_CHECKING:
     from spindle.errors import Interruption
     from spindle.runs.journal import RunJournal
 
+Begin = Callable[["asyncio.AbstractEventLoop", str, "JsonObject", "CallOptions", str], "RunJournal"]
+"""Makes the journal of a run of this id, which a call of this tool with these arguments has become."""
+
 
 class LonePlace:
     """The place of a call that may become a run. Until then nobody knows of it, so that nothing is noted."""
 
+    journal: RunJournal | None = None
+    """That of the run that it has become."""
+    _place: RunPlace | None = None
+
     def __init__(
         self,
-        begin: Callable[[str], RunJournal],
+        begin: Begin,
         tool: str,
-        arguments: Mapping[str, Any],
-        principal: Principal,
+        arguments: JsonObject,
+        options: CallOptions,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`begin` makes the journal of a run of this id."""
         self.run_id = new_id()
-        self.journal: RunJournal | None = None
-        """That of the run that it has become."""
         self._begin = begin
         self._tool = tool
         self._arguments = arguments
-        self._principal = principal
-        self._place: RunPlace | None = None
+        self._options = options
+        self._loop = loop
 
-    async def made(self, make: Make) -> Result:
-        """Makes the call. Raises its question if it asks something, having become a run."""
-        token = current_journal.set(self)
-        try:
-            result = await make(self)
-        except BaseException as error:
-            if self._place is not None or interruption_in(error) is not None:
-                self._entered().raise_end(error)
-            raise
-        finally:
-            current_journal.reset(token)
+    def raise_end(self, error: BaseException) -> None:
+        """Raises the question that the call ended with, or this error if it has become a run; the call is
+        then to be executed as one."""
+        if self._place is not None or interruption_in(error) is not None:
+            self._entered().raise_end(error)
+
+    def raise_swallowed(self) -> None:
+        """Raises a question that the tool has asked and did not let out."""
         if self._place is not None:
             self._place.raise_swallowed()
-        return result
 
     def _entered(self) -> RunPlace:
         if self._place is None:
-            self.journal = self._begin(self.run_id)
-            self._place = RunPlace(self.journal).outer(self._tool, self._arguments, self._principal)
+            self.journal = self._begin(self._loop, self._tool, self._arguments, self._options, self.run_id)
+            place = RunPlace(self.journal)
+            self._place = place.outer(self._tool, self._arguments, self._options.principal)
         return self._place
 
     # --- as the call sees it

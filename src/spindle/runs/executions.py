@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.calls.host import CallHost
@@ -115,18 +114,24 @@ class Executions:
 
     async def call(self, tool: str, arguments: JsonObject, options: CallOptions) -> Outcome:
         """Makes a call that becomes a run if it needs one."""
-        begin = partial(self._begun, asyncio.get_running_loop(), tool, arguments, options)
-        alone = LonePlace(begin, tool, arguments, options.principal)
+        alone = LonePlace(self._begun, tool, arguments, options, asyncio.get_running_loop())
+        token = current_journal.set(alone)
         end: Result | BaseException
         try:
-            end = await alone.made(lambda place: self._caller.make(tool, arguments, options, place))
+            try:
+                end = await self._caller.make(tool, arguments, options, alone)
+            except BaseException as error:
+                alone.raise_end(error)
+                raise
+            finally:
+                current_journal.reset(token)
+            if alone.journal is None:
+                return Finished(alone.run_id, end)
+            alone.raise_swallowed()
         except BaseException as error:
             if alone.journal is None:
                 raise
             end = error
-        if alone.journal is None:
-            assert isinstance(end, Result)
-            return Finished(alone.run_id, end)
         return await self.execute(alone.journal, options, first=end)
 
     def _begun(

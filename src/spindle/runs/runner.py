@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.caller import DEFAULT_OPTIONS, CallOptions, Clock
@@ -57,11 +57,11 @@ class Runner:
 
     # --- what a user does
 
-    async def run(
+    def run(
         self, tool: str, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS
-    ) -> Outcome:
+    ) -> Awaitable[Outcome]:
         """Calls a tool that may stop for a person and continue later."""
-        return await self._executions.call(tool, dict(arguments or {}), options)
+        return self._executions.call(tool, dict(arguments or {}), options)
 
     async def start(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,16 +19,16 @@ from spindle.domain.serve import Exposure
 from spindle.errors import AuthError, ConfigurationError, PermissionDeniedError, SpindleError
 from spindle.http.addresses import is_loopback
 from spindle.listening.addressing import Addressing, network
-from spindle.listening.connections import recognise
-from spindle.listening.headers import RequestHeaders
-from spindle.serving.cors import ORIGIN, preflight, readable_by
+from spindle.listening.connections import CONNECTION
+from spindle.listening.headers import RequestHeaders, headers_of
+from spindle.serving.cors import ORIGIN, preflight
 from spindle.serving.exposure import Exposed
 from spindle.serving.problems import of_error, problem, respond
 from spindle.serving.resource import METADATA, challenge, metadata, metadata_url
 from spindle.serving.widening import widened
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Scope
 
     from spindle.domain.access_entry import AccessEntry
     from spindle.domain.serve import ServeConfig
@@ -40,6 +41,8 @@ PRINCIPAL = "spindle.principal"
 ANYBODY = Principal("anybody")
 """The principal of requests for what everybody may see, who showed no token."""
 
+_OF_ADMISSION = (b"host", b"authorization")
+"""The headers that decide if a request is let in, and for whom."""
 MAX_HOSTS, MAX_HOST = 100, 300
 """Names that are remembered, and characters of each."""
 
@@ -72,6 +75,15 @@ class _Rules:
         return known
 
 
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The request with which a connection was let in."""
+
+    rules: _Rules
+    shown: bytes
+    principal: Principal
+
+
 class ServingAccess:
     """The rules of one server. They can be replaced while it runs, as a whole or not at all."""
 
@@ -99,8 +111,9 @@ class ServingAccess:
         self.audit: AuditLog | None = None
         self.draining = False
         """True once the server was told to stop."""
-        self.on_request: Callable[[], Awaitable[None]] | None = None
-        """Asked before each request, so that what it meets is what the settings say now."""
+        self.on_request: Callable[[], Awaitable[None] | None] | None = None
+        """Asked before each request, so that what it meets is what the settings say now. Returns None if
+        there is nothing to wait for."""
 
     @classmethod
     def of(
@@ -214,9 +227,33 @@ class ServingAccess:
 
     # --- who may come in
 
+    def admitted_before(self, scope: Scope, headers: RequestHeaders) -> Principal | None:
+        """The principal of a request that shows what an earlier one on its connection was let in with, by
+        the rules that are in force now."""
+        connection = scope.get(CONNECTION)
+        before: Admitted | None = connection.admitted if connection is not None else None
+        if before is None or before.rules is not self._rules or scope["method"] != "POST":
+            return None
+        if b"origin" in headers:
+            return None  # a page's, which gets its answer with headers of its own
+        shown = headers.shown(_OF_ADMISSION)
+        # How long it takes tells nothing about a token, though the one before was another's.
+        if shown is None or not hmac.compare_digest(shown, before.shown):
+            return None
+        return before.principal if _too_large(self._rules, headers) is None else None
+
+    def remember(self, scope: Scope, headers: RequestHeaders, principal: Principal) -> None:
+        """Spares the next request on this connection the same look. Not where a rate counts each request, or
+        a token ends by itself."""
+        rules, connection, shown = self._rules, scope.get(CONNECTION), headers.shown(_OF_ADMISSION)
+        if connection is None or shown is None or principal is ANYBODY:
+            return
+        if rules.rates is None and rules.clients.are_lasting:
+            connection.admitted = Admitted(rules, shown, principal)
+
     async def admit(self, scope: Scope, public: Public = nothing_public) -> Principal | Response:
         """The principal of a request, or the response that refuses it."""
-        rules, headers = self._rules, RequestHeaders(scope)
+        rules, headers = self._rules, headers_of(scope)
         way = public(scope, rules.config)
         refused = _misled(rules, headers, any_origin=way == "list") or _too_large(rules, headers)
         if refused is not None:
@@ -255,50 +292,6 @@ class ServingAccess:
         except SpindleError:
             return False
         return True
-
-
-class Guard:
-    """Lets requests through to an app by the rules of `ServingAccess`, on every path and method."""
-
-    def __init__(self, app: ASGIApp, access: ServingAccess, public: Public = nothing_public) -> None:
-        self._app = app
-        self._access = access
-        self._public = public
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            if self._access.on_request is not None:
-                await self._access.on_request()
-            admitted = await self._access.admit(scope, self._public)
-            if ORIGIN in scope:
-                send = readable_by(scope[ORIGIN], send)
-            if isinstance(admitted, Response):
-                if self._access.audit is not None:
-                    self._access.audit.turned_away(scope, admitted)
-                await admitted(scope, receive, send)
-                return
-            scope[PRINCIPAL] = admitted
-            if admitted is not ANYBODY:
-                recognise(scope)
-            running, client = self._access.running, admitted.id
-            if running.get(client, 0) >= self._access.config.quotas.requests:
-                refused = _too_many(self._access.config)
-                if self._access.audit is not None:
-                    self._access.audit.turned_away(scope, refused, client)
-                await refused(scope, receive, send)
-                return
-            running[client] = running.get(client, 0) + 1
-            try:
-                await self._app(scope, receive, send)
-            finally:
-                running[client] -= 1
-                if not running[client]:
-                    del running[client]
-            return
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
-            return
-        await self._app(scope, receive, send)
 
 
 def _refuse_open(clients: KnownClients, host: str) -> None:
@@ -348,12 +341,6 @@ def _too_often(rules: _Rules, client: str) -> Response | None:
     message = f"more than {limit.calls:g} requests in {limit.seconds:g} s"
     body = problem(429, "rate_limited", message, "wait, or ask for a higher serve.rate_limit")
     return respond({**body, "retryable": True, "retry_after": round(wait, 3)})
-
-
-def _too_many(config: ServeConfig) -> Response:
-    message = f"this client has {config.quotas.requests} requests running or waiting"
-    body = problem(429, "rate_limited", message, "wait for one to end; see serve.quotas.requests")
-    return respond({**body, "retryable": True, "retry_after": 1})
 
 
 def _shown(headers: RequestHeaders) -> str | None:

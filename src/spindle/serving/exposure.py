@@ -65,9 +65,11 @@ class Exposed:
         self._all = Lists(config)
         self._groups = {name: Lists(group) for name, group in config.groups.items()}
         self._default = config.default_agent_group
+        self._is_open = not config.excluded_tools and config.exposed_tools is None and not self._groups
+        """True if the settings limit nobody."""
 
     def shows(self, principal: Principal, name: str) -> bool:
-        return self._all.admit(name) and self.group_shows(principal.groups, name)
+        return self._is_open or (self._all.admit(name) and self.group_shows(principal.groups, name))
 
     def connects(self, principal: Principal, source: str, name: str) -> bool:
         """True if the tool of this name, which connects to a source, is visible."""

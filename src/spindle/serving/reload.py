@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spindle.catalog.diff import SyncReport
@@ -54,7 +54,7 @@ class Live:
         self._late: list[str] = []
         self._looked_at = now()
         self._looking = asyncio.Lock()
-        access.on_request = self.look
+        access.on_request = self._look_if_due
 
     async def run(self) -> None:
         """Checks the settings regularly, because clients want to be told of changes."""
@@ -65,6 +65,9 @@ class Live:
     def close(self) -> None:
         """Takes back what was said about settings that are held back."""
         self._held_back.clear()
+
+    def _look_if_due(self) -> Awaitable[None] | None:
+        return self.look() if self._now() - self._looked_at >= EVERY else None
 
     async def look(self) -> None:
         """Take over what changed, at most once in `EVERY` seconds."""

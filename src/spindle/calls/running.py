@@ -1,0 +1,102 @@
+"""A call on its way: all that sending it takes, and what its record needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from spindle.calls.record import fit_to_store, kept_result
+from spindle.domain.call import CallRecord, new_id
+from spindle.errors import CallTimeoutError
+
+if TYPE_CHECKING:
+    from spindle.calls.host import PatientPeer
+    from spindle.calls.journal import Journal
+    from spindle.calls.limits import Limit
+    from spindle.calls.prepared import PreparedTool
+    from spindle.domain.call import Call, Result
+    from spindle.domain.identity import Principal
+    from spindle.domain.json_schema import JsonObject
+    from spindle.domain.tool import Tool
+
+
+class RunningCall:
+    """The facts about a running call. Those of sending it are there once it has passed every check."""
+
+    started_at: float
+    parent: str | None
+    """The key of the call during which it was made."""
+    prepared: PreparedTool
+    call: Call
+    limits: Sequence[Limit]
+    timeout: float
+    journal: Journal | None
+    """The run in which it must be noted before it is sent."""
+    peer: PatientPeer | None
+    """The call's own, for which its time limit stands still."""
+
+    # Defaults of the class, as most calls change none of them.
+    tool: Tool | None = None
+    attempts = 0
+    waited = 0.0
+    """Seconds that the source had the call wait since a try that was not refused."""
+    secrets: frozenset[str] = frozenset()
+    has_changed = False
+    """True if a person replaced the arguments."""
+    has_renewed = False
+    """True if the source refused the credential, and got another one."""
+    is_large = False
+    """True if its arguments are looked through beside the event loop, because that takes long."""
+    remark: JsonObject | None = None
+    """A remark on something odd about a call that succeeded."""
+    stage = ""
+    """The part of the path that has begun last."""
+
+    def __init__(self) -> None:
+        self.key = new_id()
+        self._began = time.perf_counter()
+
+    def record(
+        self,
+        shown: JsonObject,
+        given: JsonObject,
+        principal: Principal,
+        outcome: str,
+        problem: JsonObject | None,
+        kept: Result | None,
+    ) -> CallRecord:
+        """The record of the call, which has found its tool and ended now. `shown` is what it was given,
+        without secrets; `kept` is the result, if its beginning is to be kept."""
+        tool = self.tool
+        assert tool is not None
+        return CallRecord(
+            self.key, tool.name, tool.source, principal.id, shown,
+            outcome, self.started_at, time.perf_counter() - self._began, self.attempts,
+            fit_to_store(problem or self.remark, self.secrets), self.parent,
+            None if kept is None else kept_result(kept, tool, given, self.secrets),
+        )  # fmt: skip
+
+    def timed_out(self, seconds: float) -> CallTimeoutError:
+        """The error of an attempt that had this time and was not answered."""
+        tool, waited = self.prepared.tool, self.timeout - seconds
+        said = f"{self.timeout:.6g} s"
+        if waited > 0.05:
+            said = f"{seconds:.6g} s, having waited {waited:.3g} s for its turn"
+        return CallTimeoutError(
+            f"{tool.name} did not answer within {said}",
+            hint=f"raise sources.{tool.source}.timeout, or the call's own, if it needs longer",
+        )
+
+
+class TracedCall(RunningCall):
+    """A running call that tells each part of its path when it begins."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "stage":
+            self._tell(value)

@@ -1,0 +1,226 @@
+"""Calls of tools by MCP clients: a name → the tool that the client sees → the call, with all that is asked
+meanwhile → the result as the protocol has it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mcp_types import INVALID_PARAMS
+
+from spindle.calls.options import CallOptions
+from spindle.calls.sampling import answered_by, of_client
+from spindle.calls.validate import Validation
+from spindle.domain.json_schema import JsonObject, canonical, is_object
+from spindle.errors import LoopError, NotFoundError, ServerError, SpindleError
+from spindle.mcp_imports import MCPError
+from spindle.mcp_server import search_mode
+from spindle.mcp_server.client_peer import (
+    ANSWER,
+    PAUSE_PREFIX,
+    Again,
+    ClientPeer,
+    go_on,
+    is_of_server,
+    passed_on,
+    paused,
+)
+from spindle.mcp_server.convert import for_handshake_result, to_wire_error, to_wire_result
+from spindle.mcp_server.inbound import RequestContext, is_modern
+from spindle.mcp_server.requests import MAX_ROUNDS, answerable, may_be_asked
+from spindle.runs.outcomes import Finished, Outcome, Paused
+from spindle.serving.connecting import KIND as CONNECT
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.calls.sampling import Sampling
+    from spindle.domain.call import Result
+    from spindle.domain.identity import Principal
+    from spindle.domain.serve import ServeConfig
+    from spindle.domain.tool import ToolSummary
+    from spindle.mcp_server.listing import Listing
+    from spindle.mcp_server.relay import ClientRelay
+    from spindle.mcp_server.search_mode import SearchMode
+    from spindle.mcp_server.suspended import SuspendedCalls
+    from spindle.serving.access import ServingAccess
+
+
+MCP = "mcp"
+"""The kind of sources that are MCP servers."""
+
+
+class ToolCalls:
+    """Makes the calls of a server's clients."""
+
+    def __init__(
+        self,
+        app: Spindle,
+        access: ServingAccess,
+        listing: Listing,
+        search: SearchMode,
+        relay: ClientRelay,
+        waiting: SuspendedCalls,
+        synced: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """`synced` waits for a first sync, and returns False if there was none to wait for."""
+        self._app = app
+        self._access = access
+        self._listing = listing
+        self._search = search
+        self._relay = relay
+        self._waiting = waiting
+        self._synced = synced
+        self._validation = Validation()
+
+    @property
+    def _config(self) -> ServeConfig:
+        return self._access.config
+
+    async def call(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
+        """The result of a call, as the protocol of its client has it."""
+        name = str(params["name"])
+        arguments: JsonObject = params.get("arguments") or {}
+        tool = self._listing.at_hand(principal, name)
+        try:
+            if tool is None:
+                found = await self._looked_up(principal, name, arguments)
+                if isinstance(found, dict):
+                    return found if is_modern(ctx) else for_handshake_result(found)
+                tool, arguments = found
+            wire = await self._call(ctx, principal, tool, arguments, params)
+        except SpindleError as error:
+            if isinstance(error, LoopError):
+                raise
+            coded = "requestState" in params and is_object(error.details) and "code" in error.details
+            if coded or (tool is not None and tool.kind == MCP and is_of_server(error)):
+                # What the server answered with goes on as it came: its code and data are for the client.
+                raise
+            wire = to_wire_error(error)
+        return wire if is_modern(ctx) else for_handshake_result(wire)
+
+    async def _looked_up(
+        self, principal: Principal, name: str, arguments: JsonObject
+    ) -> tuple[ToolSummary, JsonObject] | JsonObject:
+        """The tool that is served under this name, and its arguments; or the result of a tool of our own."""
+        found = await self._listing.resolve(principal, name)
+        if found is None and await self._synced():
+            found = await self._listing.resolve(principal, name)
+        if found is None and name in search_mode.TOOLS and self._config.mode != "all":
+            self._validation.check_arguments(search_mode.TOOLS[name], arguments)
+            if name == search_mode.SEARCH:
+                return await self._search.search(principal, arguments)
+            if name == search_mode.DESCRIBE:
+                return await self._search.describe(principal, arguments)
+            found = await self._search.find(principal, str(arguments["name"]))
+            arguments = arguments.get("arguments", {})
+        found = found or await self._listing.connect_tool(principal, name)
+        if found is None:
+            raise await self._unknown(principal, name)
+        return found, arguments
+
+    async def _call(
+        self,
+        ctx: RequestContext,
+        principal: Principal,
+        tool: ToolSummary,
+        arguments: JsonObject,
+        params: JsonObject,
+    ) -> JsonObject:
+        peer = ClientPeer(ctx, self._config.ask_timeout)
+        if is_modern(ctx) and ("requestState" in params or may_be_asked(peer)):
+            key = tool.name, canonical(arguments)
+            work = partial(self._run, ctx, principal, tool, arguments, peer, params)
+            return await answerable(self._waiting, ctx, principal, key, peer, work)
+        return await self._run(ctx, principal, tool, arguments, peer, params)
+
+    async def _run(
+        self,
+        ctx: RequestContext,
+        principal: Principal,
+        tool: ToolSummary,
+        arguments: JsonObject,
+        peer: ClientPeer,
+        params: JsonObject,
+    ) -> JsonObject:
+        try:
+            state, answers = params.get("requestState"), params.get("inputResponses")
+            if isinstance(state, str) and state.startswith(PAUSE_PREFIX):
+                outcome = await self._came_back(principal, state.removeprefix(PAUSE_PREFIX), answers, peer)
+            else:
+                given = {"inputResponses": answers, "requestState": state}
+                sent = {name: value for name, value in given.items() if value is not None}
+                outcome = await self._start(principal, tool, arguments, peer, sent or None)
+            for _ in range(MAX_ROUNDS):
+                if isinstance(outcome, Finished) and outcome.result.asked is None:
+                    return self._wire(principal, tool, outcome.result)
+                if isinstance(outcome, Finished):
+                    done = await passed_on(ctx, peer, outcome.result.asked or {})
+                elif isinstance(outcome, Paused):
+                    await self._app.runner.keep_newest(principal, self._config.quotas.suspended)
+                    done = await paused(self._app, ctx, peer, outcome.pauses[0])
+                else:
+                    raise ServerError(f"another process continues this call of {tool.name}")
+                if isinstance(done, Again):
+                    outcome = await self._start(principal, tool, arguments, peer, done.answers)
+                elif isinstance(done, dict):
+                    return done
+                else:
+                    outcome = done
+            raise ServerError(f"{tool.name} asked more than {MAX_ROUNDS} times for further input")
+        finally:
+            if peer.has_unsent:
+                await peer.settle()
+
+    def _start(
+        self,
+        principal: Principal,
+        tool: ToolSummary,
+        arguments: JsonObject,
+        peer: ClientPeer,
+        answers: JsonObject | None,
+    ) -> Awaitable[Outcome]:
+        progress = peer.progress if peer.wants_progress else None
+        options = CallOptions(
+            principal, None, progress, use_cache=answers is None, peer=peer, answers=answers, meta=peer.meta
+        )
+        if tool.kind == CONNECT:
+            return self._app.runner.connect(tool.source, options)
+        model = of_client(peer)
+        if model is None:
+            return self._app.runner.run(tool.name, arguments, options)
+        return self._with_model(model, tool, arguments, options)
+
+    async def _with_model(
+        self, model: Sampling, tool: ToolSummary, arguments: JsonObject, options: CallOptions
+    ) -> Outcome:
+        # What the tool calls in its turn may ask for a model too, and the client's own is the nearest.
+        with answered_by(model):
+            return await self._app.runner.run(tool.name, arguments, options)
+
+    async def _came_back(self, principal: Principal, token: str, answers: Any, peer: ClientPeer) -> Outcome:
+        """A client of 2026-07-28 brings the answer to a pause."""
+        open_pauses = await self._app.pauses(principal=principal)
+        pause = next((item for item in open_pauses if item.token == token), None)
+        if pause is None:
+            raise NotFoundError(
+                "the call no longer waits for this answer", hint="make it again from the start"
+            )
+        return await go_on(self._app, pause, answers.get(ANSWER) if is_object(answers) else None, peer)
+
+    def _wire(self, principal: Principal, tool: ToolSummary, result: Result) -> JsonObject:
+        for block in result.content:
+            if block.uri is not None:
+                self._relay.linked(block.uri, tool.source)
+        return to_wire_result(result, partial(self._relay.file_link, principal))
+
+    async def _unknown(self, principal: Principal, name: str) -> MCPError:
+        if self._access.audit is not None:
+            self._access.audit.unknown(principal.id, name)
+        try:
+            await self._search.find(principal, name)
+        except NotFoundError as error:
+            said = error.hint_for("model")
+            hint = f"; {said}" if said and "mean" in said else ""
+            return MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {name}{hint}")
+        return MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {name}")

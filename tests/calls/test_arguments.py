@@ -342,13 +342,13 @@ MANY = [{"n": number} for number in range(MAX_AT_ONCE)]
 def checked_in(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each schema that something was checked against, True if that was in the event loop's thread."""
     found: list[bool] = []
-    problems = CompiledSchema.problems
+    accepts = CompiledSchema.accepts
 
-    def noting(self: CompiledSchema, value: Any, whole: str) -> list[dict[str, str]]:
+    def noting(self: CompiledSchema, value: Any) -> bool:
         found.append(threading.current_thread() is threading.main_thread())
-        return problems(self, value, whole)
+        return accepts(self, value)
 
-    monkeypatch.setattr(CompiledSchema, "problems", noting)
+    monkeypatch.setattr(CompiledSchema, "accepts", noting)
     return found
 
 

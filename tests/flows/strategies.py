@@ -82,6 +82,7 @@ def nodes(flows: st.SearchStrategy[FlowDefinition] | None = None) -> st.SearchSt
             "cache": st.none() | st.booleans() | RULES,
             "fail_when": TEXTS.filter(bool),
             "fingerprint": TEXTS,
+            "parse": st.sampled_from(["auto", "json", "text"]),
         },
     )
     return st.builds(_node, NAMES, st.one_of(kinds), rest)
@@ -89,8 +90,8 @@ def nodes(flows: st.SearchStrategy[FlowDefinition] | None = None) -> st.SearchSt
 
 REFUSED = {
     "tool": (),
-    "ask": ("params", "inputs", "retry", "timeout", "cache", "fingerprint"),
-    "flow": ("fingerprint",),
+    "ask": ("params", "inputs", "retry", "timeout", "cache", "fingerprint", "parse"),
+    "flow": ("fingerprint", "parse"),
 }
 """By kind of node, the keys that it does not have."""
 

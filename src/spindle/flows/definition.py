@@ -18,6 +18,11 @@ OnUnknown = Literal["error", "end"]
 flow."""
 
 
+Parse = Literal["auto", "json", "text"]
+"""A text that is a JSON object or array as a whole is that value (`auto`), must be JSON (`json`), or stays a
+text (`text`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """The number of attempts, the first included. Each wait is `backoff` times the one before."""
@@ -81,6 +86,8 @@ class NodeDefinition:
     """True: as the flow says, or by the default rule; False: never; None: as the flow says."""
     fail_when: str | None = None
     """An expression over the output. If it is true, the node takes its `error` edge."""
+    parse: Parse = "auto"
+    """The way in which other nodes see a text that a tool returns without structured data."""
     fingerprint: str | None = None
     """The fingerprint of the tool when the flow was saved."""
 

@@ -13,6 +13,7 @@ from spindle.errors import FlowError, SpindleError, did_you_mean
 from spindle.flows.build import name_nodes
 from spindle.flows.node import BaseNode
 from spindle.flows.outputs import outputs_of
+from spindle.flows.text_values import ParsedArray, ParsedObject
 from spindle.flows.trace import Recording
 
 if TYPE_CHECKING:
@@ -95,4 +96,9 @@ def _result(value: Any, *, is_whole: bool = False) -> Result:
         return Result()
     if isinstance(value, str):
         return Result.of_text(value)
-    return Result.of_value(value, to_json(value, default=repr).decode())
+    text = (
+        value.text
+        if isinstance(value, (ParsedObject, ParsedArray))
+        else to_json(value, default=repr).decode()
+    )
+    return Result.of_value(value, text)

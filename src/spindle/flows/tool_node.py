@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.calls.record import masked
 from spindle.calls.reported import error_of
-from spindle.domain.json_schema import JsonObject, is_object, parameters
+from spindle.domain.json_schema import JsonObject, is_object, parameters, types_of
 from spindle.errors import FlowError, InputRequired, PermissionDeniedError
-from spindle.flows.definition import Batch, CacheRule, NodeDefinition, Question, Retry
+from spindle.flows.definition import Batch, CacheRule, NodeDefinition, Parse, Question, Retry
 from spindle.flows.failures import REFUSED, NodeFailure
 from spindle.flows.interface import is_wrapped, natural_key
 from spindle.flows.shared import SharedLookup
 from spindle.flows.templates import MISSING
+from spindle.flows.text_values import as_text, value_of_text
 from spindle.flows.workspace_node import NodeDone, WorkspaceNode
 
 if TYPE_CHECKING:
@@ -41,13 +42,14 @@ class ToolNode(WorkspaceNode):
         batch: Batch | None = None,
         cache: CacheRule | bool | None = None,
         fail_when: str | None = None,
+        parse: Parse = "auto",
         fingerprint: str | None = None,
         description: str = "",
     ) -> None:
         definition = NodeDefinition(
             id=id or natural_key(tool), tool=tool, description=description, params=dict(params or {}),
             inputs=dict(inputs or {}), outputs=dict(outputs or {}), retry=retry or Retry(), timeout=timeout,
-            batch=batch, cache=cache, fail_when=fail_when, fingerprint=fingerprint,
+            batch=batch, cache=cache, fail_when=fail_when, parse=parse, fingerprint=fingerprint,
         )  # fmt: skip
         super().__init__(definition)
 
@@ -71,7 +73,8 @@ class ToolNode(WorkspaceNode):
         lookup = SharedLookup(shared, item)
         own = self.definition.params
         arguments: JsonObject = {name: self._rendered(value, lookup, name) for name, value in own.items()}
-        for parameter in parameters(tool.input_schema):
+        known = parameters(tool.input_schema)
+        for parameter in known:
             name = parameter.name
             if name in arguments:
                 continue
@@ -79,6 +82,11 @@ class ToolNode(WorkspaceNode):
                 arguments[name] = found
             elif parameter.required:
                 raise self._needs(name, tool.name)
+        for parameter in known:
+            if tuple(parameter.types) == ("string",) and isinstance(
+                arguments.get(parameter.name), (dict, list)
+            ):
+                arguments[parameter.name] = as_text(arguments[parameter.name])
         return arguments
 
     def _shown(self, given: JsonObject) -> JsonObject:
@@ -100,7 +108,10 @@ class ToolNode(WorkspaceNode):
         self.report.cached |= result.cached
         if result.is_error:
             raise error_of(tool, result)
-        return NodeDone(plain_value(result, tool), result.action)
+        value = plain_value(result, tool)
+        if isinstance(value, str) and not result.has_structured and not _declares_text(tool):
+            value = value_of_text(value, self.definition.parse, f"node {self.id!r}: {tool.name}")
+        return NodeDone(value, result.action)
 
     def _recorded(self, record: CallRecord) -> None:
         self.report.attempts += max(record.attempts, 1)
@@ -159,6 +170,12 @@ class Ask(WorkspaceNode):
             self.report.error = failure.told()
             raise FlowError(f"node {self.id!r} was not answered: {failure.error.message}")
         return super()._failed(shared, failure)
+
+
+def _declares_text(tool: Tool) -> bool:
+    """True if the tool itself says that it returns text, so that nothing else is made of it."""
+    schema = tool.output_schema
+    return schema is not None and tuple(types_of(schema, schema)) == ("string",)
 
 
 def plain_value(result: Result, tool: Tool) -> Any:

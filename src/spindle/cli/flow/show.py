@@ -125,6 +125,8 @@ def _settings(node: NodeDefinition) -> list[str]:
         lines.append("may be answered from the cache")
     if node.fail_when is not None:
         lines.append(f"fails when {node.fail_when}")
+    if node.parse != "auto":
+        lines.append(f"its text is read as {node.parse}")
     return lines
 
 

@@ -176,6 +176,7 @@ _REFUSED_HINTS = {
     "timeout": "a run that waits for a person waits as long as it takes",
     "cache": "every run asks anew",
     "fingerprint": "it belongs to a tool",
+    "parse": "it says how the text of a tool is read",
 }
 
 
@@ -325,6 +326,7 @@ def _node(document: JsonObject, mapping: JsonObject) -> NodeDefinition:
         batch=Batch(**_whole(document["batch"], "concurrency")) if "batch" in document else None,
         cache=CacheRule(**rule) if is_object(rule) else rule,
         fail_when=document.get("fail_when"),
+        parse=document.get("parse", "auto"),
         fingerprint=document.get("fingerprint"),
     )
 

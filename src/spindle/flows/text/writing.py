@@ -57,6 +57,7 @@ def _node(node: NodeDefinition) -> JsonObject:
         "timeout": node.timeout,
         "cache": _changed(node.cache, CacheRule()) if isinstance(node.cache, CacheRule) else node.cache,
         "fail_when": node.fail_when,
+        "parse": node.parse if node.parse != "auto" else None,
         "fingerprint": node.fingerprint,
     }
     return _given(fields)

@@ -81,14 +81,20 @@ class ToolCalls:
         """The result of a call, as the protocol of its client has it."""
         name = str(params["name"])
         arguments: JsonObject = params.get("arguments") or {}
-        tool = self._listing.at_hand(principal, name)
+        modern, tool = is_modern(ctx), self._listing.at_hand(principal, name)
         try:
             if tool is None:
                 found = await self._looked_up(principal, name, arguments)
                 if isinstance(found, dict):
-                    return found if is_modern(ctx) else for_handshake_result(found)
+                    return found if modern else for_handshake_result(found)
                 tool, arguments = found
-            wire = await self._call(ctx, principal, tool, arguments, params)
+            peer = ClientPeer(ctx, self._access.config.ask_timeout)
+            if modern and ("requestState" in params or may_be_asked(peer)):
+                key = tool.name, canonical(arguments)
+                work = partial(self._run, ctx, principal, tool, arguments, peer, params)
+                wire = await answerable(self._waiting, ctx, principal, key, peer, work)
+            else:
+                wire = await self._run(ctx, principal, tool, arguments, peer, params)
         except SpindleError as error:
             if isinstance(error, LoopError):
                 raise
@@ -97,7 +103,7 @@ class ToolCalls:
                 # What the server answered with goes on as it came: its code and data are for the client.
                 raise
             wire = to_wire_error(error)
-        return wire if is_modern(ctx) else for_handshake_result(wire)
+        return wire if modern else for_handshake_result(wire)
 
     async def _looked_up(
         self, principal: Principal, name: str, arguments: JsonObject
@@ -119,21 +125,6 @@ class ToolCalls:
             raise await self._unknown(principal, name)
         return found, arguments
 
-    async def _call(
-        self,
-        ctx: RequestContext,
-        principal: Principal,
-        tool: ToolSummary,
-        arguments: JsonObject,
-        params: JsonObject,
-    ) -> JsonObject:
-        peer = ClientPeer(ctx, self._config.ask_timeout)
-        if is_modern(ctx) and ("requestState" in params or may_be_asked(peer)):
-            key = tool.name, canonical(arguments)
-            work = partial(self._run, ctx, principal, tool, arguments, peer, params)
-            return await answerable(self._waiting, ctx, principal, key, peer, work)
-        return await self._run(ctx, principal, tool, arguments, peer, params)
-
     async def _run(
         self,
         ctx: RequestContext,
@@ -143,14 +134,18 @@ class ToolCalls:
         peer: ClientPeer,
         params: JsonObject,
     ) -> JsonObject:
+        """The result of a call, once all that is asked meanwhile is answered; or what the client is to answer
+        when it makes the call again."""
         try:
             state, answers = params.get("requestState"), params.get("inputResponses")
             if isinstance(state, str) and state.startswith(PAUSE_PREFIX):
                 outcome = await self._came_back(principal, state.removeprefix(PAUSE_PREFIX), answers, peer)
             else:
-                given = {"inputResponses": answers, "requestState": state}
-                sent = {name: value for name, value in given.items() if value is not None}
-                outcome = await self._start(principal, tool, arguments, peer, sent or None)
+                sent: JsonObject | None = None
+                if state is not None or answers is not None:
+                    given = {"inputResponses": answers, "requestState": state}
+                    sent = {name: value for name, value in given.items() if value is not None}
+                outcome = await self._start(principal, tool, arguments, peer, sent)
             for _ in range(MAX_ROUNDS):
                 if isinstance(outcome, Finished) and outcome.result.asked is None:
                     return self._wire(principal, tool, outcome.result)

@@ -19,11 +19,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mcp.client.session import ClientRequestContext as ClientRequestContext
-    from mcp.client.session import ClientSession as ClientSession
-    from mcp.client.session import IncomingMessage as IncomingMessage
-    from mcp.client.subscriptions import SubscriptionLost as SubscriptionLost
-    from mcp.client.subscriptions import listen as listen
     from mcp.server.connection import Connection as Connection
     from mcp.server.connection import NotifyOnlyOutbound as NotifyOnlyOutbound
     from mcp.server.context import ServerRequestContext as ServerRequestContext
@@ -39,23 +34,13 @@ if TYPE_CHECKING:
     from mcp.server.subscriptions import ResourceUpdated as ResourceUpdated
     from mcp.shared.dispatcher import CallOptions as CallOptions
     from mcp.shared.dispatcher import DispatchContext as DispatchContext
-    from mcp.shared.dispatcher import Dispatcher as Dispatcher
-    from mcp.shared.dispatcher import OnNotify as OnNotify
-    from mcp.shared.dispatcher import OnNotifyIntercept as OnNotifyIntercept
-    from mcp.shared.dispatcher import OnRequest as OnRequest
-    from mcp.shared.dispatcher import ProgressFnT as ProgressFnT
     from mcp.shared.dispatcher import as_request_id as as_request_id
     from mcp.shared.dispatcher import coerce_request_id as coerce_request_id
-    from mcp.shared.dispatcher import run_notify_intercept as run_notify_intercept
-    from mcp.shared.exceptions import MCPError as MCPError
-    from mcp.shared.exceptions import NoBackChannelError as NoBackChannelError
-    from mcp.shared.exceptions import UrlElicitationRequiredError as UrlElicitationRequiredError
     from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS as ERROR_CODE_HTTP_STATUS
     from mcp.shared.inbound import InboundLadderRejection as InboundLadderRejection
     from mcp.shared.inbound import InboundModernRoute as InboundModernRoute
     from mcp.shared.inbound import classify_inbound_request as classify_inbound_request
     from mcp.shared.inbound import find_duplicated_routing_header as find_duplicated_routing_header
-    from mcp.shared.inbound import find_invalid_x_mcp_header as find_invalid_x_mcp_header
     from mcp.shared.inbound import (
         unsupported_protocol_version_rejection as unsupported_protocol_version_rejection,
     )
@@ -73,22 +58,16 @@ if TYPE_CHECKING:
     from mcp.shared.transport_context import TransportContext as TransportContext
 
 PARTS = {
-    "mcp.client.session": "ClientRequestContext ClientSession IncomingMessage",
-    "mcp.client.subscriptions": "SubscriptionLost listen",
     "mcp.server.connection": "Connection NotifyOnlyOutbound",
     "mcp.server.context": "ServerRequestContext",
     "mcp.server.lowlevel": "NotificationOptions Server",
     "mcp.server.models": "InitializationOptions",
     "mcp.server.runner": "ServerRunner aclose_shielded modern_error_data serve_one",
     "mcp.server.subscriptions": "InMemorySubscriptionBus ListenHandler ResourceUpdated",
-    "mcp.shared.dispatcher": (
-        "CallOptions DispatchContext Dispatcher OnNotify OnNotifyIntercept OnRequest ProgressFnT "
-        "as_request_id coerce_request_id run_notify_intercept"
-    ),
-    "mcp.shared.exceptions": "MCPError NoBackChannelError UrlElicitationRequiredError",
+    "mcp.shared.dispatcher": "CallOptions DispatchContext as_request_id coerce_request_id",
     "mcp.shared.inbound": (
         "ERROR_CODE_HTTP_STATUS InboundLadderRejection InboundModernRoute classify_inbound_request "
-        "find_duplicated_routing_header find_invalid_x_mcp_header unsupported_protocol_version_rejection "
+        "find_duplicated_routing_header unsupported_protocol_version_rejection "
         "validate_mcp_param_headers x_mcp_header_map"
     ),
     "mcp.shared.jsonrpc_dispatcher": ("cancelled_request_id_from_params progress_token_from_params"),

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from error_shapes import ERRORS, SENTENCES, SHAPES, STRUCTURED, Shape
-from mcp.shared.exceptions import MCPError
 
 from servers.running import OpenSources, StdioServers
 from spindle.app import Spindle
 from spindle.calls.reported import error_of, refined, understood
 from spindle.domain.tool import Hints, Tool, ToolSpec
 from spindle.errors import SpindleError
+from spindle.mcp_protocol.errors import McpError
 from spindle.presets import presets
 from spindle.sources.mcp.config import McpConfig
 from spindle.sources.mcp.convert import to_error, to_result
@@ -49,7 +49,7 @@ def test_the_table_has_the_shapes_of_many_servers() -> None:
 def test_a_failed_result_means_what_the_server_meant(shape: Shape) -> None:
     config = McpConfig(**settings_of(shape))
     if "error" in shape.wire:
-        found = to_error(MCPError(**shape.wire["error"]), "s")
+        found = to_error(McpError(**shape.wire["error"]), "s")
         error = refined(found, TOOL, config)
     else:
         result = understood(to_result(shape.wire["result"]), config)
@@ -61,7 +61,7 @@ def test_a_failed_result_means_what_the_server_meant(shape: Shape) -> None:
 @pytest.mark.parametrize("shape", ERRORS, ids=lambda shape: shape.name)
 def test_a_json_rpc_error_means_what_the_server_meant(shape: Shape) -> None:
     config = McpConfig(**settings_of(shape))
-    error = refined(to_error(MCPError(**shape.wire["error"]), "s"), TOOL, config)
+    error = refined(to_error(McpError(**shape.wire["error"]), "s"), TOOL, config)
     assert told(error) == meant(shape)
 
 

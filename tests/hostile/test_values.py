@@ -26,7 +26,7 @@ from spindle.errors import (
 )
 from spindle.flows.problems import BrokenFlowError
 from spindle.flows.text.document import check_document
-from spindle.mcp_imports import MCPError
+from spindle.mcp_protocol.errors import McpError
 from spindle.schemas.models import for_models
 from spindle.sources.mcp.config import McpConfig
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
@@ -126,7 +126,7 @@ async def test_a_refusal_of_a_server_with_deep_json_is_a_refusal(echo: EchoServe
             echo.answers["/mcp"] = Answer(body, 400)
             note = CallExchange()
             token = current_exchange.set(note)
-            with pytest.raises(MCPError):
+            with pytest.raises(McpError):
                 await messages.send_raw_request("ping", None)
             current_exchange.reset(token)
             assert (note.status, note.had_json_rpc_error) == (400, is_told)

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
 import spindle
@@ -20,6 +21,7 @@ from servers.serving import serve_command, served
 from spindle import Context, Principal, tool
 from spindle.catalog.diff import SyncReport
 from spindle.domain.serve import ServeConfig, TokenConfig
+from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_server.http import McpApp
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.server import CatalogServer
@@ -108,11 +110,14 @@ def _with_inbound(catalog: CatalogServer) -> Any:
     from dataclasses import replace
 
     async def add(ctx: Any, call_next: Any) -> Any:
-        if isinstance(ctx.request, Inbound):
+        if not isinstance(ctx.request, Inbound):
+            connection = ctx.session._connection
+            channel = ctx.session._request_outbound
+            ctx = replace(ctx, request=Inbound(connection, Principal(), channel))
+        try:
             return await call_next(ctx)
-        connection = ctx.session._connection
-        channel = ctx.session._request_outbound
-        return await call_next(replace(ctx, request=Inbound(connection, Principal(), channel)))
+        except McpError as error:
+            raise MCPError(error.code, error.message, error.data) from error
 
     catalog.server.middleware.append(add)
     return catalog.server

@@ -20,7 +20,8 @@ from pydantic import ValidationError
 
 from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject, is_array, is_object
-from spindle.mcp_imports import MCPError, modern_error_data, serve_one
+from spindle.mcp_imports import modern_error_data, serve_one
+from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_server.channel import error_message
 from spindle.mcp_server.introduction import OPENING, introduced
 
@@ -72,6 +73,8 @@ async def answered(
                 result = await introduced(catalog, facts.principal, result)
         finally:
             trail.follow(outside)
+    except McpError as error:
+        return error_message(channel.request_id, error.code, error.message, error.data)
     except Exception as error:  # noqa: BLE001 - the edge: the client gets an answer
         found = modern_error_data(error)
         return error_message(channel.request_id, found.code, found.message, found.data)
@@ -138,7 +141,7 @@ def shaped(result: JsonObject, context: CallContext, server: Server[Any]) -> Jso
             validate_server_result(METHOD, version, result)
         except ValidationError:
             logger.exception("the result of a call is not one of MCP")
-            raise MCPError(code=INTERNAL_ERROR, message="Handler returned an invalid result") from None
+            raise McpError(code=INTERNAL_ERROR, message="Handler returned an invalid result") from None
     if is_modern:
         meta: JsonObject = result.get("_meta") or {}
         result = {**result, "_meta": {**meta, SERVER_INFO_META_KEY: server.server_info_stamp}}

@@ -12,11 +12,11 @@ from mcp_types import RequestId
 from spindle.domain.json_schema import JsonObject
 from spindle.mcp_imports import (
     CallOptions,
-    NoBackChannelError,
     ServerMessageMetadata,
     TransportContext,
     progress_token_from_params,
 )
+from spindle.mcp_protocol.errors import NoWayBackError
 
 if TYPE_CHECKING:
     from spindle.mcp_server.inbound import Inbound
@@ -81,7 +81,7 @@ class RequestChannel:
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> JsonObject:
         if self._ask is None:
-            raise NoBackChannelError(method)
+            raise NoWayBackError(method)
         return await self._ask(method, params, self._send)
 
     async def notify(

@@ -13,16 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from mcp_types import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    LOG_LEVEL_META_KEY,
-    MISSING_REQUIRED_CLIENT_CAPABILITY,
-    REQUEST_TIMEOUT,
-    ElicitRequestURLParams,
-)
-
 from spindle.domain.call import new_id
 from spindle.domain.json_schema import JsonObject, is_object, to_json
 from spindle.domain.levels import is_as_severe
@@ -37,7 +27,16 @@ from spindle.errors import (
     NotFoundError,
     SpindleError,
 )
-from spindle.mcp_imports import MCPError, UrlElicitationRequiredError
+from spindle.mcp_protocol.errors import McpError
+from spindle.mcp_protocol.names import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    REQUEST_TIMEOUT,
+    URL_ELICITATION_REQUIRED,
+)
+from spindle.mcp_protocol.names import LOG_LEVEL as LOG_LEVEL_META_KEY
 from spindle.mcp_server.convert import error_result
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
 
@@ -153,7 +152,7 @@ class ClientPeer:
             async with asyncio.timeout(self._ask_timeout):
                 return await self._channel.send_raw_request(method, params)
         except TimeoutError:
-            raise MCPError(
+            raise McpError(
                 code=REQUEST_TIMEOUT, message=f"no answer within {self._ask_timeout:g} s"
             ) from None
 
@@ -192,7 +191,7 @@ async def passed_on(ctx: RequestContext, peer: ClientPeer, asked: JsonObject) ->
     missing = _missing(ctx, requests)
     if is_modern(ctx):
         if missing:
-            raise MCPError(
+            raise McpError(
                 code=MISSING_REQUIRED_CLIENT_CAPABILITY,
                 message=f"{_wanted(requests)}, for which the client lacks a capability",
                 data={"requiredCapabilities": {_CAPABILITIES[method]: {} for method in missing}},
@@ -240,10 +239,7 @@ async def paused(
                 pause.token, refused="the client makes the call again", principal=pause.principal
             )
         if can_ask and ctx.protocol_version >= "2025-11-25":
-            params = ElicitRequestURLParams(
-                message=pause.message, url=str(pause.details["url"]), elicitation_id=pause.token
-            )
-            raise UrlElicitationRequiredError([params], pause.message)
+            raise _to_be_visited(pause.message, str(pause.details["url"]), pause.token)
         link = f"Open this link to give consent, then call the tool again: {pause.details['url']}"
         return error_result(f"{pause.message}\n{link}", _about(pause))
     if not can_ask or request is None or not ctx.session.can_send_request:
@@ -330,7 +326,7 @@ def _about(pause: OpenPause) -> JsonObject:
     return {"io.spindle/pause": pause.to_dict()}
 
 
-def refusal(ctx: RequestContext, error: SpindleError | Interruption) -> MCPError:
+def refusal(ctx: RequestContext, error: SpindleError | Interruption) -> McpError:
     """Returns one of our errors as the protocol's, for a request whose result cannot say what went wrong."""
     if isinstance(error, Interruption):
         return _interrupted(ctx, error)
@@ -341,16 +337,16 @@ def refusal(ctx: RequestContext, error: SpindleError | Interruption) -> MCPError
     missing = RESOURCE_NOT_FOUND if is_read and not is_modern(ctx) else INVALID_PARAMS
     if isinstance(error, NotFoundError):
         data = {"uri": about["uri"]} if "uri" in about else about.get("data")
-        return MCPError(code=missing, message=_text(error), data=data)
+        return McpError(code=missing, message=_text(error), data=data)
     code = about.get("code")
     if is_of_server(error) and code != RESOURCE_NOT_FOUND:
         words = error.message.removeprefix(f"{error.source!r}: ")
-        return MCPError(code=about["code"], message=words, data=about.get("data"))
+        return McpError(code=about["code"], message=words, data=about.get("data"))
     if not isinstance(code, int):
-        return MCPError(code=INTERNAL_ERROR, message=_text(error), data={"category": error.category})
+        return McpError(code=INTERNAL_ERROR, message=_text(error), data={"category": error.category})
     if code == RESOURCE_NOT_FOUND:
         code = missing
-    return MCPError(code=code, message=_text(error), data=about.get("data"))
+    return McpError(code=code, message=_text(error), data=about.get("data"))
 
 
 def is_of_server(error: SpindleError) -> bool:
@@ -360,9 +356,9 @@ def is_of_server(error: SpindleError) -> bool:
     return error.answered and isinstance(code, int) and error.remedy is None
 
 
-def loop_refusal(error: LoopError) -> MCPError:
+def loop_refusal(error: LoopError) -> McpError:
     """Returns the error about a loop with its path, to which the workspace that asked adds its own part."""
-    return MCPError(code=INVALID_REQUEST, message=_text(error), data={LOOP_KEY: [*error.path]})
+    return McpError(code=INVALID_REQUEST, message=_text(error), data={LOOP_KEY: [*error.path]})
 
 
 def _text(error: SpindleError) -> str:
@@ -370,12 +366,17 @@ def _text(error: SpindleError) -> str:
     return error.message if hint is None else f"{error.message}; hint: {hint}"
 
 
-def _interrupted(ctx: RequestContext, asked: Interruption) -> MCPError:
+def _interrupted(ctx: RequestContext, asked: Interruption) -> McpError:
     if not isinstance(asked, AuthorizationRequired):
-        return MCPError(code=INTERNAL_ERROR, message=f"{asked.message}, which a person has to answer first")
-    params = ElicitRequestURLParams(message=asked.message, url=asked.url, elicitation_id=new_id())
+        return McpError(code=INTERNAL_ERROR, message=f"{asked.message}, which a person has to answer first")
     if is_capable(ctx.session.client_capabilities, "elicitation/create", {"mode": "url"}):
-        return UrlElicitationRequiredError([params], asked.message)
-    return MCPError(
+        return _to_be_visited(asked.message, asked.url, new_id())
+    return McpError(
         code=INTERNAL_ERROR, message=f"{asked.message}; open this link to give consent: {asked.url}"
     )
+
+
+def _to_be_visited(message: str, url: str, token: str) -> McpError:
+    """The error that sends a person to a page first."""
+    page = {"mode": "url", "message": message, "url": url, "elicitationId": token}
+    return McpError(URL_ELICITATION_REQUIRED, message, {"elicitations": [page]})

@@ -23,7 +23,6 @@ from spindle.mcp_imports import (
     CallOptions,
     Connection,
     InboundLadderRejection,
-    MCPError,
     NotifyOnlyOutbound,
     ServerRunner,
     as_request_id,
@@ -31,6 +30,7 @@ from spindle.mcp_imports import (
     classify_inbound_request,
     coerce_request_id,
 )
+from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_server.calling import answered
 from spindle.mcp_server.channel import RequestChannel, error_message
 from spindle.mcp_server.inbound import Inbound
@@ -124,9 +124,8 @@ class LineServer:
     async def _serve(self, channel: RequestChannel, method: str, params: JsonObject | None) -> None:
         try:
             connection = self._connection_of(method, params)
-        except MCPError as refused:
-            found = refused.error
-            await self._send(error_message(channel.request_id, found.code, found.message, found.data))
+        except McpError as refused:
+            await self._send(error_message(channel.request_id, refused.code, refused.message, refused.data))
             return
         channel.facts = Inbound(connection, self._principal, channel)
         runner = self._runner if connection is self._connection else None
@@ -136,7 +135,7 @@ class LineServer:
         """The connection that a request belongs to: of 2026-07-28, each has its own."""
         if not self._is_modern:
             if method != "initialize" and _has_envelope(params):
-                raise MCPError(
+                raise McpError(
                     INVALID_REQUEST,
                     "this connection began with the handshake; it takes no request of 2026-07-28",
                 )
@@ -145,10 +144,10 @@ class LineServer:
             supported = {"supported": list(MODERN_PROTOCOL_VERSIONS)}
             requested = (params or {}).get("protocolVersion")
             data = {**supported, "requested": requested} if isinstance(requested, str) else supported
-            raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, "this connection speaks 2026-07-28", data)
+            raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "this connection speaks 2026-07-28", data)
         route = classify_inbound_request({"method": method, "params": params})
         if isinstance(route, InboundLadderRejection):
-            raise MCPError(route.code, route.message, route.data)
+            raise McpError(route.code, route.message, route.data)
         return Connection.from_envelope(
             route.protocol_version, route.client_info, route.client_capabilities,
             outbound=NotifyOnlyOutbound(self),

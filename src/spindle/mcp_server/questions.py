@@ -7,10 +7,9 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
-
 from spindle.domain.json_schema import JsonObject, is_object
-from spindle.mcp_imports import MCPError
+from spindle.mcp_protocol.errors import McpError
+from spindle.mcp_protocol.names import CONNECTION_CLOSED, INTERNAL_ERROR
 from spindle.mcp_server.channel import Send
 
 
@@ -41,15 +40,15 @@ class Questions:
             code, text = error.get("code"), error.get("message")
             known = code if isinstance(code, int) else INTERNAL_ERROR
             waiting.set_exception(
-                MCPError(known, str(text or "the client gave no reason"), error.get("data"))
+                McpError(known, str(text or "the client gave no reason"), error.get("data"))
             )
         elif is_object(result):
             waiting.set_result(result)
         else:
-            waiting.set_exception(MCPError(INTERNAL_ERROR, "the client's answer is neither result nor error"))
+            waiting.set_exception(McpError(INTERNAL_ERROR, "the client's answer is neither result nor error"))
         return True
 
     def close(self) -> None:
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(MCPError(CONNECTION_CLOSED, "the client is gone"))
+                waiting.set_exception(McpError(CONNECTION_CLOSED, "the client is gone"))

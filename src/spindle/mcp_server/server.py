@@ -16,7 +16,8 @@ from spindle.errors import (
     ConfigurationError,
     LoopError,
 )
-from spindle.mcp_imports import MCPError, NotificationOptions, Server
+from spindle.mcp_imports import NotificationOptions, Server
+from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_server import search_mode
 from spindle.mcp_server.changes import Changes
 from spindle.mcp_server.client_peer import (
@@ -176,7 +177,7 @@ class CatalogServer:
             size = max(1, self.config.page_size - len(first))
             tools, cursor = await self.listing.page(principal, after, size)
         except BadCursorError:
-            raise MCPError(code=INVALID_PARAMS, message="Invalid cursor") from None
+            raise McpError(code=INVALID_PARAMS, message="Invalid cursor") from None
         tools = [*(to_wire_tool(tool, name) for name, tool in first.items()), *tools]
         if not is_modern(ctx):
             tools = [for_handshake_tool(tool) for tool in tools]

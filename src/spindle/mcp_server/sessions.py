@@ -15,11 +15,11 @@ from spindle.domain.json_schema import JsonObject, to_json
 from spindle.mcp_imports import (
     CallOptions,
     Connection,
-    NoBackChannelError,
     ServerRunner,
     aclose_shielded,
     coerce_request_id,
 )
+from spindle.mcp_protocol.errors import NoWayBackError
 from spindle.mcp_server.exchange import NoticeStream
 from spindle.mcp_server.listeners import SessionListener
 from spindle.mcp_server.questions import Questions
@@ -79,7 +79,7 @@ class HttpSession:
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> JsonObject:
         if self.stream is None:
-            raise NoBackChannelError(method)
+            raise NoWayBackError(method)
         return await self.questions.ask(method, params, self.put)
 
     async def notify(

@@ -13,12 +13,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mcp_types import INVALID_PARAMS, REQUEST_TIMEOUT
-
 from spindle.domain.identity import Principal
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import RateLimitedError
-from spindle.mcp_imports import MCPError
+from spindle.mcp_protocol.errors import McpError
+from spindle.mcp_protocol.names import INVALID_PARAMS, REQUEST_TIMEOUT
 from spindle.serving.quotas import Shares
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class Suspended:
             async with asyncio.timeout(seconds):
                 return await answer
         except TimeoutError:
-            raise MCPError(code=REQUEST_TIMEOUT, message=f"no answer within {seconds:g} s") from None
+            raise McpError(code=REQUEST_TIMEOUT, message=f"no answer within {seconds:g} s") from None
         finally:
             del self.questions[name]
 
@@ -84,7 +83,7 @@ class SuspendedCalls:
         if call is None or call.principal != principal or call.key != key:
             if call is not None:
                 self._calls[token] = call
-            raise MCPError(
+            raise McpError(
                 code=INVALID_PARAMS,
                 message="the call that asked no longer waits, or was another; make it again from the start",
             )

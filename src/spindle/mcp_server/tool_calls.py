@@ -14,7 +14,7 @@ from spindle.calls.sampling import answered_by, of_client
 from spindle.calls.validate import Validation
 from spindle.domain.json_schema import JsonObject, canonical, is_object
 from spindle.errors import LoopError, NotFoundError, ServerError, SpindleError
-from spindle.mcp_imports import MCPError
+from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_server import search_mode
 from spindle.mcp_server.client_peer import (
     ANSWER,
@@ -209,7 +209,7 @@ class ToolCalls:
                 self._relay.linked(block.uri, tool.source)
         return to_wire_result(result, partial(self._relay.file_link, principal))
 
-    async def _unknown(self, principal: Principal, name: str) -> MCPError:
+    async def _unknown(self, principal: Principal, name: str) -> McpError:
         if self._access.audit is not None:
             self._access.audit.unknown(principal.id, name)
         try:
@@ -217,5 +217,5 @@ class ToolCalls:
         except NotFoundError as error:
             said = error.hint_for("model")
             hint = f"; {said}" if said and "mean" in said else ""
-            return MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {name}{hint}")
-        return MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {name}")
+            return McpError(code=INVALID_PARAMS, message=f"Unknown tool: {name}{hint}")
+        return McpError(code=INVALID_PARAMS, message=f"Unknown tool: {name}")

@@ -7,8 +7,7 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
-from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult
+from mcp_types import CallToolResult, Tool
 
 from spindle.errors import (
     AuthError,
@@ -19,7 +18,9 @@ from spindle.errors import (
     SpindleError,
 )
 from spindle.http.retry_after import retry_after
-from spindle.sources.mcp.convert import plain_result, to_error, to_result
+from spindle.mcp_protocol.errors import McpError
+from spindle.mcp_protocol.models import dumped
+from spindle.sources.mcp.convert import is_plain_tool, plain_result, to_error, to_result, to_spec
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_between_two_dates_the_clock_of_the_server_counts(wrong: float) -> None:
     ],
 )
 def test_a_code_means_one_kind_of_error(code: int, kind: type[SpindleError], retryable: bool) -> None:
-    found = to_error(MCPError(code=code, message="words"), "s")
+    found = to_error(McpError(code=code, message="words"), "s")
     assert type(found) is kind
     assert found.answered
     assert found.retryable is retryable
@@ -88,6 +89,9 @@ def test_a_code_means_one_kind_of_error(code: int, kind: type[SpindleError], ret
         {"content": [{"type": "text", "text": "a"}], "_meta": {"x": 1}, "isError": False},
         {"content": [{"type": "text", "text": "a"}], "structuredContent": {"a": None}},
         {"content": [{"type": "text", "text": "a"}], "resultType": "complete", "more": 1},
+        {"content": [{"type": "text", "text": "a"}], "isError": True, "_meta": {"status": 404}},
+        {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}], "isError": True},
+        {"content": [{"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}]},
     ],
 )
 def test_a_plain_result_is_read_as_the_sdk_reads_it(raw: dict[str, Any]) -> None:
@@ -100,7 +104,7 @@ def test_a_plain_result_is_read_as_the_sdk_reads_it(raw: dict[str, Any]) -> None
     [
         {},
         {"content": None},
-        {"content": [], "isError": True},
+        {"content": [], "isError": 1},
         {"content": [], "isError": None},
         {"content": [], "structuredContent": None},
         {"content": [], "structuredContent": []},
@@ -108,9 +112,52 @@ def test_a_plain_result_is_read_as_the_sdk_reads_it(raw: dict[str, Any]) -> None
         {"content": [5]},
         {"content": [{"type": "text", "text": 5}]},
         {"content": [{"type": "text", "text": "a", "annotations": {}}]},
+        {"content": [{"type": "image", "data": "aGk="}]},
+        {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png", "_meta": {}}]},
+        {"content": [{"type": "resource_link", "uri": "x:y", "name": "z"}]},
         {"content": [], "resultType": "input_required"},
         {"content": [], "requestState": "s"},
     ],
 )
 def test_other_results_are_left_to_the_sdk(raw: dict[str, Any]) -> None:
     assert plain_result(raw) is None
+
+
+EMPTY = {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"name": "a", "inputSchema": EMPTY},
+        {"name": "a", "inputSchema": EMPTY, "title": None, "description": None, "outputSchema": None},
+        {"name": "a", "inputSchema": EMPTY, "title": "A", "description": "Does a.", "outputSchema": EMPTY},
+        {"name": "a", "inputSchema": EMPTY, "annotations": {"title": "B", "readOnlyHint": True}},
+        {"name": "a", "inputSchema": EMPTY, "annotations": {"destructiveHint": None}, "_meta": {"x": 1}},
+        {"name": "a", "inputSchema": {"type": "object", "default": None}, "more": 1},
+    ],
+)
+def test_a_plain_tool_is_read_as_the_sdk_reads_it(tool: dict[str, Any]) -> None:
+    assert is_plain_tool(tool)
+    assert to_spec(tool, "p") == to_spec(dumped(Tool.model_validate(tool, by_name=False)) or {}, "p")
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        None,
+        {"name": 5, "inputSchema": EMPTY},
+        {"name": "a"},
+        {"name": "a", "inputSchema": []},
+        {"name": "a", "inputSchema": EMPTY, "title": 5},
+        {"name": "a", "inputSchema": EMPTY, "outputSchema": 5},
+        {"name": "a", "inputSchema": EMPTY, "_meta": []},
+        {"name": "a", "inputSchema": EMPTY, "annotations": []},
+        {"name": "a", "inputSchema": EMPTY, "annotations": {"title": 5}},
+        {"name": "a", "inputSchema": EMPTY, "annotations": {"readOnlyHint": "yes"}},
+        {"name": "a", "inputSchema": EMPTY, "icons": []},
+        {"name": "a", "inputSchema": EMPTY, "execution": {}},
+    ],
+)
+def test_other_tools_are_left_to_the_sdk(tool: Any) -> None:
+    assert not is_plain_tool(tool)

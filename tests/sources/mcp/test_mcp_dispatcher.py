@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp.shared.exceptions import MCPError
-from mcp_types import PARSE_ERROR, REQUEST_TIMEOUT
 
+from spindle.mcp_protocol.errors import McpError
+from spindle.mcp_protocol.names import PARSE_ERROR, REQUEST_TIMEOUT
 from spindle.sources.mcp import dispatcher as dispatcher_module
 from spindle.sources.mcp.answers import LinkLostError, MessageTooLargeError
 from spindle.sources.mcp.dispatcher import MAX_QUEUED_NOTIFICATIONS, MAX_SERVER_REQUESTS, LinkDispatcher
@@ -71,36 +71,33 @@ class Handlers:
         self.gate = asyncio.Event()
         self.noted: list[str] = []
 
-    async def request(self, context: Any, method: str, params: Any) -> dict[str, Any]:
+    async def asked(self, method: str, params: Any) -> dict[str, Any]:
         if method == "wait":
             await self.gate.wait()
         if method == "fail":
             raise ValueError("a bug of ours")
         if method == "refuse":
-            raise MCPError(code=-32601, message="not here")
-        if method == "ask back":
-            await context.notify("notifications/thanks", {"for": method})
-            await context.progress(1.0)
-            return {"answer": await context.send_raw_request("ping", None)}
+            raise McpError(code=-32601, message="not here")
         return {"did": method}
 
-    async def notification(self, context: Any, method: str, params: Any) -> None:
-        if method == "wait":
-            await self.gate.wait()
+    def told(self, method: str, params: Any) -> None:
+        if method == "notifications/x" and "fault" in params:
+            raise ValueError("another bug of ours")
         self.noted.append(method)
+
+    def told_subscriber(self, method: str, params: Any) -> bool:
+        return False
 
 
 @contextlib.asynccontextmanager
 async def dispatching() -> AsyncIterator[tuple[LinkDispatcher, PaperLink, Handlers]]:
     link, handlers = PaperLink(), Handlers()
     dispatcher = LinkDispatcher(link, 1000, heeded=frozenset({"wait", "notifications/x"}))
-    task = asyncio.create_task(dispatcher.run(handlers.request, handlers.notification))
-    await settled()
+    dispatcher.listen(handlers)
     try:
         yield dispatcher, link, handlers
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        dispatcher.close()
 
 
 async def settled() -> None:
@@ -242,9 +239,9 @@ async def test_requests_in_flight_fail_as_sent_when_the_link_is_lost() -> None:
 
 async def test_a_request_with_a_timeout_is_cancelled_at_the_server() -> None:
     async with dispatching() as (dispatcher, link, _):
-        with pytest.raises(MCPError) as caught:
+        with pytest.raises(McpError) as caught:
             await asking(dispatcher, timeout=0.001)
-        assert caught.value.error.code == REQUEST_TIMEOUT
+        assert caught.value.code == REQUEST_TIMEOUT
         assert [message["method"] for message in link.written] == ["tools/call", "notifications/cancelled"]
         link.say({"id": 1, "result": {}})
         assert dispatcher.late_answers == 1
@@ -252,7 +249,7 @@ async def test_a_request_with_a_timeout_is_cancelled_at_the_server() -> None:
 
 async def test_a_request_that_asks_not_to_be_cancelled_is_left_alone() -> None:
     async with dispatching() as (dispatcher, link, _):
-        with pytest.raises(MCPError):
+        with pytest.raises(McpError):
             await asking(dispatcher, timeout=0.001, cancel_on_abandon=False)
         assert [message["method"] for message in link.written] == ["tools/call"]
 
@@ -271,22 +268,41 @@ async def test_an_answer_that_cannot_be_read_fails_its_request() -> None:
         task = asking(dispatcher)
         await settled()
         link.line(b'{"jsonrpc": "2.0", "id": 1, "result": {"x": Infinity')
-        with pytest.raises(MCPError) as caught:
+        with pytest.raises(McpError) as caught:
             await task
-        assert caught.value.error.code == PARSE_ERROR
+        assert caught.value.code == PARSE_ERROR
+
+
+async def test_a_notification_that_cannot_be_taken_costs_itself(caplog: pytest.LogCaptureFixture) -> None:
+    async with dispatching() as (dispatcher, link, handlers):
+        task = asking(dispatcher)
+        await settled()
+        link.say({"method": "notifications/x", "params": {"fault": True}})
+        link.say({"method": "notifications/x"})
+        link.say({"id": 1, "result": {"fine": True}})
+        assert await task == {"fine": True}
+        await settled()
+    assert handlers.noted == ["notifications/x"]
+    assert "another bug of ours" in caplog.text
 
 
 async def test_reading_pauses_while_notifications_pile_up() -> None:
     async with dispatching() as (_, link, handlers):
-        link.say({"method": "wait"})
-        await settled()
         for _ in range(MAX_QUEUED_NOTIFICATIONS + 1):
             link.say({"method": "notifications/x"})
         assert link.paused
-        handlers.gate.set()
         while link.paused:
             await asyncio.sleep(0)
         assert len(handlers.noted) > MAX_QUEUED_NOTIFICATIONS // 2
+
+
+async def test_requests_that_wait_fail_when_the_session_is_closed() -> None:
+    async with dispatching() as (dispatcher, _, __):
+        task = asking(dispatcher)
+        await settled()
+        dispatcher.close()
+        with pytest.raises(LinkLostError, match="the session was closed"):
+            await task
 
 
 async def test_a_notification_that_nobody_acts_on_is_dropped() -> None:
@@ -319,16 +335,6 @@ async def test_a_servers_request_is_answered_whatever_happens_here(
     assert answers[1]["error"] == {"code": -32601, "message": "not here"}
     assert answers[2]["error"]["code"] == -32603
     assert "a bug of ours" in caplog.text
-
-
-async def test_a_servers_request_may_be_asked_back_about() -> None:
-    async with dispatching() as (_, link, __):
-        link.say({"id": "q", "method": "ask back"})
-        await settled()
-        assert [message["method"] for message in link.written] == ["notifications/thanks", "ping"]
-        link.say({"id": 1, "result": {"pong": True}})
-        await settled()
-        assert link.written[-1]["result"] == {"answer": {"pong": True}}
 
 
 async def test_a_slow_listener_hears_the_newest_progress_only() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from spindle.domain.identity import NO_CREDENTIAL
 from spindle.http.failures import LostError
-from spindle.mcp_imports import MCPError
+from spindle.mcp_protocol.errors import McpError
 from spindle.sources.mcp import http_dispatcher
 from spindle.sources.mcp.config import McpConfig
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
@@ -124,7 +124,7 @@ async def test_an_answer_to_another_request_is_refused_at_once(
     other: Any, write: Callable[[Any], bytes]
 ) -> None:
     async with connected(lambda _verb, _headers, message: write(result(message, id=other))) as (messages, _):
-        with pytest.raises(MCPError, match="to another request"):
+        with pytest.raises(McpError, match="to another request"):
             await messages.send_raw_request("ping", None)
 
 
@@ -154,7 +154,7 @@ async def test_a_stream_that_cannot_go_on_has_ended(note: CallExchange) -> None:
         return events("id: e1\nretry: 0\ndata:\n\n")
 
     async with connected(respond) as (messages, server):
-        with pytest.raises(MCPError, match="ended without an answer"):
+        with pytest.raises(McpError, match="ended without an answer"):
             await messages.send_raw_request("tools/call", {})
         assert [verb for verb, _, _ in server.seen] == ["POST", "GET", "GET"]
         assert note.ended
@@ -162,7 +162,7 @@ async def test_a_stream_that_cannot_go_on_has_ended(note: CallExchange) -> None:
 
 async def test_nothing_is_resumed_in_the_modern_era() -> None:
     async with connected(lambda *_: events("id: e1\nretry: 0\ndata:\n\n")) as (messages, server):
-        with pytest.raises(MCPError, match="ended without an answer"):
+        with pytest.raises(McpError, match="ended without an answer"):
             await messages.send_raw_request(
                 "tools/call",
                 {},
@@ -206,7 +206,7 @@ async def test_a_time_limit_ends_a_request_and_tells_the_server() -> None:
         return events(": wait\n\n", is_complete=False)
 
     async with connected(respond) as (messages, server):
-        with pytest.raises(MCPError, match="timed out"):
+        with pytest.raises(McpError, match="timed out"):
             await messages.send_raw_request("tools/call", {}, {"timeout": 0.01})
         await told.wait()
         assert server.seen[-1][2]["params"]["requestId"] == 1
@@ -218,7 +218,7 @@ async def test_a_post_that_cannot_arrive_was_never_sent(note: CallExchange) -> N
         contextlib.aclosing(SessionHttp("s", config, NO_CREDENTIAL)) as http,
         contextlib.aclosing(HttpDispatcher(StreamableLink(http, "http://127.0.0.1:1/mcp"), 1000)) as messages,
     ):
-        with pytest.raises(MCPError):
+        with pytest.raises(McpError):
             await messages.send_raw_request("tools/call", {})
     assert note.never_sent
 
@@ -231,7 +231,7 @@ async def test_an_answer_that_breaks_off_is_not_asked_for_again(note: CallExchan
         return whole(result(message))[:-5].replace(b"content-type", b"connection: close\r\ncontent-type")
 
     async with connected(respond) as (messages, server):
-        with pytest.raises(MCPError, match="broke off"):
+        with pytest.raises(McpError, match="broke off"):
             await messages.send_raw_request("tools/call", {})
         assert len(server.seen) == 1
     assert isinstance(note.failure, LostError)
@@ -240,7 +240,7 @@ async def test_an_answer_that_breaks_off_is_not_asked_for_again(note: CallExchan
 
 async def test_a_server_that_ends_without_a_word_may_have_done_it(note: CallExchange) -> None:
     async with connected(lambda *_: None) as (messages, server):
-        with pytest.raises(MCPError, match="closed the connection"):
+        with pytest.raises(McpError, match="closed the connection"):
             await messages.send_raw_request("tools/call", {})
         assert len(server.seen) == 1
     assert note.failure is not None
@@ -286,7 +286,7 @@ async def test_a_slow_answer_is_ended_by_the_time_limit_of_its_call() -> None:
             contextlib.aclosing(SessionHttp("s", McpConfig(url=url), NO_CREDENTIAL)) as http,
             contextlib.aclosing(HttpDispatcher(StreamableLink(http, url), 10_000_000)) as messages,
         ):
-            with pytest.raises(MCPError, match="timed out"):
+            with pytest.raises(McpError, match="timed out"):
                 await messages.send_raw_request(
                     "tools/call", {}, {"timeout": 0.05, "cancel_on_abandon": False}
                 )
@@ -302,7 +302,7 @@ async def test_a_refusal_is_noted_and_leaves_the_connection(status: int, note: C
     async with connected(respond) as (messages, server):
         messages._http.session_id = "known"
         for _ in range(2):
-            with pytest.raises(MCPError, match="refused the request"):
+            with pytest.raises(McpError, match="refused the request"):
                 await messages.send_raw_request("tools/call", {})
         assert server.connections == 1
         messages._http.session_id = None

@@ -53,7 +53,7 @@ class McpSource(RelaySource["McpConfig"]):
             paced.tell(method, params, credential.key if whose is None else whose)
 
         if config.url is not None:
-            # The SDK takes a second to load, and others use the event loop.
+            # The HTTP client takes a while to load, and others use the event loop.
             await asyncio.to_thread(importlib.import_module, "spindle.sources.mcp.open_http")
             from spindle.sources.mcp.open_http import open_http
 

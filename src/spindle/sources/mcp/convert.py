@@ -1,22 +1,10 @@
-"""Converts between the SDK's types and ours: tools, results, and errors by their type and code."""
+"""Converts what servers send into our types: tools, results, and errors by their type and code."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from mcp_types import (
-    CONNECTION_CLOSED,
-    HEADER_MISMATCH,
-    MISSING_REQUIRED_CLIENT_CAPABILITY,
-    REQUEST_TIMEOUT,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    URL_ELICITATION_REQUIRED,
-    InputRequiredResult,
-)
-from mcp_types import Tool as McpTool
-from mcp_types.methods import validate_server_result
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from spindle.domain import trail
 from spindle.domain.call import Block, Result
@@ -32,7 +20,15 @@ from spindle.errors import (
     SpindleError,
     from_meaning,
 )
-from spindle.mcp_imports import MCPError
+from spindle.mcp_protocol.errors import McpError
+from spindle.mcp_protocol.names import (
+    CONNECTION_CLOSED,
+    HEADER_MISMATCH,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    REQUEST_TIMEOUT,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    URL_ELICITATION_REQUIRED,
+)
 from spindle.meanings import Meaning, answered, in_data, of_code
 from spindle.ports.list_budget import size_of
 from spindle.remedies import Remedy
@@ -59,25 +55,23 @@ OF_PROTOCOL = frozenset(
 """Codes that say what the protocol wants, whose data is part of that."""
 
 
-def to_spec(tool: McpTool, place: str) -> ToolSpec:
-    """The definition of a tool of an MCP server."""
-    annotations = tool.annotations
-    meta = dict(tool.meta or {})
+def to_spec(tool: JsonObject, place: str) -> ToolSpec:
+    """The definition of a tool of an MCP server, which is in the form of the protocol."""
+    notes: JsonObject = tool.get("annotations") or {}
+    meta = dict(tool.get("_meta") or {})
     way = trail.read(meta.pop(trail.META_KEY, None))
     return ToolSpec(
-        remote_name=tool.name,
-        title=tool.title or (annotations.title if annotations else None),
-        description=tool.description or "",
-        input_schema=tool.input_schema or dict(EMPTY_OBJECT_SCHEMA),
-        output_schema=tool.output_schema,
+        remote_name=tool["name"],
+        title=tool.get("title") or notes.get("title"),
+        description=tool.get("description") or "",
+        input_schema=tool.get("inputSchema") or dict(EMPTY_OBJECT_SCHEMA),
+        output_schema=tool.get("outputSchema"),
         hints=Hints(
-            read_only=annotations.read_only_hint,
-            idempotent=annotations.idempotent_hint,
-            destructive=annotations.destructive_hint,
-            open_world=annotations.open_world_hint,
-        )
-        if annotations
-        else Hints(),
+            read_only=notes.get("readOnlyHint"),
+            idempotent=notes.get("idempotentHint"),
+            destructive=notes.get("destructiveHint"),
+            open_world=notes.get("openWorldHint"),
+        ),
         place=place,
         metadata=({"_meta": meta} if meta else {})
         | ({trail.FIELD: trail.written(way)} if way else {})
@@ -85,63 +79,68 @@ def to_spec(tool: McpTool, place: str) -> ToolSpec:
     )
 
 
-def _shown(tool: McpTool) -> JsonObject:
+def _shown(tool: JsonObject) -> JsonObject:
     """Returns what the server says of a tool besides, for those who are shown it."""
-    title = tool.annotations.title if tool.annotations is not None else None
+    title = (tool.get("annotations") or {}).get("title")
     found: JsonObject = {
-        "icons": [_written(icon) for icon in tool.icons] if tool.icons is not None else None,
-        "execution": _written(tool.execution) if tool.execution is not None else None,
+        "icons": tool.get("icons"),
+        "execution": tool.get("execution"),
         "annotations": {"title": title} if title is not None else None,
         # A title that is only in the annotations stands for the tool's own, and is not passed on as such.
-        "untitled": True if title is not None and not tool.title else None,
+        "untitled": True if title is not None and not tool.get("title") else None,
     }
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _written(model: BaseModel) -> JsonObject:
-    return model.model_dump(by_alias=True, mode="json", exclude_none=True)
+_TEXTS = ("title", "description")
+_HINTS = ("readOnlyHint", "idempotentHint", "destructiveHint", "openWorldHint")
+_MORE = frozenset({"icons", "execution"})
 
 
-_LATER = frozenset({"inputRequests", "requestState", "resultType"})
-"""Fields of a result that servers of the handshake era do not know: there they mean nothing."""
-
-
-def read_answer(raw: JsonObject, version: str) -> Result | InputRequiredResult:
-    """The answer to a call. Raises ValidationError if it is not as this version of the protocol has it."""
-    plain = plain_result(raw)
-    if plain is not None:
-        return plain
-    validate_server_result("tools/call", version, raw)
-    if version not in MODERN_PROTOCOL_VERSIONS:
-        raw = {key: value for key, value in raw.items() if key not in _LATER}
-    if raw.get("resultType", "complete") == "input_required":
-        return InputRequiredResult.model_validate(raw, by_name=False)
-    return to_result(raw)
+def is_plain_tool(item: Any) -> bool:
+    """True for the definition of a tool that is certainly in the form of the protocol, as nearly all are."""
+    if not is_object(item) or not isinstance(item.get("name"), str) or not is_object(item.get("inputSchema")):
+        return False
+    notes = item.get("annotations")
+    if not (notes is None or is_object(notes)) or not _MORE.isdisjoint(item):
+        return False
+    texts = [item.get(name) for name in _TEXTS] + ([notes.get("title")] if notes else [])
+    hints = [notes.get(name) for name in _HINTS] if notes else []
+    objects = item.get("outputSchema"), item.get("_meta")
+    return (
+        all(value is None or isinstance(value, str) for value in texts)
+        and all(value is None or isinstance(value, bool) for value in hints)
+        and all(value is None or is_object(value) for value in objects)
+    )
 
 
 def plain_result(raw: JsonObject) -> Result | None:
-    """The result of a call that succeeded with texts and perhaps an object, in any version of the protocol;
-    None for all others. Nearly all are so, and a model of the SDK costs more than the rest of the way."""
+    """The result of a call that is texts, pictures and sounds, and perhaps an object, in any version of the
+    protocol; None for all others. Nearly all are so, and a model of the SDK costs more than the rest of the
+    way."""
     content, structured = raw.get("content"), raw.get("structuredContent")
-    if not is_array(content) or raw.get("isError", False) is not False:
+    is_error, meta = raw.get("isError", False), raw.get("_meta", {})
+    if not is_array(content) or not isinstance(is_error, bool) or not is_object(meta):
         return None
     if raw.get("resultType", "complete") != "complete" or "inputRequests" in raw or "requestState" in raw:
         return None
-    if not (structured is None or is_object(structured)) or not is_object(raw.get("_meta", {})):
+    has_structured = "structuredContent" in raw
+    if has_structured and not is_object(structured):
         return None
     blocks: list[Block] = []
     for item in content:
-        if not is_object(item) or len(item) != 2 or item.get("type") != "text":
+        block = _plain_block(item)
+        if block is None:
             return None
-        text = item.get("text")
-        if not isinstance(text, str):
-            return None
-        blocks.append(Block("text", text=text))
-    has_structured = "structuredContent" in raw
-    if has_structured and structured is None:
-        return None
-    meta = passed(raw["_meta"]) if "_meta" in raw else None
-    return Result(content=tuple(blocks), structured=structured, has_structured=has_structured, meta=meta)
+        blocks.append(block)
+    return Result(
+        content=tuple(blocks),
+        structured=structured,
+        is_error=is_error,
+        has_structured=has_structured,
+        meaning=in_data(meta) if is_error and meta else None,
+        meta=passed(meta),
+    )
 
 
 def to_result(raw: JsonObject) -> Result:
@@ -187,13 +186,23 @@ def to_block(raw: JsonObject) -> Block:
 _BESIDES = ("_meta", "title", "icons")
 
 
-def to_error(error: MCPError, name: str, exchange: CallExchange | None = None) -> SpindleError:
+def _plain_block(item: Any) -> Block | None:
+    match item:
+        case {"type": "text", "text": str(text)} if len(item) == 2:
+            return Block("text", text=text)
+        case {"type": "image" | "audio" as kind, "data": str(data), "mimeType": str(mime)} if len(item) == 3:
+            return Block(kind, data=data, mime_type=mime)
+        case _:
+            return None
+
+
+def to_error(error: McpError, name: str, exchange: CallExchange | None = None) -> SpindleError:
     """The error that a JSON-RPC error means: by its data, its code, and the HTTP status that it came with."""
     if (way := loop_in(error)) is not None:
         return LoopError.along((name, *way))
     if (made := _made_here(error, name, exchange)) is not None:
         return made
-    code, data = error.error.code, error.error.data
+    code, data = error.code, error.data
     details: dict[str, Any] = {"code": code}
     if data is not None and size_of(data) <= MAX_ERROR_DATA:
         details["data"] = data
@@ -212,7 +221,7 @@ def to_error(error: MCPError, name: str, exchange: CallExchange | None = None) -
     meaning = meaning or of_code(code) or Meaning("server")
     if meaning.status is None and status is not None and status >= 300:
         fields["status"] = status
-    return from_meaning(meaning, f"{name!r}: {_shortened(error.error.message)}", **fields)
+    return from_meaning(meaning, f"{name!r}: {_shortened(error.message)}", **fields)
 
 
 def _of_capability(data: Any) -> Remedy | None:
@@ -222,9 +231,9 @@ def _of_capability(data: Any) -> Remedy | None:
     return next((remedy for remedy in found if remedy is not None), None)
 
 
-def _made_here(error: MCPError, name: str, exchange: CallExchange | None) -> SpindleError | None:
+def _made_here(error: McpError, name: str, exchange: CallExchange | None) -> SpindleError | None:
     """The error for an answer that never came or cannot be read, which the server itself did not report."""
-    code, message = error.error.code, error.error.message
+    code, message = error.code, error.message
     match error:
         case LinkLostError():
             return ConnectionFailedError(f"lost {name!r}: {message}", sent=error.sent)
@@ -234,7 +243,7 @@ def _made_here(error: MCPError, name: str, exchange: CallExchange | None) -> Spi
             return ServerError(f"{name!r} sent an answer that cannot be read: {message}")
         case NoAnswerError():
             return CallTimeoutError(f"{name!r}: {message}")
-        case _ if exchange is None or error.error.data is not None or exchange.had_json_rpc_error:
+        case _ if exchange is None or error.data is not None or exchange.had_json_rpc_error:
             return None
         case _ if code == CONNECTION_CLOSED and exchange.ended:
             return ConnectionFailedError(f"{name!r}: {message}", details={"code": code})
@@ -261,9 +270,9 @@ def _shortened(text: str) -> str:
     return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} … ({len(text):,} characters)"
 
 
-def loop_in(error: MCPError) -> list[str] | None:
+def loop_in(error: McpError) -> list[str] | None:
     """The names of the sources on the way, if the error is that of another workspace about a loop."""
-    data: Any = error.error.data
+    data: Any = error.data
     return trail.loop_path(data.get(trail.LOOP_KEY)) if is_object(data) else None
 
 

@@ -1,8 +1,4 @@
-"""JSON-RPC over a link to a server, underneath the SDK's `ClientSession`.
-
-The SDK's own stdio transport passes every message through four memory streams and as many tasks;
-reading lines straight from the event loop costs about a third of that. The typed layer, with its
-version negotiation and validation, stays the SDK's.
+"""JSON-RPC over a link to a server: requests, and the answers that belong to them.
 
 Nothing a server sends can grow without bound: a line has a limit, notifications that cannot be
 handled at once stop the reading (so the server's own pipe fills up), and progress keeps the newest.
@@ -14,29 +10,14 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, TypedDict
 
-import anyio
-import anyio.abc
-from mcp_types import INTERNAL_ERROR, RequestId
-
-from spindle.domain.json_schema import is_object, to_json
-from spindle.mcp_imports import (
-    CallOptions,
-    DispatchContext,
-    MCPError,
-    OnNotify,
-    OnNotifyIntercept,
-    OnRequest,
-    ProgressFnT,
-    TransportContext,
-    as_request_id,
-    coerce_request_id,
-    run_notify_intercept,
-)
+from spindle.domain.json_schema import JsonObject, is_object, to_json
+from spindle.mcp_protocol import names
+from spindle.mcp_protocol.errors import McpError, RequestId, as_request_id, same_id
 from spindle.sources.mcp.answers import (
     LinkLostError,
     MessageTooLargeError,
@@ -44,7 +25,6 @@ from spindle.sources.mcp.answers import (
     UnreadableAnswerError,
     outcome,
 )
-from spindle.sources.mcp.exchange import set_aside
 from spindle.sources.mcp.large_lines import LargeLines
 from spindle.sources.mcp.link import TURN, MessageLink, turns
 from spindle.sources.mcp.messages import AT_ONCE, answered_by, is_no_answer, read_message
@@ -56,15 +36,42 @@ MAX_QUEUED_NOTIFICATIONS = 1000
 MAX_SERVER_REQUESTS = 64
 MAX_NOISE_LINES = 3
 HEEDED = frozenset(
-    {
-        "notifications/tools/list_changed",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-        "notifications/resources/updated",
-    }
+    {names.TOOLS_CHANGED, names.PROMPTS_CHANGED, names.RESOURCES_CHANGED, names.RESOURCE_UPDATED}
 )
 """The notifications that anybody acts on. Some servers log a lot; that is dropped unread unless somebody
 wants to see it."""
+
+
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Takes the progress of a request: how much is done, of how much, and a message."""
+
+
+class SendOptions(TypedDict, total=False):
+    """Options of one request."""
+
+    request_id: RequestId
+    timeout: float
+    cancel_on_abandon: bool
+    """True, as by default, if the server is told when nobody waits for the answer any more."""
+    on_progress: OnProgress
+    headers: dict[str, str]
+    """For links that have some."""
+
+
+class ServerMessages(Protocol):
+    """Takes what a server sends besides answers."""
+
+    async def asked(self, method: str, params: JsonObject | None) -> JsonObject:
+        """The answer to a request of the server. Raises McpError for one that is not answered."""
+        ...
+
+    def told(self, method: str, params: JsonObject) -> None:
+        """Takes note of a notification, without waiting for anybody."""
+        ...
+
+    def told_subscriber(self, method: str, params: JsonObject) -> bool:
+        """Takes a notification that belongs to a subscription; False if it belongs to none."""
+        ...
 
 
 @dataclass(slots=True)
@@ -72,55 +79,26 @@ class Pending:
     """A request that waits for its answer."""
 
     future: asyncio.Future[dict[str, Any]]
-    on_progress: ProgressFnT | None = None
+    on_progress: OnProgress | None = None
     newest_progress: Mapping[str, Any] | None = None
     reporting: asyncio.Task[None] | None = None
-
-
-@dataclass(slots=True)
-class _ServerRequest:
-    """The facts about a server's request that the SDK's session needs."""
-
-    dispatcher: LinkDispatcher
-    request_id: RequestId | None
-    cancel_requested: anyio.Event
-    transport: TransportContext
-    can_send_request: bool = True
-    message_metadata: None = None
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> dict[str, Any]:
-        return await self.dispatcher.send_raw_request(method, params, opts)
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        await self.dispatcher.notify(method, params, opts)
-
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Servers of the handshake era ask for no progress from clients."""
 
 
 class LinkDispatcher:
     """Sends JSON-RPC requests over a link, and matches the answers with them."""
 
-    def __init__(
-        self, link: MessageLink, max_message: int, kind: str = "stdio", heeded: frozenset[str] = HEEDED
-    ) -> None:
+    def __init__(self, link: MessageLink, max_message: int, heeded: frozenset[str] = HEEDED) -> None:
         self._link = link
         self._heeded = heeded
-        self._kind = kind
         self._max_message = max_message
         self._ids = 0
         self._pending: dict[RequestId, Pending] = {}
-        self._notifications: deque[tuple[str, Mapping[str, Any] | None]] = deque()
-        self._wake = asyncio.Event()
-        self._paused = False
         self._requests: set[asyncio.Task[None]] = set()
+        self._notifications: deque[tuple[str, JsonObject]] = deque()
+        self._telling: asyncio.Task[None] | None = None
+        self._paused = False
         self._large = LargeLines(link, self._message, self._resume)
-        self._on_request: OnRequest | None = None
-        self._intercept: OnNotifyIntercept | None = None
+        self._receiver: ServerMessages | None = None
         self.noise: deque[str] = deque(maxlen=MAX_NOISE_LINES)
         """The last lines that were not JSON-RPC."""
         self.late_answers = 0
@@ -137,7 +115,7 @@ class LinkDispatcher:
     # --- what the session asks for
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Mapping[str, Any] | None, opts: SendOptions | None = None
     ) -> dict[str, Any]:
         opts = opts or {}
         if self._link.lost:
@@ -153,8 +131,8 @@ class LinkDispatcher:
             if pending.reporting is not None:
                 # Progress that came before the answer is passed on before it.
                 await pending.reporting
-            return set_aside(result)
-        except (asyncio.CancelledError, MCPError) as error:
+            return result
+        except (asyncio.CancelledError, McpError) as error:
             gave_up = isinstance(error, (asyncio.CancelledError, NoAnswerError))
             if gave_up and opts.get("cancel_on_abandon", True):
                 self._cancel(request_id)
@@ -162,17 +140,17 @@ class LinkDispatcher:
         finally:
             if timer is not None:
                 timer.cancel()
-            self._end(coerce_request_id(request_id), pending)
+            self._end(same_id(request_id), pending)
 
     def _begin(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions
+        self, method: str, params: Mapping[str, Any] | None, opts: SendOptions
     ) -> tuple[RequestId, Pending, bytes]:
         """A new request: its id, what waits for its answer, and how it is written."""
         request_id = opts.get("request_id")
         if request_id is None:
             self._ids += 1
             request_id = self._ids
-        key = coerce_request_id(request_id)
+        key = same_id(request_id)
         if key in self._pending:
             raise ValueError(f"request id {request_id!r} is already in flight")
         future = asyncio.get_running_loop().create_future()
@@ -191,7 +169,7 @@ class LinkDispatcher:
             pending.reporting.cancel()
 
     async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Mapping[str, Any] | None, opts: SendOptions | None = None
     ) -> None:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
@@ -199,50 +177,23 @@ class LinkDispatcher:
         if not self._link.lost:
             await self._link.write(to_json(message) + b"\n")
 
-    async def run(
-        self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
-        *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """Take what the server sends until its link is lost."""
-        self._on_request = on_request
-        self._intercept = on_notify_intercept
+    def listen(self, receiver: ServerMessages) -> None:
+        """Takes what the server sends from now on."""
+        self._receiver = receiver
         self._link.listen(
             self._line,
             lambda head, tail: self._large.after(partial(self._too_long, head, tail)),
             lambda: self._large.after(self._link_lost),
         )
-        task_status.started()
-        context = cast(
-            "DispatchContext[TransportContext]",
-            _ServerRequest(
-                self, None, anyio.Event(), TransportContext(kind=self._kind, can_send_request=True)
-            ),
-        )
-        try:
-            until = time.perf_counter() + TURN
-            while not self.lost.done() or self._notifications:
-                if not self._notifications:
-                    self._wake.clear()
-                    await self._wake.wait()
-                    until = time.perf_counter() + TURN
-                    continue
-                method, params = self._notifications.popleft()
-                await on_notify(context, method, params)
-                if self._paused and len(self._notifications) < MAX_QUEUED_NOTIFICATIONS // 2:
-                    self._paused = False
-                    self._resume()
-                if time.perf_counter() > until:
-                    await asyncio.sleep(turns.wait())
-                    until = time.perf_counter() + TURN
-        finally:
-            self._large.stop()
-            for task in self._requests:
-                task.cancel()
-            self._fail_all("the session was closed")
+
+    def close(self) -> None:
+        """Ends what waits for the server, and what it waits for."""
+        self._large.stop()
+        for task in self._requests:
+            task.cancel()
+        if self._telling is not None:
+            self._telling.cancel()
+        self._fail_all("the session was closed")
 
     # --- what the process brings
 
@@ -285,28 +236,58 @@ class LinkDispatcher:
             self.late_answers += 1
             return
         found = outcome(message)
-        if isinstance(found, MCPError):
+        if isinstance(found, McpError):
             pending.future.set_exception(found)
         else:
             pending.future.set_result(found)
 
     def _waiting_for(self, request_id: Any) -> Pending | None:
         key = as_request_id(request_id)
-        return self._pending.get(coerce_request_id(key)) if key is not None else None
+        return self._pending.get(same_id(key)) if key is not None else None
 
     def _notification(self, method: str, params: dict[str, Any] | None) -> None:
         if method == "notifications/progress":
             self._progress(params or {})
             return
-        if run_notify_intercept(self._intercept, method, params):
+        if self._is_told_subscriber(method, params or {}) or not self._is_heeded(method):
             return
-        if not self._is_heeded(method):
-            return
-        self._notifications.append((method, params))
-        self._wake.set()
+        self._notifications.append((method, params or {}))
+        if self._telling is None:
+            self._telling = asyncio.create_task(self._tell(), name="notices of a server")
         if len(self._notifications) > MAX_QUEUED_NOTIFICATIONS and not self._paused:
             self._paused = True
             self._link.pause_reading()
+
+    async def _tell(self) -> None:
+        """Passes notifications on, in turns: a flood of them leaves others theirs."""
+        until = time.perf_counter() + TURN
+        try:
+            while self._notifications:
+                self._told(*self._notifications.popleft())
+                if self._paused and len(self._notifications) < MAX_QUEUED_NOTIFICATIONS // 2:
+                    self._paused = False
+                    self._resume()
+                if time.perf_counter() > until:
+                    await asyncio.sleep(turns.wait())
+                    until = time.perf_counter() + TURN
+        finally:
+            self._telling = None
+
+    def _is_told_subscriber(self, method: str, params: JsonObject) -> bool:
+        assert self._receiver is not None
+        try:
+            return self._receiver.told_subscriber(method, params)
+        except Exception:
+            # One notice costs itself: the messages behind it are read all the same.
+            logger.exception("could not take note of %s", method)
+            return True
+
+    def _told(self, method: str, params: JsonObject) -> None:
+        assert self._receiver is not None
+        try:
+            self._receiver.told(method, params)
+        except Exception:
+            logger.exception("could not take note of %s", method)
 
     def _is_heeded(self, method: str) -> bool:
         return method in self._heeded or (method == "notifications/message" and self.heeds_logs())
@@ -327,23 +308,18 @@ class LinkDispatcher:
         task.add_done_callback(self._requests.discard)
 
     async def _serve(self, request_id: Any, method: str, params: dict[str, Any] | None) -> None:
-        assert self._on_request is not None
-        context = self._context(request_id)
+        assert self._receiver is not None
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id}
         try:
-            answer["result"] = await self._on_request(context, method, params)
-        except MCPError as error:
-            answer["error"] = error.error.model_dump(mode="json", exclude_none=True)
+            answer["result"] = await self._receiver.asked(method, params)
+        except McpError as error:
+            data = {} if error.data is None else {"data": error.data}
+            answer["error"] = {"code": error.code, "message": error.message, **data}
         except Exception as error:  # noqa: BLE001 - the server must get an answer, whatever went wrong here
             logger.warning("could not serve %s: %r", method, error)
-            answer["error"] = {"code": INTERNAL_ERROR, "message": "the client failed to answer"}
+            answer["error"] = {"code": names.INTERNAL_ERROR, "message": "the client failed to answer"}
         if not self._link.lost:
             await self._link.write(to_json(answer) + b"\n")
-
-    def _context(self, request_id: RequestId | None) -> DispatchContext[TransportContext]:
-        transport = TransportContext(kind=self._kind, can_send_request=True)
-        context = _ServerRequest(self, request_id, anyio.Event(), transport)
-        return cast("DispatchContext[TransportContext]", context)
 
     def _too_long(self, head: bytes, tail: bytes) -> None:
         """Fail the request whose answer it was; where the line does not show it, all that wait."""
@@ -364,7 +340,6 @@ class LinkDispatcher:
         if not self.lost.done():
             self.lost.set_result(None)
         self._fail_all(f"the server {self._link.epitaph()}")
-        self._wake.set()
 
     def _fail_all(self, reason: str) -> None:
         for pending in self._pending.values():

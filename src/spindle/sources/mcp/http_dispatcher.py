@@ -1,4 +1,4 @@
-"""JSON-RPC over Streamable HTTP, underneath the SDK's `ClientSession`.
+"""JSON-RPC over Streamable HTTP.
 
 A request and all that comes in answer to it stay in the task of whoever asks: no task is started for a call,
 and a server's questions and messages on the stream of a call are known to be about that call.
@@ -13,25 +13,22 @@ from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
-import anyio
-import anyio.abc
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RequestId
-
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
 from spindle.domain.visible import visible
 from spindle.http.failures import HttpFailure, RedirectError, TooLargeError
-from spindle.mcp_imports import MCPError, as_request_id, coerce_request_id, run_notify_intercept
+from spindle.mcp_protocol.errors import McpError, RequestId, as_request_id, same_id
+from spindle.mcp_protocol.names import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from spindle.sources.mcp.answers import MessageTooLargeError, NoAnswerError, UnreadableAnswerError, outcome
-from spindle.sources.mcp.dispatcher import LinkDispatcher
+from spindle.sources.mcp.dispatcher import LinkDispatcher, ServerMessages
 from spindle.sources.mcp.events import SentEvent, read_events
-from spindle.sources.mcp.exchange import CallExchange, current_exchange, set_aside
+from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.messages import AT_ONCE, MAX_CONTAINERS, has_too_many, read_message
 from spindle.sources.mcp.streamable import SESSION, StreamableLink
 from spindle.threads import in_short_turn
 
 if TYPE_CHECKING:
     from spindle.http.answer import HttpAnswer
-    from spindle.mcp_imports import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
+    from spindle.sources.mcp.dispatcher import SendOptions
 
 logger = logging.getLogger("spindle.mcp")
 
@@ -47,9 +44,8 @@ class HttpDispatcher(LinkDispatcher):
     """Posts JSON-RPC requests, and reads the answer of each from its own response."""
 
     def __init__(self, link: StreamableLink, max_message: int) -> None:
-        super().__init__(link, max_message, kind="http")
+        super().__init__(link, max_message)
         self._http = link
-        self._on_notify: OnNotify | None = None
         self._listening: asyncio.Task[None] | None = None
         self._endings: set[asyncio.Task[None]] = set()
 
@@ -64,7 +60,7 @@ class HttpDispatcher(LinkDispatcher):
     # --- what the session asks for
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Mapping[str, Any] | None, opts: SendOptions | None = None
     ) -> dict[str, Any]:
         opts = opts or {}
         request_id, pending, content = self._begin(method, params, opts)
@@ -75,9 +71,9 @@ class HttpDispatcher(LinkDispatcher):
                     # Progress that came before the answer is passed on before it.
                     await pending.reporting
             found = outcome(message)
-            if isinstance(found, MCPError):
+            if isinstance(found, McpError):
                 raise found
-            return set_aside(found)
+            return found
         except (asyncio.CancelledError, TimeoutError) as error:
             # Servers of 2026-07-28 know by the end of the stream that nobody waits.
             if opts.get("cancel_on_abandon", True) and not self._http.is_modern:
@@ -86,10 +82,10 @@ class HttpDispatcher(LinkDispatcher):
                 raise NoAnswerError(method) from None
             raise
         finally:
-            self._end(coerce_request_id(request_id), pending)
+            self._end(same_id(request_id), pending)
 
     async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Mapping[str, Any] | None, opts: SendOptions | None = None
     ) -> None:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
@@ -100,22 +96,9 @@ class HttpDispatcher(LinkDispatcher):
             nobodys.run(current_exchange.set, None)
             self._listening = asyncio.create_task(self._listen(), context=nobodys)
 
-    async def run(
-        self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
-        *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """Wait for the end: what the server sends is taken where it is read."""
-        self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
-        task_status.started()
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            for task in self._requests:
-                task.cancel()
+    def listen(self, receiver: ServerMessages) -> None:
+        # Nothing comes but in answer to a request: it is taken where that is read.
+        self._receiver = receiver
 
     # --- one request
 
@@ -129,9 +112,9 @@ class HttpDispatcher(LinkDispatcher):
         try:
             answer = await self._http.post(content, headers, note)
         except RedirectError as failure:
-            raise MCPError(code=INVALID_REQUEST, message=f"it {failure}") from failure
+            raise McpError(code=INVALID_REQUEST, message=f"it {failure}") from failure
         except HttpFailure as failure:
-            raise MCPError(code=CONNECTION_CLOSED, message=str(failure)) from failure
+            raise McpError(code=CONNECTION_CLOSED, message=str(failure)) from failure
         is_whole = False
         try:
             if answer.status >= 400:
@@ -144,9 +127,9 @@ class HttpDispatcher(LinkDispatcher):
                 is_whole = True
                 return message
             if answer.status == 202:
-                raise MCPError(code=INVALID_REQUEST, message="it answered a request with 202 Accepted")
+                raise McpError(code=INVALID_REQUEST, message="it answered a request with 202 Accepted")
             if kind != "application/json":
-                raise MCPError(
+                raise McpError(
                     code=INVALID_REQUEST,
                     message=f"the answer is not JSON, but {visible(kind[:100]) or 'nothing'}",
                 )
@@ -157,7 +140,7 @@ class HttpDispatcher(LinkDispatcher):
             else:
                 await answer.aclose()
 
-    async def _refusal(self, answer: HttpAnswer, note: CallExchange) -> MCPError:
+    async def _refusal(self, answer: HttpAnswer, note: CallExchange) -> McpError:
         """The error for a status that is one: the server's own words, if it has some."""
         data: Any = None
         if "json" in answer.media_type:
@@ -166,13 +149,13 @@ class HttpDispatcher(LinkDispatcher):
             except (HttpFailure, ValueError) as error:
                 logger.debug("a refusal cannot be read: %s", error)
         found = outcome(data) if is_object(data) and is_object(data.get("error")) else None
-        if isinstance(found, MCPError):
+        if isinstance(found, McpError):
             note.had_json_rpc_error = True
             return found
         if answer.status == 404 and self._http.session_id is None:
-            return MCPError(code=METHOD_NOT_FOUND, message="there is nothing at that address")
+            return McpError(code=METHOD_NOT_FOUND, message="there is nothing at that address")
         code = INVALID_REQUEST if answer.status == 404 else INTERNAL_ERROR
-        return MCPError(code=code, message="the server refused the request")
+        return McpError(code=code, message="the server refused the request")
 
     async def _from_body(self, answer: HttpAnswer, note: CallExchange) -> JsonObject:
         try:
@@ -181,7 +164,7 @@ class HttpDispatcher(LinkDispatcher):
             raise self._too_much(note) from None
         except HttpFailure as failure:
             note.failure = failure
-            raise MCPError(code=CONNECTION_CLOSED, message=str(failure)) from failure
+            raise McpError(code=CONNECTION_CLOSED, message=str(failure)) from failure
         message = await self._take(body, note)
         if message is None:
             raise UnreadableAnswerError("it is no answer")
@@ -212,7 +195,7 @@ class HttpDispatcher(LinkDispatcher):
             resumed: HttpAnswer | None = None
             while resumed is None:
                 if place is None or self._http.is_modern or attempts == MAX_ATTEMPTS:
-                    raise MCPError(code=CONNECTION_CLOSED, message="the stream ended without an answer")
+                    raise McpError(code=CONNECTION_CLOSED, message="the stream ended without an answer")
                 attempts += 1
                 await answer.aclose()
                 await asyncio.sleep(wait)
@@ -230,7 +213,7 @@ class HttpDispatcher(LinkDispatcher):
         await answer.aclose()
         return None
 
-    def _too_much(self, note: CallExchange) -> MCPError:
+    def _too_much(self, note: CallExchange) -> McpError:
         note.too_large = f"the answer is larger than {self._max_message} bytes"
         return MessageTooLargeError(self._max_message)
 
@@ -271,15 +254,15 @@ class HttpDispatcher(LinkDispatcher):
         if "id" in message:
             self._request(message["id"], method, params)
         else:
-            await self._notice(method, params)
+            self._notification(method, params)
         return None
 
-    async def _notice(self, method: str, params: JsonObject | None) -> None:
+    def _notification(self, method: str, params: JsonObject | None) -> None:
+        # At once, where it is read: so it is known to which call it belongs.
         if method == "notifications/progress":
             self._progress(params or {})
-        elif not run_notify_intercept(self._intercept, method, params) and self._is_heeded(method):
-            assert self._on_notify is not None
-            await self._on_notify(self._context(None), method, params)
+        elif not self._is_told_subscriber(method, params or {}) and self._is_heeded(method):
+            self._told(method, params or {})
 
     async def _listen(self) -> None:
         """Takes what the server says on a stream of its own, which it need not have."""
@@ -301,7 +284,7 @@ class HttpDispatcher(LinkDispatcher):
                         attempts = 0
                 finally:
                     await answer.aclose()
-            except (HttpFailure, MCPError) as error:
+            except (HttpFailure, McpError) as error:
                 logger.debug("the server's own stream broke off: %s", error)
             await asyncio.sleep(wait)
 
@@ -309,9 +292,7 @@ class HttpDispatcher(LinkDispatcher):
 def _own(message: JsonObject, request_id: RequestId) -> JsonObject:
     """Returns an answer to this request. One that the server could not read has no id."""
     said = as_request_id(message.get("id"))
-    if message.get("id") is not None and (
-        said is None or coerce_request_id(said) != coerce_request_id(request_id)
-    ):
+    if message.get("id") is not None and (said is None or same_id(said) != same_id(request_id)):
         raise UnreadableAnswerError("it is to another request")
     return message
 

@@ -10,15 +10,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 
-from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
-
 from spindle.errors import ConnectionFailedError, ServerError, SpindleError, from_status
 from spindle.http.addresses import join_url, plain_url, same_origin
 from spindle.http.answer import HttpAnswer
 from spindle.http.exchange import RedirectPolicy, exchange
 from spindle.http.failures import HttpFailure, RedirectError, UnreachableError
 from spindle.http.retry_after import retry_after
-from spindle.mcp_imports import MCPError
+from spindle.mcp_protocol.errors import McpError
+from spindle.mcp_protocol.names import CONNECTION_CLOSED, INVALID_REQUEST
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.link import LineReader, turns
 from spindle.sources.mcp.session_http import SessionHttp
@@ -90,15 +89,15 @@ class SseLink:
             finally:
                 await answer.aclose()
         except RedirectError as error:
-            raise MCPError(code=INVALID_REQUEST, message=f"it {error}") from None
+            raise McpError(code=INVALID_REQUEST, message=f"it {error}") from None
         except HttpFailure as error:
             note.failure = error
-            raise MCPError(code=CONNECTION_CLOSED, message=str(error)) from None
+            raise McpError(code=CONNECTION_CLOSED, message=str(error)) from None
         if answer.status >= 300:
-            raise MCPError(code=INVALID_REQUEST, message="the server refused the message")
+            raise McpError(code=INVALID_REQUEST, message="the server refused the message")
 
     async def _post_or_not(self, line: bytes) -> None:
-        with contextlib.suppress(MCPError):
+        with contextlib.suppress(McpError):
             await self._post(line)
 
     # --- reading

@@ -5,21 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mcp_types import Tool as McpTool
 from pydantic import ValidationError
 
 from spindle.domain.json_schema import is_array, is_object
 from spindle.domain.tool import Repaired, ToolSpec
 from spindle.errors import ServerError
 from spindle.giving_way import give_way
-from spindle.mcp_imports import find_invalid_x_mcp_header, x_mcp_header_map
+from spindle.mcp_protocol.headers import HeaderMap, repeated_arguments
 from spindle.ports.list_budget import ListBudget, size_of
 from spindle.schemas.repair import read_schemas
-from spindle.sources.mcp.convert import first_problem, to_spec
+from spindle.sources.mcp.convert import first_problem, is_plain_tool, to_spec
 
 if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
-    from spindle.mcp_imports import ClientSession
     from spindle.sources.mcp.config import McpConfig
 
 LISTS = {
@@ -29,8 +27,6 @@ LISTS = {
     "prompts/list": "prompts",
 }
 """By request, the name of the list in its result."""
-
-HeaderMaps = dict[str, dict[tuple[str, ...], str]]
 
 
 class ToolPages:
@@ -43,7 +39,7 @@ class ToolPages:
         self._budget = ListBudget(name, config)
         self._names: set[str] = set()
         self.specs: list[ToolSpec] = []
-        self.headers: HeaderMaps = {}
+        self.headers: dict[str, HeaderMap] = {}
         """By tool, the arguments that a call repeats as headers."""
 
     def take(self, page: JsonObject) -> None:
@@ -69,7 +65,7 @@ class ToolPages:
         name = given if isinstance(given, str) else f"number {number}"
         item, faults = _with_schemas(item)
         try:
-            tool = McpTool.model_validate(item, by_name=False)
+            tool = item if is_plain_tool(item) else _checked(item)
         except ValidationError as error:
             return _unusable(name, first_problem(error))
         except RecursionError:
@@ -79,12 +75,9 @@ class ToolPages:
         self._names.add(name)
         if self._is_modern:
             try:
-                reason = find_invalid_x_mcp_header(tool.input_schema)
-                if reason is not None:
-                    return _unusable(name, f"it repeats arguments as headers in a wrong way: {reason}")
-                self.headers[name] = x_mcp_header_map(tool.input_schema)
-            except RecursionError:
-                return _unusable(name, "its definition is nested too deeply")
+                self.headers[name] = repeated_arguments(tool.get("inputSchema"))
+            except ValueError as error:
+                return _unusable(name, f"it repeats arguments as headers in a wrong way: {error}")
         spec = to_spec(tool, self._place)
         if not faults:
             return spec
@@ -99,10 +92,13 @@ def _with_schemas(item: Any) -> tuple[Any, tuple[str, ...]]:
     return {**item, "inputSchema": arguments, "outputSchema": result}, faults
 
 
-def repeat_in_headers(session: ClientSession, headers: HeaderMaps) -> None:
-    """Has calls repeat arguments as headers, as the tools that were listed want it."""
-    # As the SDK's own `list_tools` does, which refuses a whole page for one wrong tool.
-    session._x_mcp_header_maps = headers  # pyright: ignore[reportPrivateUsage]
+def _checked(item: Any) -> JsonObject:
+    """The definition of a tool that is not plainly one. Raises ValidationError if it is none."""
+    from mcp_types import Tool
+
+    from spindle.mcp_protocol.models import dumped
+
+    return dumped(Tool.model_validate(item, by_name=False)) or {}
 
 
 def _unusable(name: str, reason: str) -> ToolSpec:

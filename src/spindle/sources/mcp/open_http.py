@@ -10,7 +10,7 @@ from spindle.errors import SpindleError
 from spindle.sources.mcp.dispatcher import LinkDispatcher
 from spindle.sources.mcp.http_dispatcher import HttpDispatcher
 from spindle.sources.mcp.legacy_sse import open_sse_link
-from spindle.sources.mcp.session import McpSession, open_session, without_groups
+from spindle.sources.mcp.session import McpSession, open_session
 from spindle.sources.mcp.session_http import SessionHttp
 from spindle.sources.mcp.streamable import StreamableLink
 
@@ -33,16 +33,14 @@ async def open_http(
             session = await stack.enter_async_context(_open_sse(name, config, credential, on_change, tell))
         else:
             try:
-                with without_groups():
-                    opening = _open_streamable(name, config, credential, on_change, tell)
-                    session = await stack.enter_async_context(opening)
+                opening = _open_streamable(name, config, credential, on_change, tell)
+                session = await stack.enter_async_context(opening)
             except SpindleError as refusal:
                 if config.transport == "http" or refusal.status not in REFUSES_STREAMABLE:
                     raise
                 try:
-                    with without_groups():
-                        opening = _open_sse(name, config, credential, on_change, tell)
-                        session = await stack.enter_async_context(opening)
+                    opening = _open_sse(name, config, credential, on_change, tell)
+                    session = await stack.enter_async_context(opening)
                 except SpindleError:
                     raise refusal from None
         yield session
@@ -80,7 +78,7 @@ async def _open_sse(
         contextlib.aclosing(SessionHttp(name, config, credential)) as http,
         open_sse_link(http, name, config.url, limit) as link,
     ):
-        dispatcher = LinkDispatcher(link, limit, kind="sse")
+        dispatcher = LinkDispatcher(link, limit)
         opening = open_session(name, config, place, dispatcher, on_change, tell, handshake_only=True)
         async with opening as session:
             dispatcher.when_lost(lambda: session.lose(link.epitaph()))

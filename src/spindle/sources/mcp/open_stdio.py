@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,18 +65,15 @@ async def _start(
     command = (*config.command, *config.args)
     process = await ServerProcess.start(name, command, env, cwd, config.max_result_size)
     stack.push_async_callback(process.stop)
-    # The SDK takes a second to load; the server starts meanwhile.
-    await asyncio.to_thread(importlib.import_module, "spindle.sources.mcp.session")
     from spindle.sources.mcp.dispatcher import LinkDispatcher
-    from spindle.sources.mcp.session import open_session, without_groups
+    from spindle.sources.mcp.session import open_session
 
     dispatcher = LinkDispatcher(process, config.max_result_size)
     process.is_crowded = dispatcher.is_crowded
     place = f"{name} ({' '.join(config.command[:3])})"
     opening = open_session(name, config, place, dispatcher, on_change, tell, handshake_only=handshake_only)
     try:
-        with without_groups():
-            session = await stack.enter_async_context(opening)
+        session = await stack.enter_async_context(opening)
     except SpindleError as error:
         if not process.lost:
             raise _with_noise(error, list(dispatcher.noise)) from None

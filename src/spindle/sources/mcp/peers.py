@@ -11,36 +11,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from mcp_types import (
-    CLIENT_CAPABILITIES_META_KEY,
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    CreateMessageRequestParams,
-    CreateMessageResult,
-    CreateMessageResultWithTools,
-    ElicitRequestParams,
-    ElicitResult,
-    ErrorData,
-    ListRootsResult,
-    LoggingMessageNotificationParams,
-    SamplingCapability,
-    SamplingToolsCapability,
-)
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from spindle.domain import trail
 from spindle.domain.json_schema import is_object
+from spindle.domain.levels import LOG_LEVELS
 from spindle.errors import ApprovalRequired, InputRequired, SpindleError
-from spindle.mcp_imports import MCPError
+from spindle.mcp_protocol import models
+from spindle.mcp_protocol.errors import McpError
+from spindle.mcp_protocol.names import (
+    CLIENT_CAPABILITIES,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+)
 from spindle.sources.mcp.exchange import current_exchange
 from spindle.sources.mcp.questions import (
     MAX_QUESTIONS,
     GivenAnswers,
     check_question,
-    dumped,
     too_many,
     way_out,
 )
@@ -50,7 +43,6 @@ if TYPE_CHECKING:
 
     from spindle.domain.call import Call, Peer
     from spindle.domain.json_schema import JsonObject
-    from spindle.mcp_imports import ClientRequestContext
 
 logger = logging.getLogger("spindle.mcp")
 
@@ -59,12 +51,12 @@ QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 MAX_REQUESTS = 100
 """Requests that a server may make of the caller during one call: each may cost the answer of a model."""
 
-AnswerT = TypeVar("AnswerT")
-
-_elicited = TypeAdapter(ElicitResult)
-_sampled: TypeAdapter[CreateMessageResult | CreateMessageResultWithTools] = TypeAdapter(
-    CreateMessageResult | CreateMessageResultWithTools
-)
+CAPABILITY = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+"""By a request that servers make, what a client declares that answers it."""
 
 
 class Serving:
@@ -137,7 +129,7 @@ class Serving:
             return {"action": "cancel"}
 
     async def asked(self, peer: Peer, method: str, params: JsonObject | None) -> JsonObject:
-        """The peer's answer. It is not waited for any more when the call has ended: raises MCPError then."""
+        """The peer's answer. It is not waited for any more when the call has ended: raises McpError then."""
         task = asyncio.current_task()
         assert task is not None
         before = task.cancelling()
@@ -148,7 +140,7 @@ class Serving:
             if not self._has_ended or task.uncancel() > before:
                 raise
             # Not let out: the task is one of the SDK's, whose end would close the session for all calls.
-            raise MCPError(code=INVALID_REQUEST, message="the request has ended") from None
+            raise McpError(code=INVALID_REQUEST, message="the request has ended") from None
         finally:
             self._open.discard(task)
 
@@ -188,46 +180,50 @@ class Peers:
     def wants_logs(self) -> bool:
         return any(item.call.peer is not None and item.call.peer.log_level for item in self._running.values())
 
-    # --- what the SDK's session calls
+    def log(self, params: JsonObject) -> None:
+        """Passes a message of the server on to the caller that it belongs to."""
+        level, source, peer = params.get("level"), params.get("logger"), self.peer()
+        if peer is not None and level in LOG_LEVELS and "data" in params:
+            peer.log(level, params["data"], source if isinstance(source, str) and source else self._name)
 
-    async def log(self, params: LoggingMessageNotificationParams) -> None:
-        peer = self.peer()
-        if peer is not None:
-            peer.log(params.level, params.data, params.logger or self._name)
+    async def answer(
+        self, method: str, version: str, params: JsonObject | None, able: Mapping[str, Any]
+    ) -> JsonObject:
+        """The answer to a request of the server, by whoever can give one of those that we are able to answer.
+        Raises McpError if nobody does."""
+        try:
+            asked = await models.server_request(method, version, params)
+        except KeyError:
+            raise McpError(METHOD_NOT_FOUND, "Method not found", method) from None
+        except ValidationError as error:
+            logger.debug("%s: its %s is not one: %s", self._name, method, error)
+            raise McpError(INVALID_PARAMS, f"this is no {method} of version {version}") from None
+        if CAPABILITY.get(method) not in able:
+            raise McpError(INVALID_REQUEST, f"{method} is not supported")
+        said = await (self._elicit(asked) if method == "elicitation/create" else self._ask(method, asked))
+        try:
+            return models.checked_answer(method, version, said)
+        except ValidationError as error:
+            logger.debug("%s: a client's answer to %s is not one: %s", self._name, method, error)
+            raise McpError(INTERNAL_ERROR, "the client's answer does not fit the protocol") from None
 
-    async def elicit(
-        self, _context: ClientRequestContext, params: ElicitRequestParams
-    ) -> ElicitResult | ErrorData:
+    async def _elicit(self, params: JsonObject) -> JsonObject:
         serving, peer = self.current(), self.peer()
         if serving is None and peer is not None and not peer.comes_back:
             self._unclear += 1
             if self._unclear > MAX_QUESTIONS:
-                return ErrorData(code=INVALID_REQUEST, message=f"more than {MAX_QUESTIONS} questions")
+                raise McpError(INVALID_REQUEST, f"more than {MAX_QUESTIONS} questions")
         if serving is None or (peer is not None and peer.comes_back):
-            return await self._ask("elicitation/create", params, _elicited)
+            return await self._ask("elicitation/create", params)
         able = peer if peer is not None and peer.can_answer("elicitation/create") else None
-        try:
-            said = await serving.elicit(self._name, dumped(params) or {}, able)
-        except MCPError as error:
-            return error.error
-        return _elicited.validate_python(said, by_name=False)
+        return await serving.elicit(self._name, params, able)
 
-    async def sample(
-        self, _context: ClientRequestContext, params: CreateMessageRequestParams
-    ) -> CreateMessageResult | CreateMessageResultWithTools | ErrorData:
-        return await self._ask("sampling/createMessage", params, _sampled)
-
-    async def roots(self, _context: ClientRequestContext) -> ListRootsResult | ErrorData:
-        return await self._ask("roots/list", None, TypeAdapter(ListRootsResult))
-
-    async def _ask(
-        self, method: str, params: BaseModel | None, answer: TypeAdapter[AnswerT]
-    ) -> AnswerT | ErrorData:
+    async def _ask(self, method: str, params: JsonObject | None) -> JsonObject:
         serving = self.current()
         if serving is not None:
             serving.requests += 1
             if serving.requests > MAX_REQUESTS:
-                return ErrorData(code=INVALID_REQUEST, message=f"more than {MAX_REQUESTS} requests")
+                raise McpError(INVALID_REQUEST, f"more than {MAX_REQUESTS} requests")
         peer = self.peer()
         if peer is None or not peer.can_answer(method):
             if serving is not None:
@@ -236,42 +232,21 @@ class Peers:
                 logger.warning(
                     "%s asked for a language model, and there is none: set `model` in [sampling]", self._name
                 )
-                return ErrorData(
-                    code=INVALID_REQUEST, message=f"there is no language model to answer {method}"
-                )
+                raise McpError(INVALID_REQUEST, f"there is no language model to answer {method}")
             unclear = f", as {len(self._running)} calls run" if len(self._running) > 1 else ""
-            return ErrorData(code=INVALID_REQUEST, message=f"this client cannot answer {method}{unclear}")
+            raise McpError(INVALID_REQUEST, f"this client cannot answer {method}{unclear}")
         try:
-            given = dumped(params)
-            said = await (peer.ask(method, given) if serving is None else serving.asked(peer, method, given))
-            return answer.validate_python(said, by_name=False)
+            asked = peer.ask(method, params) if serving is None else serving.asked(peer, method, params)
+            return await asked
         except ApprovalRequired as pause:
             if serving is None:
                 unclear = f"as {len(self._running)} calls run, nobody can be asked to approve this"
-                return ErrorData(code=INVALID_REQUEST, message=unclear)
+                raise McpError(INVALID_REQUEST, unclear) from None
             await serving.end(pause)
-            return ErrorData(code=INTERNAL_ERROR, message="a person has to approve it first")
-        except MCPError as error:
-            return error.error
+            raise McpError(INTERNAL_ERROR, "a person has to approve it first") from None
         except (SpindleError, InputRequired) as error:
             # Not the call's: it may be another's that the server speaks of.
-            return ErrorData(code=INTERNAL_ERROR, message=f"the question was not answered: {error.message}")
-        except ValidationError as error:
-            logger.debug("%s: a client's answer to %s is not one: %s", self._name, method, error)
-            return ErrorData(code=INTERNAL_ERROR, message="the client's answer does not fit the protocol")
-
-
-def callbacks(peers: Peers, answers: Sequence[str]) -> dict[str, Any]:
-    """The arguments of the SDK's session by which it knows who answers; it tells the server of these."""
-    found: dict[str, Any] = {"logging_callback": peers.log}
-    if "elicitation" in answers:
-        found["elicitation_callback"] = peers.elicit
-    if "sampling" in answers:
-        found["sampling_callback"] = peers.sample
-        found["sampling_capabilities"] = SamplingCapability(tools=SamplingToolsCapability())
-    if "roots" in answers:
-        found["list_roots_callback"] = peers.roots
-    return found
+            raise McpError(INTERNAL_ERROR, f"the question was not answered: {error.message}") from None
 
 
 def as_sent(params: Mapping[str, Any] | None) -> JsonObject:
@@ -288,7 +263,7 @@ def as_the_caller(params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     meta = (params or {}).get("_meta")
     if params is None or exchange is None or exchange.call is None or not is_object(meta):
         return params
-    ours = meta.get(CLIENT_CAPABILITIES_META_KEY)
+    ours = meta.get(CLIENT_CAPABILITIES)
     if not is_object(ours):
         return params
     peer = exchange.call.peer
@@ -300,4 +275,4 @@ def as_the_caller(params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         for key, value in ours.items()
         if key not in QUESTIONS or theirs.get(key) is not None
     }
-    return {**params, "_meta": {**meta, CLIENT_CAPABILITIES_META_KEY: declared}}
+    return {**params, "_meta": {**meta, CLIENT_CAPABILITIES: declared}}

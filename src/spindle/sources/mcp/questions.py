@@ -9,16 +9,14 @@ answered then. What it did before it asked is done twice, which the person is to
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-from mcp_types import ElicitRequest, InputRequiredResult
-from pydantic import BaseModel
 
 from spindle.calls.forms import MAX_TEXT, fields_of
 from spindle.domain.json_schema import canonical, is_array, is_object
 from spindle.errors import ClientError, InputRequired, PermissionDeniedError, ServerError
-from spindle.mcp_imports import MCPError
+from spindle.mcp_protocol.errors import McpError
 from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
@@ -31,24 +29,36 @@ NOT_PART = frozenset({"_meta", "elicitationId", "task"})
 """The fields of a question that differ each time it is asked."""
 
 
-def comes_back_for(call: Call, asked: InputRequiredResult) -> bool:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The questions of a server of 2026-07-28, without whose answers it does not go on."""
+
+    requests: dict[str, JsonObject]
+    """By a key of the server's, the method and params of each request."""
+    state: str | None
+    whole: JsonObject
+    """The result in which it came."""
+
+
+def comes_back_for(call: Call, asked: Asked) -> bool:
     """True if the client of a call is told what the server wants, and makes the call again with it. Not if a
     model of ours answers a part of it, with which we make the call again ourselves."""
     peer = call.peer
     if peer is None or not peer.comes_back:
         return False
-    methods = {request.method for request in (asked.input_requests or {}).values()}
+    methods = {request["method"] for request in asked.requests.values()}
     return not (peer.has_model and "sampling/createMessage" in methods)
 
 
-async def answers_to(call: Call, source: str, asked: InputRequiredResult) -> JsonObject:
+async def answers_to(call: Call, source: str, asked: Asked) -> JsonObject:
     """The answers that go with the repeated call, by whoever is there to give them. Raises the pause that
     waits for those that are missing."""
     responses: JsonObject = {}
     missing: dict[str, JsonObject] = {}
-    for key, request in (asked.input_requests or {}).items():
-        method, params = request.method, dumped(request.params) or {}
-        is_person = isinstance(request, ElicitRequest)
+    for key, request in asked.requests.items():
+        method: str = request["method"]
+        params: JsonObject = request.get("params") or {}
+        is_person = method == "elicitation/create"
         if is_person:
             check_question(source, params)
         if call.peer is not None and call.peer.can_answer(method):
@@ -57,16 +67,15 @@ async def answers_to(call: Call, source: str, asked: InputRequiredResult) -> Jso
                 continue
             except InputRequired:
                 pass  # nobody was there to answer it
-            except MCPError as error:
-                said = error.error.message
-                raise ClientError(f"the client did not answer {method}: {said}") from error
+            except McpError as error:
+                raise ClientError(f"the client did not answer {method}: {error.message}") from error
         if not is_person:
             raise not_offered(call.tool, method)
         missing[key] = params
     if missing:
-        state = {"request_state": asked.request_state, "responses": responses}
+        state = {"request_state": asked.state, "responses": responses}
         raise to_pause(call, source, missing, {**state, "earlier": GivenAnswers(call).earlier})
-    return with_state(responses, asked.request_state)
+    return with_state(responses, asked.state)
 
 
 def with_state(responses: JsonObject, state: str | None) -> JsonObject:
@@ -268,8 +277,3 @@ def way_out(method: str) -> Remedy | None:
 
 _WAYS_OUT = {"elicitation": "answer", "sampling": "name_model"}
 """By the capability that answers it, the remedy."""
-
-
-def dumped(model: BaseModel | None) -> JsonObject | None:
-    """The model as JSON in the protocol's form."""
-    return None if model is None else model.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -3,54 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mcp_types import Request
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import RootModel
-
-from spindle.mcp_imports import MCPError, SubscriptionLost, listen
+from spindle.mcp_protocol import models, names
 from spindle.sources.mcp.changes import FIRST_WAIT, LONGEST_WAIT
+from spindle.sources.mcp.listening import SubscriptionLostError, listen
+from spindle.sources.mcp.subscription import URIS
 
 if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
-    from spindle.mcp_imports import ClientSession
     from spindle.ports.source import Notice
+    from spindle.sources.mcp.client import McpClient
 
 
-class _Anything(RootModel[dict[str, Any]]):
-    """A result that is not looked into."""
+async def send(client: McpClient, method: str, params: JsonObject) -> JsonObject:
+    """Sends a request as it is, and returns the result as it is. Raises ValidationError for a result that is
+    not as the protocol has it."""
+    result = await client.request(method, params)
+    ttl = result.get("ttlMs")
+    if isinstance(ttl, (int, float)) and ttl < 0:
+        result["ttlMs"] = 0  # as the protocol wants clients to read it
+    return await models.checked_result(method, client.spoken, result)
 
 
-async def send(client: ClientSession, method: str, params: JsonObject) -> JsonObject:
-    """Sends a request as it is, and returns the result as it is."""
-    request = Request[dict[str, Any], str](method=method, params=params)
-    return (await client.send_request(request, _Anything)).root
-
-
-def offers_of(client: ClientSession) -> frozenset[str]:
+def offers_of(client: McpClient) -> frozenset[str]:
     """The features besides tools that the server offers."""
-    capabilities = client.server_capabilities
-    if capabilities is None:
-        return frozenset()
-    found = {
-        "resources": capabilities.resources is not None,
-        "prompts": capabilities.prompts is not None,
-        "completions": capabilities.completions is not None,
-        "subscribe": capabilities.resources is not None and bool(capabilities.resources.subscribe),
-    }
-    return frozenset(name for name, offered in found.items() if offered)
+    found = {name for name in ("resources", "prompts", "completions") if client.offers(name)}
+    return frozenset(found | ({"subscribe"} if client.offers("resources", "subscribe") else set[str]()))
 
 
 async def watch(
-    client: ClientSession, uri: str, tell: Notice, watched: Counter[str], on_ready: Callable[[], None] | None
+    client: McpClient, uri: str, tell: Notice, watched: Counter[str], on_ready: Callable[[], None] | None
 ) -> None:
     """Hear of changes of a resource until cancelled, in the way of the session's era. `watched` counts who
     watches what on a session of the handshake era, which the server knows only once."""
     ready = on_ready or (lambda: None)
-    if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+    if not client.is_modern:
         watched[uri] += 1
         try:
             await send(client, "resources/subscribe", {"uri": uri})
@@ -63,19 +54,21 @@ async def watch(
                 # Whoever stops watching does not wait for the answer, nor for a server that is gone.
                 _forget(asyncio.create_task(send(client, "resources/unsubscribe", {"uri": uri})))
         return
+
+    def heard(method: str, params: JsonObject) -> None:
+        nonlocal wait
+        wait = FIRST_WAIT
+        tell(names.RESOURCE_UPDATED, {"uri": uri})
+
+    def agreed() -> None:
+        ready()
+        if missed:
+            tell(names.RESOURCE_UPDATED, {"uri": uri})  # perhaps, while nobody listened
+
     wait, missed = FIRST_WAIT, False
     while True:
-        try:
-            async with listen(client, resource_subscriptions=[uri]) as subscription:
-                ready()
-                if missed:
-                    tell("notifications/resources/updated", {"uri": uri})  # perhaps, while nobody listened
-                async for _ in subscription:
-                    wait = FIRST_WAIT
-                    tell("notifications/resources/updated", {"uri": uri})
-        except SubscriptionLost as lost:
-            if isinstance(lost.__cause__, MCPError):
-                raise lost.__cause__ from None
+        with contextlib.suppress(SubscriptionLostError):
+            await listen(client, {URIS: [uri]}, agreed, heard)
         missed = True
         await asyncio.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)

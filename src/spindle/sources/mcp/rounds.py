@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from mcp_types import URL_ELICITATION_REQUIRED, InputRequiredResult
-
 from spindle.domain.json_schema import is_object
 from spindle.errors import AuthError
+from spindle.mcp_protocol.names import URL_ELICITATION_REQUIRED
 from spindle.sources.mcp.questions import (
     MAX_QUESTIONS,
+    Asked,
     answers_to,
     comes_back_for,
     links_of,
@@ -29,13 +29,11 @@ if TYPE_CHECKING:
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
 
 AnswerT = TypeVar("AnswerT")
-Send = Callable[["JsonObject"], Awaitable[AnswerT | InputRequiredResult]]
+Send = Callable[["JsonObject"], Awaitable[AnswerT | Asked]]
 """Makes the request once, with answers and state as further parameters."""
 
 
-async def until_done(
-    source: str, call: Call, send: Send[AnswerT], *, is_modern: bool
-) -> AnswerT | InputRequiredResult:
+async def until_done(source: str, call: Call, send: Send[AnswerT], *, is_modern: bool) -> AnswerT | Asked:
     """The result, once all that the server asks is answered. What a client that comes back
     is asked is returned as it is. Raises the pause that waits for an answer."""
     if not is_modern:
@@ -43,9 +41,9 @@ async def until_done(
     given = repeated_with(call) if is_modern else {}
     result = await _sent(source, send, given)
     wait, rounds = FIRST_WAIT, 0
-    while isinstance(result, InputRequiredResult):
-        given = {"requestState": result.request_state}
-        if result.input_requests:
+    while isinstance(result, Asked):
+        given = {"requestState": result.state}
+        if result.requests:
             if comes_back_for(call, result):
                 return result
             rounds += 1
@@ -62,7 +60,7 @@ async def until_done(
     return result
 
 
-async def _sent(source: str, send: Send[AnswerT], given: JsonObject) -> AnswerT | InputRequiredResult:
+async def _sent(source: str, send: Send[AnswerT], given: JsonObject) -> AnswerT | Asked:
     """The server's answer. Pages that it wants visited first are questions like others."""
     try:
         return await send(given)
@@ -73,4 +71,4 @@ async def _sent(source: str, send: Send[AnswerT], given: JsonObject) -> AnswerT 
         # It has not done anything: once the pages were visited, the same request is made again.
         asked = links_of(source, about.get("data"))
         requests = {key: {"method": "elicitation/create", "params": item} for key, item in asked.items()}
-        return InputRequiredResult.model_validate({"inputRequests": requests})
+        return Asked(requests, None, {"resultType": "input_required", "inputRequests": requests})

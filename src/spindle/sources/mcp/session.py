@@ -4,70 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import importlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mcp_types import (
-    HEADER_MISMATCH,
-    LOG_LEVEL_META_KEY,
-    METHOD_NOT_FOUND,
-    Implementation,
-    InputRequiredResult,
-    PromptListChangedNotification,
-    ResourceListChangedNotification,
-    ResourceUpdatedNotification,
-    ToolListChangedNotification,
-)
-from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from spindle.domain.call import Result
 from spindle.domain.json_schema import is_object
 from spindle.domain.levels import is_as_severe
-from spindle.errors import (
-    ClientError,
-    ConnectionFailedError,
-    ServerError,
-    SpindleError,
-    from_status,
-    innermost,
-)
-from spindle.mcp_imports import ClientSession, MCPError
+from spindle.errors import ClientError, ConnectionFailedError, ServerError, SpindleError, from_status
+from spindle.mcp_protocol.errors import McpError
+from spindle.mcp_protocol.names import HEADER_MISMATCH, LOG_LEVEL, METHOD_NOT_FOUND, TOOLS_CHANGED
 from spindle.ports.source import RelaySession
 from spindle.sources.mcp.changes import follow_changes
-from spindle.sources.mcp.convert import (
-    against_protocol,
-    first_problem,
-    read_answer,
-    to_error,
-    too_large,
-)
-from spindle.sources.mcp.dispatcher import LinkDispatcher
+from spindle.sources.mcp.client import AgainstProtocolError, McpClient
+from spindle.sources.mcp.convert import against_protocol, plain_result, to_error, too_large
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
-from spindle.sources.mcp.lists import LISTS, ToolPages, repeat_in_headers
+from spindle.sources.mcp.lists import LISTS, ToolPages
 from spindle.sources.mcp.negotiation import negotiate
-from spindle.sources.mcp.peers import Peers, callbacks
-from spindle.sources.mcp.questions import dumped
+from spindle.sources.mcp.peers import Peers
+from spindle.sources.mcp.questions import Asked
 from spindle.sources.mcp.relay import offers_of, send, watch
 from spindle.sources.mcp.rounds import until_done
 from spindle.threads import in_turn
-from spindle.version import __version__
 
 if TYPE_CHECKING:
     from spindle.domain.call import Call
     from spindle.domain.identity import Credential
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool, ToolSpec
-    from spindle.mcp_imports import CallOptions, Dispatcher, IncomingMessage
     from spindle.ports.source import Notice
     from spindle.sources.mcp.config import McpConfig
-
-logger = logging.getLogger("spindle.mcp")
-
-TOLD = (PromptListChangedNotification, ResourceListChangedNotification, ResourceUpdatedNotification)
+    from spindle.sources.mcp.dispatcher import LinkDispatcher, SendOptions
 
 
 class McpSession(RelaySession):
@@ -77,16 +48,14 @@ class McpSession(RelaySession):
         self,
         name: str,
         config: McpConfig,
-        session: ClientSession,
-        dispatcher: Dispatcher[Any],
+        client: McpClient,
         place: str,
         peers: Peers,
         tell: Notice,
     ) -> None:
         self._name = name
         self._config = config
-        self._session = session
-        self._dispatcher = dispatcher
+        self._client = client
         self._place = place
         self._peers = peers
         self._tell = tell
@@ -96,28 +65,27 @@ class McpSession(RelaySession):
 
     @property
     def protocol_version(self) -> str | None:
-        return self._session.protocol_version
+        return self._client.version
 
     @property
     def instructions(self) -> str | None:
-        return self._session.instructions
+        return self._client.instructions
 
     async def discover(self) -> list[ToolSpec]:
         return await self._discover(None)
 
     async def _discover(self, credential: Credential | None) -> list[ToolSpec]:
-        capabilities = self._session.server_capabilities
-        if capabilities is not None and capabilities.tools is None and not self.is_modern:
+        if not self._client.offers("tools") and not self.is_modern:
             return []
         tools = ToolPages(self._name, self._config, self._place, is_modern=self.is_modern)
         cursor: str | None = None
         while True:
             params: JsonObject = {"cursor": cursor} if cursor else {}
-            page = await self._list("tools/list", "tools", params, credential)
+            page = await self._list("tools/list", params, credential)
             await in_turn(tools.take, page)
             cursor = page.get("nextCursor")
             if cursor is None:
-                repeat_in_headers(self._session, tools.headers)
+                self._client.repeated = tools.headers
                 return tools.specs
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
@@ -127,9 +95,9 @@ class McpSession(RelaySession):
             done = await until_done(
                 self._name, call, lambda given: self._invoke(tool, call, given), is_modern=self.is_modern
             )
-        return Result(asked=dumped(done)) if isinstance(done, InputRequiredResult) else done
+        return Result(asked=done.whole) if isinstance(done, Asked) else done
 
-    async def _invoke(self, tool: Tool, call: Call, given: JsonObject) -> Result | InputRequiredResult:
+    async def _invoke(self, tool: Tool, call: Call, given: JsonObject) -> Result | Asked:
         try:
             return await self._call(tool, call, given)
         except ClientError as error:
@@ -139,66 +107,66 @@ class McpSession(RelaySession):
             await self._discover(call.credential)
             return await self._call(tool, call, given)
 
-    async def _call(self, tool: Tool, call: Call, given: JsonObject) -> Result | InputRequiredResult:
+    async def _call(self, tool: Tool, call: Call, given: JsonObject) -> Result | Asked:
         # The answers in `given` go as they came: whether they are good is for the server to say.
         params: JsonObject = {"name": tool.spec.remote_name, "arguments": call.arguments, **given}
         meta: Any = call.key_in("meta")
         if call.meta is not None:
             meta = {**call.meta, **meta}
         if self.is_modern and call.peer is not None and (level := call.peer.log_level) is not None:
-            meta[LOG_LEVEL_META_KEY] = level
+            meta[LOG_LEVEL] = level
         if meta:
             params["_meta"] = meta
         return await self._exchange(lambda: self._sent(params, call), call.credential, call)
 
-    async def _sent(self, params: JsonObject, call: Call) -> Result | InputRequiredResult:
-        """Sends a call as the SDK's session would, which makes a model of the request and three of the
-        result: each costs more than all that we do with them."""
-        options: CallOptions = {}
-        self._session._stamp({"method": "tools/call", "params": params}, options)  # pyright: ignore[reportPrivateUsage]
-        if call.on_progress is not None:
-            options["on_progress"] = call.on_progress
-        raw = await self._dispatcher.send_raw_request("tools/call", params, options)
-        return read_answer(raw, self._session.protocol_version or LATEST_HANDSHAKE_VERSION)
+    async def _sent(self, params: JsonObject, call: Call) -> Result | Asked:
+        options: SendOptions = {} if call.on_progress is None else {"on_progress": call.on_progress}
+        raw = await self._client.request("tools/call", params, options)
+        plain = plain_result(raw)
+        if plain is not None:
+            return plain
+        return (await _results()).read_answer(raw, self._client.spoken)
 
     async def _lower_log_level(self, level: str) -> None:
         """Sets the log level of older servers, which keep one for the session: that of the caller who
         wants to see the most."""
-        capabilities = self._session.server_capabilities
-        if capabilities is None or capabilities.logging is None:
+        if not self._client.offers("logging"):
             return
         if self._log_level is None or (is_as_severe(self._log_level, level) and level != self._log_level):
             self._log_level = level
-            await self._exchange(lambda: send(self._session, "logging/setLevel", {"level": level}))
+            await self._exchange(lambda: send(self._client, "logging/setLevel", {"level": level}))
 
     @property
     def offers(self) -> frozenset[str]:
-        return offers_of(self._session)
+        return offers_of(self._client)
 
     async def relay(self, method: str, call: Call) -> JsonObject:
-        if (key := LISTS.get(method)) is not None:
-            return await self._list(method, key, call.arguments, call.credential)
+        if method in LISTS:
+            return await self._list(method, call.arguments, call.credential)
         with self._peers.serving(call):
             done = await until_done(
                 self._name, call, lambda given: self._relay(method, call, given), is_modern=self.is_modern
             )
-        return dumped(done) or {} if isinstance(done, InputRequiredResult) else done
+        return done.whole if isinstance(done, Asked) else done
 
-    async def _relay(self, method: str, call: Call, given: JsonObject) -> JsonObject | InputRequiredResult:
-        async def sent() -> JsonObject | InputRequiredResult:
-            answer = await send(self._session, method, {**call.arguments, **given})
+    async def _relay(self, method: str, call: Call, given: JsonObject) -> JsonObject | Asked:
+        async def sent() -> JsonObject | Asked:
+            answer = await send(self._client, method, {**call.arguments, **given})
             asks = self.is_modern and answer.get("resultType") == "input_required"
-            return InputRequiredResult.model_validate(answer) if asks else answer
+            return (await _results()).read_asked(answer) if asks else answer
 
         return await self._exchange(sent, call.credential, call)
 
-    async def _list(
-        self, method: str, key: str, params: JsonObject, credential: Credential | None
-    ) -> JsonObject:
-        """A page of a list, its items as they came."""
-        exchange = CallExchange(credential, list_key=key)
-        page = await self._exchange(lambda: send(self._session, method, params), exchange=exchange)
-        return {**page, key: exchange.listed}
+    async def _list(self, method: str, params: JsonObject, credential: Credential | None) -> JsonObject:
+        """A page of a list, its items as they came: one that is wrong costs itself, when it is read."""
+        page = await self._exchange(lambda: self._client.request(method, params), credential)
+        cursor = page.get("nextCursor")
+        if cursor is not None and not isinstance(cursor, str):
+            raise ServerError(
+                f"{self._name!r} answered against the protocol: nextCursor is no text",
+                hint="tell the author of the server",
+            )
+        return page
 
     async def watch(
         self, uri: str, credential: Credential | None, on_ready: Callable[[], None] | None = None
@@ -206,7 +174,7 @@ class McpSession(RelaySession):
         # Where one session shows every caller's own credential, it hears what is meant for each of them.
         own = self._tell if credential is None else partial(self._tell, whose=credential.key)
         watching = asyncio.ensure_future(
-            self._exchange(lambda: watch(self._session, uri, own, self._watched, on_ready), credential)
+            self._exchange(lambda: watch(self._client, uri, own, self._watched, on_ready), credential)
         )
         try:
             await asyncio.wait({watching, self._lost}, return_when=asyncio.FIRST_COMPLETED)
@@ -229,40 +197,39 @@ class McpSession(RelaySession):
 
     @property
     def is_modern(self) -> bool:
-        return self._session.protocol_version in MODERN_PROTOCOL_VERSIONS
+        return self._client.is_modern
 
     async def _exchange(
         self,
         send: Callable[[], Any],
         credential: Credential | None = None,
         call: Call | None = None,
-        exchange: CallExchange | None = None,
     ) -> Any:
         """Sends one request, and turns every failure into one of our errors."""
-        exchange = exchange or CallExchange(credential, call)
+        exchange = CallExchange(credential, call)
         token = current_exchange.set(exchange)
         try:
             return await send()
-        except MCPError as error:
+        except McpError as error:
             raise self._error(error, exchange) from error
         except ValidationError as error:
             raise against_protocol(self._name, error) from None
         finally:
             current_exchange.reset(token)
 
-    def _error(self, error: MCPError, exchange: CallExchange) -> SpindleError:
-        if exchange.status == 404 and error.error.code != METHOD_NOT_FOUND and not self.is_modern:
+    def _error(self, error: McpError, exchange: CallExchange) -> SpindleError:
+        if exchange.status == 404 and error.code != METHOD_NOT_FOUND and not self.is_modern:
             # The server restarted and knows nothing of this session: nothing was done, and a new one helps.
             return ConnectionFailedError(f"{self._name!r} no longer knows the session", sent=False)
         failure = describe_failure(self._name, error, exchange)
         if self.is_modern and isinstance(failure, ClientError) and "no back-channel" in failure.message:
-            # The words of the SDK: its code is that of many errors.
+            # The words of the SDK, and ours: its code is that of many errors.
             way = f'set `protocol = "handshake"` in [sources.{self._name}]'
             failure.hint = f"it asks as older servers do: {way}"
         return failure
 
 
-def describe_failure(name: str, error: MCPError, exchange: CallExchange) -> SpindleError:
+def describe_failure(name: str, error: McpError, exchange: CallExchange) -> SpindleError:
     """The error that a failed request means."""
     if exchange.too_large:
         return too_large(name, exchange.too_large)
@@ -279,23 +246,17 @@ def describe_failure(name: str, error: MCPError, exchange: CallExchange) -> Spin
     if exchange.status is not None and exchange.status >= 400 and not speaks_for_itself:
         message = f"{name!r} answered with HTTP status {exchange.status}"
         if exchange.had_json_rpc_error:
-            message += f": {error.error.message}"
+            message += f": {error.message}"
         return from_status(
             exchange.status, message, retry_after=exchange.retry_after, challenge=exchange.challenge
         )
     return to_error(error, name, exchange)
 
 
-@contextlib.contextmanager
-def without_groups() -> Generator[None]:
-    """Lets a typed error out of the groups that the SDK's task groups wrap it in."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        typed = group.subgroup(SpindleError)
-        if typed is None:
-            raise
-        raise innermost(typed) from None
+async def _results() -> Any:
+    """The reader of other results than plain ones. It takes half a second to load, and others use the event
+    loop."""
+    return await asyncio.to_thread(importlib.import_module, "spindle.sources.mcp.results")
 
 
 @contextlib.asynccontextmanager
@@ -303,7 +264,7 @@ async def open_session(
     name: str,
     config: McpConfig,
     place: str,
-    dispatcher: Dispatcher[Any],
+    dispatcher: LinkDispatcher,
     on_change: Callable[[], None],
     tell: Notice,
     *,
@@ -311,36 +272,27 @@ async def open_session(
 ) -> AsyncGenerator[McpSession]:
     """Agree on a protocol version over a dispatcher, and follow changes of the tool list."""
 
-    async def on_message(message: IncomingMessage) -> None:
-        # Only takes note: reading may be held back while this runs, so it must not wait for the server.
-        if isinstance(message, ToolListChangedNotification):
+    def noticed(method: str, params: JsonObject) -> None:
+        if method == TOOLS_CHANGED:
             on_change()
-        elif isinstance(message, TOLD):
-            tell(message.method, dumped(message.params) or {})
-        elif isinstance(message, Exception):
-            logger.debug("%s: %r", name, message)
+        else:
+            tell(method, params)
 
     peers = Peers(name)
-    if isinstance(dispatcher, LinkDispatcher):
-        dispatcher.heeds_logs = peers.wants_logs
-    client = ClientSession(
-        dispatcher=dispatcher,
-        client_info=Implementation(name="spindle", version=__version__),
-        message_handler=on_message,
-        **callbacks(peers, config.answers),
-    )
-    async with client:
-        session = McpSession(name, config, client, dispatcher, place, peers, tell)
+    dispatcher.heeds_logs = peers.wants_logs
+    client = McpClient(dispatcher, peers, config.answers, noticed)
+    dispatcher.listen(client)
+    try:
+        session = McpSession(name, config, client, place, peers, tell)
         exchange = CallExchange()
         token = current_exchange.set(exchange)
         try:
             protocol = "handshake" if handshake_only else config.protocol
             await negotiate(client, protocol, patience=config.connect_timeout / 3)
-        except MCPError as error:
+        except McpError as error:
             raise describe_failure(name, error, exchange) from error
-        except (RuntimeError, ValidationError) as error:
-            reason = first_problem(error) if isinstance(error, ValidationError) else error
-            raise ServerError(f"{name!r} does not speak a known version of MCP: {reason}") from None
+        except AgainstProtocolError as error:
+            raise ServerError(f"{name!r} does not speak a known version of MCP: {error}") from None
         finally:
             current_exchange.reset(token)
         follower = asyncio.create_task(follow_changes(client, on_change, tell))
@@ -349,3 +301,5 @@ async def open_session(
         finally:
             follower.cancel()
             await asyncio.gather(follower, return_exceptions=True)
+    finally:
+        dispatcher.close()

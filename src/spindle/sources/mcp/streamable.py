@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
 from spindle.http.failures import HttpFailure
+from spindle.mcp_protocol.names import MODERN_VERSIONS
 from spindle.sources.mcp.exchange import CallExchange
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class StreamableLink:
     @property
     def is_modern(self) -> bool:
         """True if every request stands alone."""
-        return self.version in MODERN_PROTOCOL_VERSIONS
+        return self.version in MODERN_VERSIONS
 
     async def post(self, content: bytes, headers: Mapping[str, str], note: CallExchange) -> HttpAnswer:
         """Posts a message. Raises an HttpFailure."""

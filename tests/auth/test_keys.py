@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,14 @@ def keys_in(folder: Path, environ: dict[str, str] | None = None, **settings: Any
     return Keys(AuthSettings(**settings), environ or {}, folder)
 
 
-def test_the_first_key_seals_and_all_open() -> None:
+@pytest.mark.parametrize("seal", [Sealer.seal, Sealer.seal_often])
+def test_the_first_key_seals_and_all_open(seal: Callable[[Sealer, Any, str], bytes]) -> None:
     old, new = new_key(), new_key()
-    sealed = Sealer(lambda: [old]).seal({"a": 1}, "here")
+    sealed = seal(Sealer(lambda: [old]), {"a": 1}, "here")
     both = Sealer(lambda: [new, old])
     assert both.open(sealed, "here") == {"a": 1}
+    assert b'"a":1' in both.peek(sealed)
+    assert b'"a":1' not in sealed
     with pytest.raises(StoreError, match="another key"):
         Sealer(lambda: [new]).open(sealed, "here")
     assert Sealer(lambda: [new]).open(both.reseal(sealed), "here") == {"a": 1}
@@ -46,6 +50,9 @@ def test_a_key_that_is_none_is_told_without_repeating_it(tmp_path: Path) -> None
     sealer = Sealer(keys_in(tmp_path, {"SPINDLE_KEY": "hunter2"}))
     with pytest.raises(StoreError, match="not one that Spindle made") as error:
         sealer.seal(1, "x")
+    assert "hunter2" not in f"{error.value} {error.value.hint}"
+    with pytest.raises(StoreError, match="not one that Spindle made") as error:
+        sealer.seal_often(1, "x")
     assert "hunter2" not in f"{error.value} {error.value.hint}"
 
 

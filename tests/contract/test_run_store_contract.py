@@ -118,6 +118,17 @@ class TestRuns(RunStoreContract):
         assert await store.history("r1") == events
         assert await store.history("nothing") == []
 
+    async def test_events_that_are_saved_at_once_are_saved_as_others_are(self, store: RunStore) -> None:
+        events = [RunEvent("r1", "step", float(n), f"/x:{n}", bytes([n, 0, 255])) for n in range(12)]
+        await store.save_run(a_run())
+        for some in (events[:1], events[1:3], [], events[3:]):
+            if store.save_events_at_once(a_run(), some) is None:  # a store that has to wait
+                assert await store.save_events(a_run(), some)
+        assert await store.history("r1") == events
+        # Once more: a write may be repeated, and adds nothing.
+        assert store.save_events_at_once(a_run(), events[:2]) in (True, None)
+        assert await store.history("r1") == events
+
     async def test_two_objects_see_each_others_runs(self, two_stores: tuple[Store, Store]) -> None:
         one, other = two_stores
         await paused(one)
@@ -263,6 +274,7 @@ class TestOneHolder(RunStoreContract):
 
     async def test_a_late_holder_writes_no_event(self, store: RunStore, late: Run) -> None:
         assert not await store.save_events(late, [step("/b", b"late")])
+        assert not store.save_events_at_once(late, [step("/b", b"late")])
         assert [event.path for event in await store.history("r1")] == ["/a"]
 
     @pytest.mark.parametrize("status", ["running", "paused", "done", "failed", "cancelled"])

@@ -189,9 +189,7 @@ class Tool:
     kind: str
     spec: ToolSpec
     fingerprint: str
-    forms: dict[str, JsonObject] = field(
-        default_factory=dict[str, JsonObject], init=False, repr=False, compare=False
-    )
+    forms: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
     """Its schemas in the forms that were made of them, so that each is made once."""
 
     @property

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spindle.calls.record import masked
+from spindle.calls.record import masked, mentions_secrets
 from spindle.calls.reported import error_of
 from spindle.domain.json_schema import JsonObject, is_object, parameters, types_of
 from spindle.errors import FlowError, InputRequired, PermissionDeniedError
@@ -19,6 +20,7 @@ from spindle.flows.workspace_node import NodeDone, WorkspaceNode
 
 if TYPE_CHECKING:
     from spindle.domain.call import CallRecord, Result
+    from spindle.domain.json_schema import Parameter
     from spindle.domain.tool import Tool
 
 
@@ -73,7 +75,7 @@ class ToolNode(WorkspaceNode):
         lookup = SharedLookup(shared, item)
         own = self.definition.params
         arguments: JsonObject = {name: self._rendered(value, lookup, name) for name, value in own.items()}
-        known = parameters(tool.input_schema)
+        known = _of(tool).parameters
         for parameter in known:
             name = parameter.name
             if name in arguments:
@@ -91,7 +93,7 @@ class ToolNode(WorkspaceNode):
 
     def _shown(self, given: JsonObject) -> JsonObject:
         assert self._found is not None
-        return masked(given, self._found.input_schema, ())
+        return masked(given, self._found.input_schema, (), marked=_of(self._found).marked)
 
     async def _work(self, given: JsonObject) -> NodeDone:
         tool = self._found
@@ -176,6 +178,24 @@ def _declares_text(tool: Tool) -> bool:
     """True if the tool itself says that it returns text, so that nothing else is made of it."""
     schema = tool.output_schema
     return schema is not None and tuple(types_of(schema, schema)) == ("string",)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arguments:
+    """The facts about a tool's arguments that every visit needs."""
+
+    parameters: tuple[Parameter, ...]
+    marked: bool
+    """True if some are marked as secret."""
+
+
+def _of(tool: Tool) -> _Arguments:
+    known: _Arguments | None = tool.forms.get("of nodes")
+    if known is None:
+        schema = tool.input_schema
+        known = _Arguments(tuple(parameters(schema)), mentions_secrets(schema))
+        tool.forms["of nodes"] = known
+    return known
 
 
 def plain_value(result: Result, tool: Tool) -> Any:

@@ -236,6 +236,11 @@ class RunStore(Protocol):
         """Adds these events to a stored run, in one transaction, under the conditions of `save_run`."""
         ...
 
+    def save_events_at_once(self, run: Run, events: Sequence[RunEvent]) -> bool | None:
+        """The same without waiting for anything. Returns None, having written nothing, where it would have
+        to."""
+        ...
+
     async def history(self, run: str) -> list[RunEvent]:
         """Returns a run's events in the order in which they were saved."""
         ...

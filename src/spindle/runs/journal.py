@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from spindle.runs.leases import RunLeases
 
 T = TypeVar("T")
+HOST = socket.gethostname()
 WAITS = (0.1, 0.4)
 """Seconds before the next try to note that a call is begun."""
 
@@ -95,7 +96,7 @@ class RunJournal:
     async def record(self, path: str, outcome: Result | SpindleError) -> None:
         """Returns when the outcome would survive the death of this process. Raises CancelledError if the run
         is no longer this process's: what it did since is nobody's."""
-        sealed = self._sealer.seal(written(outcome), f"run:{self.run.id}:{path}")
+        sealed = self._sealer.seal_often(written(outcome), f"run:{self.run.id}:{path}")
         self._unsaved.append(RunEvent(self.run.id, "step", self._now(), path, sealed))
         try:
             await self.save()
@@ -124,8 +125,8 @@ class RunJournal:
         """Returns when it would survive the death of this process that the call at this place is being sent.
         Raises StoreError if it cannot be written, and CancelledError if the run is no longer this process's:
         the call must not be sent then."""
-        content = {"process": f"{socket.gethostname()}, process {os.getpid()}", "keyed": keyed}
-        sealed = self._sealer.seal(content, f"run:{self.run.id}:{path}:begun")
+        content = {"process": f"{HOST}, process {os.getpid()}", "keyed": keyed}
+        sealed = self._sealer.seal_often(content, f"run:{self.run.id}:{path}:begun")
         event = RunEvent(self.run.id, "begun", self._now(), path, sealed)
         self._unsaved.append(event)
         try:
@@ -160,11 +161,27 @@ class RunJournal:
             async with self._saving:
                 await self._write(run, pauses)
             return
+        if self._is_saved_at_once():
+            return
         # All who come until the next write begins share it: parallel steps do not queue for the store.
         if self._next_write is None:
             self._next_write = asyncio.create_task(self._write_for_all(), name="record of a run")
             self._next_write.add_done_callback(_heard)
         await asyncio.shield(self._next_write)
+
+    def _is_saved_at_once(self) -> bool:
+        """Writes what is not written yet, if only one step is being made and the store need not wait."""
+        if not self.is_stored or len(self.tasks) > 1 or self._next_write is not None or self._saving.locked():
+            return False
+        events = self._unsaved
+        saved = self._store.save_events_at_once(self.run, events) if events else True
+        if saved is None:
+            return False
+        self._unsaved = []
+        if not saved:
+            self.lose()
+            raise self.lost()
+        return True
 
     async def _write_for_all(self) -> None:
         async with self._saving:
@@ -203,7 +220,7 @@ class RunJournal:
         if path in self._noted or self.has_ended:
             return False
         self._noted.add(path)
-        sealed = self._sealer.seal(data, f"run:{self.run.id}:{path}")
+        sealed = self._sealer.seal_often(data, f"run:{self.run.id}:{path}")
         self.add_event(RunEvent(self.run.id, "note", self._now(), path, sealed))
         return True
 

@@ -55,8 +55,12 @@ def _opened(error: bytes, place: str, seal: Seal) -> Any:
 
 def event_row(event: RunEvent) -> dict[str, Any]:
     """The columns of a run's event."""
-    values = (event.run, event.kind, event.at, storable(event.path), event.sealed, event.id)
-    return dict(zip(EVENT, values, strict=True))
+    return dict(zip(EVENT, event_values(event), strict=True))
+
+
+def event_values(event: RunEvent) -> tuple[Any, ...]:
+    """The values of those columns, in their order."""
+    return (event.run, event.kind, event.at, storable(event.path), event.sealed, event.id)
 
 
 def pause_row(pause: Pause) -> dict[str, Any]:

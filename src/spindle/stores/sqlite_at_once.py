@@ -56,14 +56,17 @@ class WritesAtOnce:
 
     def insert(self, statement: str, row: Row) -> bool:
         """The same for one row."""
+        return self.change(statement, row) is not None
+
+    def change(self, statement: str, values: Row) -> int | None:
+        """The same for one statement: how many rows it changed."""
         self._count += 1
         if self.connection is None or self._count % TIDY_EVERY == 0:
-            return False
+            return None
         try:
-            self.connection.execute(statement, row)
+            return self.connection.execute(statement, values).rowcount
         except sqlite3.Error:
-            return False
-        return True
+            return None
 
 
 class CallRows:

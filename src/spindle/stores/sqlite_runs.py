@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
 
 from spindle.domain.run import Pause, Run, RunEvent
 from spindle.ports.store import Claim
 from spindle.stores.rows import storable
-from spindle.stores.run_rows import event_row, pause_row, run_row
+from spindle.stores.run_rows import EVENT, event_row, event_values, pause_row, run_row
 from spindle.stores.sql_runs import (
     ANSWER_PAUSE,
     INSERT_EVENT,
@@ -24,6 +26,8 @@ from spindle.stores.sqlite_queries import ENDED, SqliteQueries, sql
 
 MAX_AT_ONCE = 64 * 1024
 """Bytes of events that are written on the event loop."""
+MAX_TOGETHER = 8
+"""Events that one statement adds."""
 
 
 class SqliteRuns(SqliteQueries, SqlRuns):
@@ -45,17 +49,22 @@ class SqliteRuns(SqliteQueries, SqlRuns):
         return await self._writer.run(work)
 
     async def save_events(self, run: Run, events: Sequence[RunEvent]) -> bool:
-        def work(db: sqlite3.Connection) -> bool:
-            if db.execute(sql(LOOK_AT_HELD), run_row(run)).fetchone() is None:
-                return False
-            _insert_events(db, events)
-            return True
+        done = self.save_events_at_once(run, events)
+        return await self._writer.run(_adding(run, events)) if done is None else done
 
-        if sum(len(event.sealed or b"") for event in events) <= MAX_AT_ONCE:
-            done = self._at_once.attempt(work)
-            if done is not None:
-                return done.outcome
-        return await self._writer.run(work)
+    def save_events_at_once(self, run: Run, events: Sequence[RunEvent]) -> bool | None:
+        if sum(len(event.sealed or b"") for event in events) > MAX_AT_ONCE:
+            return None
+        if 0 < len(events) <= MAX_TOGETHER:
+            values: list[Any] = []
+            for event in events:
+                values += event_values(event)
+            added = self._at_once.change(_add(len(events)), (*values, run.id, run.owner, run.generation))
+            if added == len(events):
+                return True
+        # The run is not held any more, or some of it is there already.
+        done = self._at_once.attempt(_adding(run, events))
+        return None if done is None else done.outcome
 
     async def save_trace(self, events: Sequence[RunEvent]) -> None:
         await self._writer.run(lambda db: _insert_events(db, events))
@@ -87,6 +96,32 @@ class SqliteRuns(SqliteQueries, SqlRuns):
             return {id for id, done in renewed if done.rowcount}
 
         return await self._writer.run(work)
+
+
+@cache
+def _add(count: int) -> str:
+    """The statement that adds so many events to a run, if it is still its holder's."""
+    row = f"({', '.join('?' * len(EVENT))})"
+    rows = ", ".join([row] * count)
+    return f"""
+        INSERT INTO main.run_events ({", ".join(EVENT)}) SELECT * FROM (VALUES {rows})
+        WHERE EXISTS (SELECT 1 FROM main.runs
+                      WHERE id = ? AND owner = ? AND generation = ? AND status = 'running')
+        ON CONFLICT DO NOTHING
+    """  # noqa: S608 - only constants
+
+
+def _adding(run: Run, events: Sequence[RunEvent]) -> Callable[[sqlite3.Connection], bool]:
+    """The work of adding events to a run, if it is still its holder's."""
+    held = {"id": run.id, "owner": run.owner, "generation": run.generation}
+
+    def work(db: sqlite3.Connection) -> bool:
+        if db.execute(sql(LOOK_AT_HELD), held).fetchone() is None:
+            return False
+        _insert_events(db, events)
+        return True
+
+    return work
 
 
 def _insert_events(db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:

@@ -49,6 +49,9 @@ class PostgresRuns(PostgresQueries, SqlRuns):
 
         return await self._db.transaction(work)
 
+    def save_events_at_once(self, run: Run, events: Sequence[RunEvent]) -> bool | None:
+        return None  # a server is always waited for
+
     async def save_trace(self, events: Sequence[RunEvent]) -> None:
         await self._db.transaction(lambda it: _insert_events(it, events))
 

@@ -22,6 +22,7 @@ from agents import agents
 from doubt import doubt
 from flows import flows
 from openapi import openapi
+from scaling import scaling
 from serving import serving
 from table import Row, table
 from tables import tables
@@ -30,7 +31,19 @@ from warm import warm
 
 HERE = Path(__file__).parent
 SERVER = HERE / "servers" / "echo.py"
-PARTS = ("calls", "startup", "warm", "catalog", "flows", "doubt", "agents", "tables", "serving", "upstream")
+PARTS = (
+    "calls",
+    "startup",
+    "warm",
+    "catalog",
+    "flows",
+    "doubt",
+    "agents",
+    "tables",
+    "serving",
+    "upstream",
+    "scaling",
+)
 ON_REQUEST = ("openapi", "search")
 """Parts that need much to be downloaded, by themselves or by `make node`: only when named."""
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | {
@@ -213,7 +226,7 @@ def main() -> int:
     runs: dict[str, Callable[[bool], list[Row]]] = {
         "calls": calls, "startup": startup, "warm": warm, "catalog": catalog, "flows": flows, "doubt": doubt,
         "agents": agents, "tables": tables, "serving": serving, "openapi": openapi, "search": search,
-        "upstream": through_http,
+        "upstream": through_http, "scaling": scaling,
     }  # fmt: skip
     rows = [row for part in given.parts or PARTS for row in runs[part](given.quick)]
     if given.json:

@@ -184,7 +184,7 @@ async def _measure(quick: bool) -> list[Row]:
     ours = contenders[0]
     rows = compared("serving", contenders, CLIENTS, _GOALS)
     for gateway in contenders:
-        goals = (2.0, 80.0) if gateway is ours else (None, None)
+        goals = (2.0, 60.0) if gateway is ours else (None, None)
         rows.append(Row("serving", f"cold start: {gateway.name}", gateway.cold_start, "s", goal=goals[0]))
         rows.append(Row("serving", f"idle memory: {gateway.name}", gateway.idle_mb, "MB", goal=goals[1]))
     return rows

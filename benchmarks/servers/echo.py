@@ -1,6 +1,7 @@
 """The cheapest MCP server there is, so that what is measured is the client. Standard library only.
 
-`echo.py [TOOLS]` lists `echo`, `echo_structured` and, for catalogs, TOOLS further ones in pages.
+`echo.py [TOOLS]` lists `echo`, `echo_structured` and, for catalogs, TOOLS further ones in pages. With TOOLS
+it also has `sized`, whose result is as long as one asks for.
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ import sys
 
 PAGE = 1000
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+SIZED = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}, "count": {"type": "integer"}},
+    "required": ["count"],
+}
 VERBS = ["read", "write", "list", "search", "create", "delete", "update"]
 NOUNS = ["issue", "file", "branch", "user", "message", "channel", "table", "row"]
 
@@ -30,13 +36,20 @@ def made_tool(number: int) -> dict:
 TOOLS = [
     {"name": "echo", "description": "Give the text back.", "inputSchema": TEXT},
     {"name": "echo_structured", "description": "Give it back.", "inputSchema": TEXT, "outputSchema": TEXT},
+    *(
+        [{"name": "sized", "description": "Give so much text.", "inputSchema": SIZED}]
+        if len(sys.argv) > 1
+        else []
+    ),
     *(made_tool(number) for number in range(int(sys.argv[1]) if len(sys.argv) > 1 else 0)),
 ]
 
 
 def answer(method: str, params: dict) -> dict | None:
     if method == "tools/call":
-        text = params["arguments"]["text"]
+        text = params["arguments"].get("text", "")
+        if params["name"] == "sized":
+            text = "x" * params["arguments"]["count"]
         result: dict = {"content": [{"type": "text", "text": text}]}
         if params["name"] == "echo_structured":
             result["structuredContent"] = {"text": text}

@@ -6,12 +6,15 @@ import asyncio
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic_ai.messages import ModelResponse
 from pydantic_ai.models import Model
 
 from servers import warm
 from spindle import Agent, AgentResult
+from spindle.agents.usage import ModelUsage
 from spindle.errors import CallTimeoutError, ConfigurationError
 from spindle.testing import Gate, ModelServer, ToolCall, Turn, Usage, workspace
 
@@ -165,3 +168,18 @@ async def test_a_model_that_is_silent_for_too_long_is_an_error(server: ModelServ
         with pytest.raises(CallTimeoutError, match="did not answer within"):
             await Agent(app, model, limits={"request": 0.2}).run("go")
         gate.open()
+
+
+def test_a_model_without_a_price_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str | None] = []
+
+    def cost(response: ModelResponse) -> Any:
+        looks.append(response.model_name)
+        raise LookupError(response.model_name)
+
+    monkeypatch.setattr(ModelResponse, "cost", cost)
+    used = ModelUsage()
+    for name in ("nobody-sells-a", "nobody-sells-b") * 3:
+        used = used.plus(ModelResponse(parts=[], model_name=name, provider_name="none"), {})
+    assert used.cost is None
+    assert looks == ["nobody-sells-a", "nobody-sells-b"]

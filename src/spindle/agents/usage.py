@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spindle.agents.limits import LimitReachedError, Limits
+from spindle.domain.bounded import BoundedMap
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import ConfigurationError
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 Prices = Mapping[str, tuple[float, float]]
 """By the name of a model, US dollars for a million tokens: of input, and of output."""
+
+
+_without_price: BoundedMap[tuple[str | None, str | None], None] = BoundedMap(1000)
+"""Models of which nobody knows the price: to look through all that are known takes half a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +70,15 @@ def _cost(response: ModelResponse, prices: Prices) -> float | None:
         return (used.input_tokens * per_input + used.output_tokens * per_output) / 1_000_000
     if used.cost is not None:
         return float(used.cost)
+    model = response.provider_name, response.model_name
+    if model in _without_price:
+        return None
     try:
         return float(response.cost().total_price)
-    except (LookupError, ValueError, AssertionError):
+    except LookupError:
+        _without_price[model] = None
+        return None
+    except (ValueError, AssertionError):
         return None
 
 

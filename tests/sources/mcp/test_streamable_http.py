@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -325,3 +326,18 @@ async def test_a_redirect_within_the_server_is_followed_with_its_message() -> No
         assert await messages.send_raw_request("tools/call", {"a": 1}) == {"ok": True}
         assert [message["params"] for _, _, message in server.seen] == [{"a": 1}, {"a": 1}]
         assert server.connections == 1
+
+
+async def test_closing_leaves_no_error_behind_that_nobody_hears(caplog: pytest.LogCaptureFixture) -> None:
+    def respond(_verb: str, _headers: dict[str, str], _message: Any) -> bytes:
+        return events(": nothing yet\n\n", is_complete=False)
+
+    async with connected(respond) as (messages, server):
+        waiting = asyncio.create_task(messages.send_raw_request("ping", None))
+        while not server.seen:
+            await asyncio.sleep(0)
+        messages.close()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    gc.collect()
+    assert "never retrieved" not in caplog.text

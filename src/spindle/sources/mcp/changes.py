@@ -29,18 +29,21 @@ async def follow_changes(client: McpClient, on_change: Callable[[], None], tell:
     if not client.is_modern or not told:
         return
 
-    def heard(method: str, params: JsonObject) -> None:
-        nonlocal wait
-        wait = FIRST_WAIT
+    def changed(method: str) -> None:
         if method == TOOLS_CHANGED:
             on_change()
         elif method in FLAGS:
             tell(method, {})
 
+    def heard(method: str, params: JsonObject) -> None:
+        nonlocal wait
+        wait = FIRST_WAIT
+        changed(method)
+
     def ready() -> None:
         if missed:
             for method in FLAGS:  # something may have changed while nobody listened
-                heard(method, {})
+                changed(method)
 
     wait, missed = FIRST_WAIT, False
     while True:

@@ -96,6 +96,11 @@ class HttpDispatcher(LinkDispatcher):
             nobodys.run(current_exchange.set, None)
             self._listening = asyncio.create_task(self._listen(), context=nobodys)
 
+    def close(self) -> None:
+        # Whoever waits for an answer reads it by itself, and hears of the end there.
+        for task in self._requests:
+            task.cancel()
+
     def listen(self, receiver: ServerMessages) -> None:
         # Nothing comes but in answer to a request: it is taken where that is read.
         self._receiver = receiver

@@ -55,13 +55,13 @@ def _fields(row: Any) -> frozenset[str]:
     )
 
 
-async def server_request(method: str, version: str, params: Mapping[str, Any] | None) -> JsonObject:
-    """The parameters of a server's request. Raises KeyError for a method that this version does not know, and
-    ValidationError for one that is not as it has it."""
+async def server_request(method: str, version: str, params: Mapping[str, Any] | None) -> JsonObject | None:
+    """The parameters of a server's request, if it has any. Raises KeyError for a method that this version does
+    not know, and ValidationError for one that is not as it has it."""
     await load()
     from mcp_types.methods import parse_server_request
 
-    return dumped(parse_server_request(method, version, params).params) or {}
+    return dumped(parse_server_request(method, version, params).params)
 
 
 def checked_answer(method: str, version: str, answer: JsonObject) -> JsonObject:

@@ -81,7 +81,8 @@ def to_spec(tool: JsonObject, place: str) -> ToolSpec:
 
 def _shown(tool: JsonObject) -> JsonObject:
     """Returns what the server says of a tool besides, for those who are shown it."""
-    title = (tool.get("annotations") or {}).get("title")
+    notes: JsonObject = tool.get("annotations") or {}
+    title = notes.get("title")
     found: JsonObject = {
         "icons": tool.get("icons"),
         "execution": tool.get("execution"),

@@ -200,7 +200,9 @@ class Peers:
             raise McpError(INVALID_PARAMS, f"this is no {method} of version {version}") from None
         if CAPABILITY.get(method) not in able:
             raise McpError(INVALID_REQUEST, f"{method} is not supported")
-        said = await (self._elicit(asked) if method == "elicitation/create" else self._ask(method, asked))
+        said = await (
+            self._elicit(asked or {}) if method == "elicitation/create" else self._ask(method, asked)
+        )
         try:
             return models.checked_answer(method, version, said)
         except ValidationError as error:

@@ -56,8 +56,8 @@ def _fields(row: Any) -> frozenset[str]:
 
 
 async def server_request(method: str, version: str, params: Mapping[str, Any] | None) -> JsonObject | None:
-    """The parameters of a server's request, if it has any. Raises KeyError for a method that this version does
-    not know, and ValidationError for one that is not as it has it."""
+    """The parameters of a server's request, if it has any. Raises KeyError for a method that this version
+    does not know, and ValidationError for one that is not as it has it."""
     await load()
     from mcp_types.methods import parse_server_request
 

@@ -10,19 +10,12 @@ from typing import TYPE_CHECKING, Any
 from mcp_types import INVALID_PARAMS, RequestParams
 
 from spindle.domain import trail
-<<<<<<< HEAD
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool
 from spindle.errors import (
     ConfigurationError,
     LoopError,
 )
-=======
-from spindle.domain.call import Result
-from spindle.domain.json_schema import JsonObject, canonical, is_object
-from spindle.domain.tool import Tool, ToolSummary
-from spindle.errors import ConfigurationError, LoopError, NotFoundError, ServerError, SpindleError
->>>>>>> 60301ad (Keep modules within their size)
 from spindle.mcp_imports import NotificationOptions, Server
 from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_server import search_mode

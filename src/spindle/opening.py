@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +12,7 @@ from spindle.app import Spindle, build, logger
 from spindle.blocking import BlockingSpindle
 from spindle.calls.caller import Clock
 from spindle.calls.permissions import Permission, Visible, allow_all, show_all
+from spindle.telemetry.exporting import switch_on
 
 if TYPE_CHECKING:
     from spindle.auth.credentials import CredentialProvider
@@ -72,6 +74,7 @@ def open(
     another place than the store, and `note` receives messages about things that are odd but no error; by
     default they are logged as warnings of the logger `spindle`. `environ` replaces the environment.
     """
+    switch_on(os.environ if environ is None else environ, note or logger.warning)
     return Opening(
         lambda: build(
             path,

@@ -15,6 +15,7 @@ from spindle.errors import (
     SpindleError,
     from_status,
 )
+from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
@@ -41,8 +42,10 @@ async def ask(
         try:
             async with timer:
                 if said is None:
-                    return await _whole(model, messages, parameters, settings)
-                return await _streamed(model, messages, parameters, settings, said)
+                    asked = _whole(model, messages, parameters, settings)
+                else:
+                    asked = _streamed(model, messages, parameters, settings, said)
+                return await tracing.work_named("chat", model.model_name, asked)
         except SpindleError:
             raise
         except TimeoutError:

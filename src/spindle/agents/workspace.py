@@ -11,6 +11,7 @@ from spindle.agents.record import Record, read_record
 from spindle.calls.limits import Limit
 from spindle.domain.bounded import BoundedMap
 from spindle.errors import ConfigurationError, SpindleError
+from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -73,7 +74,8 @@ class WorkspaceAgents:
             return await self._whole(job, reference)
 
         calls = Calls(job, host, toolbox, limits, read_earlier)
-        return await Loop(job, host, turns, calls, budget, heard).run()
+        looped = Loop(job, host, turns, calls, budget, heard).run()
+        return await tracing.work_named("invoke_agent", agent.name, looped)
 
     async def record(self, run: str) -> Record:
         return await read_record(self._store, self.sealer, run)

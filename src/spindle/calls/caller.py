@@ -52,6 +52,7 @@ from spindle.errors import (
     ServerError,
     SpindleError,
 )
+from spindle.telemetry import tracing
 from spindle.threads import in_short_turn
 from spindle.timers import Timers
 
@@ -104,6 +105,7 @@ class Caller:
         """Those in this process who answer what sources ask, for calls that no other program made."""
         self._running = 0
         self._idle = asyncio.Event()
+        tracing.follow(self)
 
     async def call(
         self, name: str, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS
@@ -234,8 +236,7 @@ class Caller:
                 running.secrets |= await in_short_turn(hidden) if running.is_large else hidden()
                 hide_secrets(error, running.secrets)
             outcome, problem = ended_by(error)
-            if running.tool is None and self.recorder.on_unknown is not None:
-                self.recorder.on_unknown(options.principal.id, name)
+            self.recorder.missed(running.tool, options.principal.id, name)
             raise
         finally:
             try:
@@ -266,7 +267,9 @@ class Caller:
     async def _attempt_until_done(self, running: RunningCall) -> Result:
         while True:
             try:
-                result = await self._attempt(running)
+                result = await tracing.attempt(
+                    running.prepared.tool, running.attempts, self._attempt(running)
+                )
             except SpindleError as error:
                 if not await self._may_go_again(running, error):
                     raise
@@ -361,7 +364,7 @@ class Caller:
                 running.peer.deadline = deadline
             try:
                 with deadline:
-                    result = await session.invoke(tool, call)
+                    result = await tracing.source(tool, session.invoke(tool, call))
                 if result.is_error:
                     result = understood(result, prepared.config)
             except SpindleError as error:

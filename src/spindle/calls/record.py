@@ -55,6 +55,22 @@ class Recorder:
         self.on_unknown: Callable[[str, str], None] | None = None
         """Is told of a call without a record: the principal, and the name that is no tool of theirs."""
 
+    def missed(self, tool: Tool | None, principal: str, name: str) -> None:
+        """Tells of a call that has no record, if it found no tool."""
+        if tool is None and self.on_unknown is not None:
+            self.on_unknown(principal, name)
+
+    def hear(self, also: Callable[[CallRecord], None]) -> None:
+        """Shows every record to one more."""
+        before = self.on_save
+
+        def both(record: CallRecord) -> None:
+            assert before is not None
+            before(record)
+            also(record)
+
+        self.on_save = also if before is None else both
+
     def masked(self, tool: Tool, arguments: JsonObject, secrets: frozenset[str]) -> JsonObject:
         """Returns the arguments of a call of this tool without what is secret in them."""
         marked = self._marked.get(tool.fingerprint)

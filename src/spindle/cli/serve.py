@@ -186,13 +186,19 @@ def _tell_registry(cli: CliContext, config: ServeConfig, url: str) -> None:
 async def _opened(cli: CliContext, access: ServingAccess, door: str = "http") -> AsyncGenerator[Spindle]:
     from spindle.serving.auditing import audited
     from spindle.serving.conflicts import refuse_conflicts
+    from spindle.serving.measured import measuring
     from spindle.serving.pruning import pruned_meanwhile
     from spindle.serving.shared_access import sharing
 
     async with cli.open(visible=access.shows, for_others=True) as app:
         await refuse_conflicts(app, cli.output.note)
         note = cli.output.note
-        async with audited(app, access, door, note), pruned_meanwhile(app, note), sharing(app, access):
+        async with (
+            audited(app, access, door, note),
+            pruned_meanwhile(app, note),
+            sharing(app, access),
+            measuring(app, access.config),
+        ):
             yield app
 
 

@@ -157,6 +157,9 @@ class ServeConfig(Exposure):
         default=None, description='requests of one client, such as "100/minute"'
     )
     quotas: Quotas = Quotas()
+    costs: dict[str, float] = Field(
+        default_factory=dict[str, float], description="units that a call costs, by tool or pattern; else 1"
+    )
     max_body_size: ByteSize = Field(default=ByteSize(4 * 1024 * 1024), gt=0)
     max_header_size: ByteSize = Field(
         default=ByteSize(32 * 1024), ge=1024, description="bytes of a request's line and headers"
@@ -204,6 +207,10 @@ class ServeConfig(Exposure):
 
     audit: Literal["all", "refusals", "off"] = Field(
         default="all", description="what the audit log has besides the changes that administrators make"
+    )
+    metrics: bool = Field(default=False, description="count, and show at /metrics to administrators")
+    metrics_address: str | None = Field(
+        default=None, description="an address at which everybody who reaches it may read the metrics"
     )
     access_log: bool = Field(default=False, description="log each request")
     registry: bool | Literal["open"] = Field(

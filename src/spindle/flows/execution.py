@@ -15,6 +15,7 @@ from spindle.flows.node import BaseNode
 from spindle.flows.outputs import outputs_of
 from spindle.flows.text_values import ParsedArray, ParsedObject
 from spindle.flows.trace import Recording
+from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +58,7 @@ async def execute(
         flow = starting_at(flow, start, only=only)
     token = _within.set(chain)
     try:
-        await flow.run_async(shared, recording, host)
+        await tracing.work_named("invoke_workflow", flow.name, flow.run_async(shared, recording, host))
     except SpindleError:
         raise
     except Exception as error:

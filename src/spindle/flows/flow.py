@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from spindle.errors import FlowError, did_you_mean
 from spindle.flows.definition import DEFAULT_ACTION, CacheRule, OnUnknown
 from spindle.flows.node import BaseNode
+from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +97,9 @@ class Flow(BaseNode):
             if running.notes is None:
                 action = await visited._run(shared, running)  # pyright: ignore[reportPrivateUsage] - a node's own
             else:
-                action = await running.notes.visit(visited, shared, running)
+                name = visited.id or type(visited).__name__
+                visit_of = running.notes.visit(visited, shared, running)
+                action = await tracing.work_named("node", name, visit_of)
             node = self._successor(node, action)
         return action
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from spindle.errors import Interruption, SpindleError
 from spindle.mcp_server.client_peer import refusal
 from spindle.mcp_server.inbound import RequestContext, inbound, is_modern
+from spindle.telemetry import metrics, tracing
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Principal
@@ -32,8 +34,10 @@ Handler = Callable[[RequestContext, "Principal", "JsonObject"], Awaitable["JsonO
 """Answers a request of a principal, given its parameters."""
 
 
-def audited(handler: Handler, audit: AuditLog) -> Handler:
-    """The handler, whose requests are noted in the audit log."""
+def audited(handler: Handler, method: str, audit: AuditLog | None) -> Handler:
+    """The handler of a method, whose requests are noted in the audit log. Calls are noted elsewhere."""
+    if audit is None or method not in ACTIONS:
+        return handler
 
     async def noted(ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
         target = str(params.get("uri") or params.get("name") or "")
@@ -46,6 +50,33 @@ def audited(handler: Handler, audit: AuditLog) -> Handler:
         return result
 
     return noted
+
+
+def watched(handler: Handler) -> Handler:
+    """The handler, whose requests are spans and are counted. As it is where nobody wants to know."""
+    if tracing.active is None and metrics.active is None:
+        return handler
+
+    async def seen(ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
+        facts, began, problem = inbound(ctx), time.perf_counter(), ""
+        name = str(params.get("name") or params.get("uri") or "")
+        told: JsonObject = {
+            "mcp.protocol.version": ctx.protocol_version,
+            "jsonrpc.request.id": str(getattr(facts.channel, "request_id", "") or "") or None,
+        }
+        work = handler(ctx, principal, params)
+        try:
+            result = await tracing.served(ctx.method, name, ctx.meta, facts.scope, told, work)
+            problem = "tool_error" if result.get("isError") is True else ""
+            return result
+        except BaseException as error:
+            problem = str(getattr(error, "category", type(error).__name__))
+            raise
+        finally:
+            if metrics.active is not None:
+                metrics.active.operated(ctx.method, time.perf_counter() - began, problem)
+
+    return seen
 
 
 def raw(handler: Handler) -> Callable[[RequestContext, Any], Awaitable[JsonObject]]:

@@ -28,7 +28,7 @@ from spindle.mcp_server.convert import (
     for_handshake_tool,
     to_wire_tool,
 )
-from spindle.mcp_server.handlers import ACTIONS, Handler, audited, raw
+from spindle.mcp_server.handlers import Handler, audited, raw, watched
 from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
 from spindle.mcp_server.listing import BadCursorError, Listing
 from spindle.mcp_server.relay import ClientRelay
@@ -100,12 +100,10 @@ class CatalogServer:
             "completion/complete": self._complete,
             "logging/setLevel": self._set_level,
         }
-        audit = self.access.audit
         for method, handler in handlers.items():
-            if audit is not None and method in ACTIONS:
-                handler = audited(handler, audit)
-            self.server.add_request_handler(method, RequestParams, raw(handler))
-        self.handle_call = raw(self.calls.call)
+            handler = audited(handler, method, self.access.audit)
+            self.server.add_request_handler(method, RequestParams, raw(watched(handler)))
+        self.handle_call = raw(watched(self.calls.call))
 
     @property
     def config(self) -> ServeConfig:

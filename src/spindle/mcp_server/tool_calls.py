@@ -89,12 +89,14 @@ class ToolCalls:
                     return found if modern else for_handshake_result(found)
                 tool, arguments = found
             peer = ClientPeer(ctx, self._access.config.ask_timeout)
+            free = self._access.quotas is None or "requestState" in params
+            run = self._run if free else self._run_within_quotas
             if modern and ("requestState" in params or may_be_asked(peer)):
                 key = tool.name, canonical(arguments)
-                work = partial(self._run, ctx, principal, tool, arguments, peer, params)
+                work = partial(run, ctx, principal, tool, arguments, peer, params)
                 wire = await answerable(self._waiting, ctx, principal, key, peer, work)
             else:
-                wire = await self._run(ctx, principal, tool, arguments, peer, params)
+                wire = await run(ctx, principal, tool, arguments, peer, params)
         except SpindleError as error:
             if isinstance(error, LoopError):
                 raise
@@ -124,6 +126,19 @@ class ToolCalls:
         if found is None:
             raise await self._unknown(principal, name)
         return found, arguments
+
+    async def _run_within_quotas(
+        self,
+        ctx: RequestContext,
+        principal: Principal,
+        tool: ToolSummary,
+        arguments: JsonObject,
+        peer: ClientPeer,
+        params: JsonObject,
+    ) -> JsonObject:
+        quotas = self._access.quotas
+        work = partial(self._run, ctx, principal, tool, arguments, peer, params)
+        return await (work() if quotas is None else quotas.within(principal, tool.name, arguments, work))
 
     async def _run(
         self,

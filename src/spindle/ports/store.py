@@ -10,7 +10,7 @@ from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import Secret, SecretKind
 from spindle.domain.run import Pause, Run, RunEvent, RunStatus
 from spindle.domain.tool import LeftOut, Loosened, Tool, ToolSummary
-from spindle.ports.serving_store import AccessStore, AuditStore
+from spindle.ports.serving_store import AccessStore, AuditStore, QuotaStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +385,7 @@ class Store(
     RetentionStore,
     AuditStore,
     AccessStore,
+    QuotaStore,
     SealedStore,
     Protocol,
 ):

@@ -201,7 +201,15 @@ class _Api:
     async def _called(self, name: str, arguments: JsonObject, options: CallOptions) -> Result:
         connect = await self._connect.find(options.principal, name, self._names)
         if connect is None:
-            return await self._spindle.call(name, arguments, options)
+            if self._access.quotas is None:
+                return await self._spindle.call(name, arguments, options)
+            tool = await self._spindle.show(name) if self._access.shows(options.principal, name) else None
+            return await self._access.quotas.within(
+                options.principal,
+                tool.name if tool is not None else name,
+                arguments,
+                lambda: self._spindle.call(name, arguments, options),
+            )
         outcome = await self._spindle.connect(connect.source, options.principal)
         if isinstance(outcome, Finished):
             return outcome.result

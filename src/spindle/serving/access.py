@@ -15,14 +15,13 @@ from spindle.auth.clients import KnownClients
 from spindle.auth.issued import PREFIX, IssuedToken, IssuedTokens
 from spindle.calls.rates import RateLimiter
 from spindle.domain.identity import Principal
-from spindle.domain.serve import Exposure
 from spindle.errors import AuthError, ConfigurationError, PermissionDeniedError, SpindleError
 from spindle.http.addresses import is_loopback
 from spindle.listening.addressing import Addressing, network
 from spindle.listening.connections import CONNECTION
 from spindle.listening.headers import RequestHeaders, headers_of
 from spindle.serving.cors import ORIGIN, preflight
-from spindle.serving.exposure import Exposed
+from spindle.serving.exposure import Exposed, with_groups
 from spindle.serving.problems import of_error, problem, respond
 from spindle.serving.resource import METADATA, challenge, metadata, metadata_url
 from spindle.serving.widening import widened
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from spindle.domain.serve import ServeConfig
     from spindle.domain.tool import Tool, ToolSummary
     from spindle.serving.audit import AuditLog
+    from spindle.serving.quota_gate import QuotaGate
 
 PRINCIPAL = "spindle.principal"
 """The key under which a request's scope says on whose behalf it acts."""
@@ -109,6 +109,8 @@ class ServingAccess:
         self.running: dict[str, int] = {}
         """By client, the requests that are answered at the moment."""
         self.audit: AuditLog | None = None
+        self.gate: QuotaGate | None = None
+        """Counts what clients use. Set by the server."""
         self.draining = False
         """True once the server was told to stop."""
         self.on_request: Callable[[], Awaitable[None] | None] | None = None
@@ -130,6 +132,7 @@ class ServingAccess:
         """Puts the tokens, groups and quotas of administrators in force, besides those of the settings."""
         self._entries, self._awaits_entries = entries, False
         self._rules = self._made(self._rules.config, self._rules)
+        self._apply_quotas()
 
     def adopt(self, config: ServeConfig, further: Sequence[str] = ()) -> bool:
         """Puts other settings in force, and returns True if anything differs. Raises ConfigurationError, and
@@ -144,7 +147,22 @@ class ServingAccess:
         if config == self._rules.config:
             return False
         self._rules = self._made(config, self._rules)
+        self._apply_quotas()
         return True
+
+    def _apply_quotas(self) -> None:
+        if self.gate is not None:
+            self.gate.follow(self._rules.config, self._entries)
+
+    @property
+    def quotas(self) -> QuotaGate | None:
+        """Holds clients to their quotas; None while there are none."""
+        return self.gate if self.gate is not None and self.gate.rules else None
+
+    def count_by(self, gate: QuotaGate) -> None:
+        """Has this count what clients use."""
+        self.gate = gate
+        self._apply_quotas()
 
     def _made(self, config: ServeConfig, before: _Rules | None) -> _Rules:
         issued = IssuedTokens(IssuedToken.of(entry) for entry in self._entries if entry.kind == "token")
@@ -161,16 +179,9 @@ class ServingAccess:
             kept = before.rates if before else None
             same = kept is not None and kept.limit == config.rate_limit
             rates = kept if same else RateLimiter(config.rate_limit)
-        return _Rules(config, clients, Addressing.of(config), Exposed(self._with_groups(config)), rates)
-
-    def _with_groups(self, config: ServeConfig) -> ServeConfig:
-        """The settings with the groups of administrators; what the file says goes first."""
-        made = {
-            entry.name: Exposure.model_validate(entry.body)
-            for entry in self._entries
-            if entry.kind == "group" and entry.name not in config.groups
-        }
-        return config.model_copy(update={"groups": {**config.groups, **made}}) if made else config
+        return _Rules(
+            config, clients, Addressing.of(config), Exposed(with_groups(config, self._entries)), rates
+        )
 
     @property
     def config(self) -> ServeConfig:

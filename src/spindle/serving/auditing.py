@@ -22,7 +22,8 @@ async def audited(app: Spindle, access: ServingAccess, door: str, note: Note) ->
         return
     only_refusals = access.config.audit == "refusals"
     log = access.audit = AuditLog(app.store, note, door=door, only_refusals=only_refusals)
-    app.recorder.on_save, app.recorder.on_unknown = log.called, log.unknown
+    app.recorder.hear(log.called)
+    app.recorder.on_unknown = log.unknown
     try:
         yield
     finally:

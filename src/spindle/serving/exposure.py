@@ -8,11 +8,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from spindle.domain.names import may_name
+from spindle.domain.serve import Exposure
 from spindle.errors import did_you_mean, suggest
 
 if TYPE_CHECKING:
+    from spindle.domain.access_entry import AccessEntry
     from spindle.domain.identity import Principal
-    from spindle.domain.serve import Exposure, ServeConfig
+    from spindle.domain.serve import ServeConfig
 
 _SIGNS = re.compile(r"[*?\[]")
 
@@ -94,6 +96,16 @@ class Exposed:
         """True if the resources and prompts of a source are visible: only if all its tools may be, since
         no list can name them."""
         return self.shows(principal, f"{source}.")
+
+
+def with_groups(config: ServeConfig, entries: Iterable[AccessEntry]) -> ServeConfig:
+    """The settings with the groups of administrators; what the file says goes first."""
+    made = {
+        entry.name: Exposure.model_validate(entry.body)
+        for entry in entries
+        if entry.kind == "group" and entry.name not in config.groups
+    }
+    return config.model_copy(update={"groups": {**config.groups, **made}}) if made else config
 
 
 def lists_in(config: ServeConfig) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The paths for those who run a server: `/healthz`, `/readyz` and the admin API."""
+"""The paths for those who run a server: `/healthz`, `/readyz`, `/metrics` and the admin API."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from starlette.responses import Response
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.errors import SpindleError
 from spindle.serving.admin_api import ROOT, AdminApi
+from spindle.serving.measured import PATH, shown
+from spindle.serving.problems import problem, respond
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -38,10 +40,18 @@ class Operating:
             body, status = ({"alive": True}, 200) if path == HEALTH else await self.readiness()
             headers = {"Cache-Control": "no-store"}
             await Response(to_json(body), status, headers, "application/json")(scope, receive, send)
+        elif path == PATH:
+            await self._metrics(scope)(scope, receive, send)
         elif path.startswith(ROOT) and path[len(ROOT) : len(ROOT) + 1] in ("", "/"):
             await self._admin(scope, receive, send)
         else:
             await self._app(scope, receive, send)
+
+    def _metrics(self, scope: Scope) -> Response:
+        if not self._access.principal(scope).admin:
+            hint = "show an administrator's token, or see serve.metrics_address"
+            return respond(problem(403, "permission", "only an administrator may read the metrics", hint))
+        return shown()
 
     async def readiness(self) -> tuple[JsonObject, int]:
         """Says if requests should come here, and why not, to anybody who can reach the server."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from spindle.listening.limits import ConnectionLimits
 from spindle.listening.server import EmbeddedServer
+from spindle.serving.measured import Measured
+from spindle.telemetry import metrics
 
 if TYPE_CHECKING:
     import socket
@@ -30,6 +32,8 @@ async def serve(
     """Answer requests until this task is cancelled. Then take no more, and let those that run end in time.
     `config` gives the settings of the moment. `drain` is called when it is told to stop, `drain_delay` before
     it takes no more requests."""
+    if metrics.active is not None:
+        app = Measured(app, metrics.active)
     if config().access_log:
         from spindle.serving.access_log import AccessLog
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from spindle.catalog.diff import SyncReport
 from spindle.errors import SpindleError
+from spindle.serving.quota_gate import QuotaGate
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -83,13 +84,19 @@ async def sharing(app: Spindle, access: ServingAccess) -> AsyncGenerator[None]:
         # Other tools may exist for those who listen, and some may not listen any more.
         app.catalog.tell(SyncReport(""))
 
+    gate = QuotaGate(app.store)
+    access.count_by(gate)
     shared = SharedAccess(app.store, access, changed)
     await shared.load()
     access.look_for_token = shared.look_for_token
     access.look_for_changes = shared.look
-    looking = asyncio.create_task(shared.run(), name="looking for changes of access")
+    tasks = [
+        asyncio.create_task(shared.run(), name="looking for changes of access"),
+        asyncio.create_task(gate.run(), name="keeping the places of quotas"),
+    ]
     try:
         yield
     finally:
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The audit log, and the tokens, groups and quotas of administrators, as in every store of ours."""
+"""The audit log, tokens, groups and quotas of administrators, and what quotas count, as in every store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from spindle.domain.access_entry import AccessEntry, AccessKind
 from spindle.domain.audit import AuditEntry, AuditFilter
 from spindle.domain.json_schema import from_json, to_json
+from spindle.ports.serving_store import QuotaUse
 from spindle.stores.sql import NO_LIMIT, Change, SqlQueries, insert, select
 
 AUDIT = (
@@ -18,9 +19,6 @@ _ENTRY = ("kind", "name", "body", "updated_at", "updated_by")
 
 class SqlServing(SqlQueries):
     """The parts of the store that `AuditStore` and `AccessStore` describe."""
-
-    async def append_audit(self, entries: Sequence[AuditEntry]) -> None:
-        await self._change_all([(INSERT_AUDIT, _audit_row(entry)) for entry in entries])
 
     async def audit(self, where: AuditFilter, *, limit: int, after: int | None = None) -> list[AuditEntry]:
         values: dict[str, Any] = {
@@ -62,11 +60,31 @@ class SqlServing(SqlQueries):
 
     async def _noted_change(self, statement: str, values: dict[str, Any], audit: AuditEntry) -> bool:
         """Makes a change that is noted in the audit log and counted, all or nothing."""
-        changes: list[Change] = [(statement, values), (_BUMP, {}), (INSERT_AUDIT, _audit_row(audit))]
+        changes: list[Change] = [(statement, values), (_BUMP, {}), (INSERT_AUDIT, audit_row(audit))]
         return await self._change_all(changes, only_if_first=True)
 
+    async def charge_quota(self, use: QuotaUse, now: float) -> None:
+        await self._change(
+            _CHARGE, {"key": use.key, "seconds": use.seconds, "room": use.room, "now": now}, again=False
+        )
 
-def _audit_row(entry: AuditEntry) -> dict[str, Any]:
+    async def renew_quota_holds(self, holders: Sequence[str], lease: float, now: float) -> None:
+        for holder in holders:
+            await self._change(
+                "UPDATE {schema}.quota_holds SET until = :until WHERE holder = :holder",
+                {"until": now + lease, "holder": holder},
+            )
+
+    async def release_quota_holds(self, holder: str) -> None:
+        await self._change("DELETE FROM {schema}.quota_holds WHERE holder = :holder", {"holder": holder})
+
+    async def forget_quotas(self, now: float) -> None:
+        await self._change("DELETE FROM {schema}.quota_use WHERE whole_at < :now", {"now": now})
+        await self._change("DELETE FROM {schema}.quota_holds WHERE until < :now", {"now": now})
+
+
+def audit_row(entry: AuditEntry) -> dict[str, Any]:
+    """Returns an entry of the audit log as the store keeps it."""
     return {column: getattr(entry, column) for column in AUDIT}
 
 
@@ -95,3 +113,27 @@ _PUT_ENTRY = f"""
         updated_at = excluded.updated_at, updated_by = excluded.updated_by
 """
 _BUMP = "UPDATE {schema}.meta SET value = value + 1 WHERE key = 'access_version'"
+
+HOLD_WAIT = 1.0
+"""Seconds after which to ask again for one of several places: nobody knows when one will be free."""
+WHOLE_AT = "SELECT whole_at FROM {schema}.quota_use WHERE key = :key"
+_LATER = """
+    INSERT INTO {schema}.quota_use AS used (key, whole_at)
+    VALUES (:key, CAST(:now AS DOUBLE PRECISION) + CAST(:seconds AS DOUBLE PRECISION))
+    ON CONFLICT (key) DO UPDATE SET whole_at = CAST(:seconds AS DOUBLE PRECISION)
+        + CASE WHEN used.whole_at < CAST(:now AS DOUBLE PRECISION)
+               THEN CAST(:now AS DOUBLE PRECISION) ELSE used.whole_at END
+"""
+TAKE = f"""
+    {_LATER}
+    WHERE used.whole_at <= CAST(:now AS DOUBLE PRECISION)
+       OR used.whole_at + CAST(:seconds AS DOUBLE PRECISION)
+          <= CAST(:now AS DOUBLE PRECISION) + CAST(:room AS DOUBLE PRECISION) * 1.000001
+"""
+_CHARGE = _LATER
+HOLD = """
+    INSERT INTO {schema}.quota_holds (key, holder, until)
+    SELECT CAST(:key AS TEXT), CAST(:holder AS TEXT), CAST(:until AS DOUBLE PRECISION)
+    WHERE (SELECT count(*) FROM {schema}.quota_holds
+           WHERE key = :key AND until > CAST(:now AS DOUBLE PRECISION)) < :most
+"""

@@ -37,7 +37,6 @@ from spindle.stores.search_index import weighed_words
 from spindle.stores.sql import insert, select
 from spindle.stores.sql_calls import SqlCalls
 from spindle.stores.sql_secrets import ACQUIRE, DELETE_SAME, INSERT_SECRET, SqlSecrets
-from spindle.stores.sql_serving import SqlServing
 from spindle.stores.sql_tools import (
     BUMP_VERSION,
     DELETE_PINS,
@@ -54,12 +53,13 @@ from spindle.stores.sqlite_at_once import CallRows, WritesAtOnce
 from spindle.stores.sqlite_queries import CLOCK, ENDED, sql, storable_values
 from spindle.stores.sqlite_retention import INCREMENTAL, SqliteRetention
 from spindle.stores.sqlite_runs import SqliteRuns
+from spindle.stores.sqlite_serving import SqliteServing
 from spindle.stores.worker import Worker, as_store_error
 
 BUSY_TIMEOUT = 15.0
 
 
-class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqlServing, SqlCalls, SqlTools):
+class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqliteServing, SqlCalls, SqlTools):
     """Implements the whole store port. `SqliteStore(":memory:")` keeps everything in memory. `clock` is the
     one by which leases end; all who open a file must share it."""
 

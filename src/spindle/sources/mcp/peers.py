@@ -37,6 +37,7 @@ from spindle.sources.mcp.questions import (
     too_many,
     way_out,
 )
+from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -255,7 +256,7 @@ def as_sent(params: Mapping[str, Any] | None) -> JsonObject:
     """The parameters of a request as they leave: for the caller of a call, and with the trail so far."""
     narrowed = as_the_caller(params) or {}
     way = trail.current()
-    return trail.with_meta(narrowed, way) if way else dict(narrowed)
+    return dict(tracing.sent_on(trail.with_meta(narrowed, way) if way else narrowed))
 
 
 def as_the_caller(params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -14,6 +14,7 @@ from spindle.http import credentials, encode
 from spindle.http.bodies import encode_body
 from spindle.http.origins import CredentialOrigins
 from spindle.http.request import FRAMING, Prepared, check_headers
+from spindle.telemetry import tracing
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 Pairs = list[tuple[str, str]]
@@ -34,7 +35,7 @@ def prepare(
     path: dict[str, str] = {}
     query: list[str] = []
     cookies: list[str] = []
-    sent = {"accept": how.get("accept", "*/*"), **trail.headers_for(how)}
+    sent = {"accept": how.get("accept", "*/*"), **trail.headers_for(how), **tracing.headers()}
     for parameter in how["parameters"]:
         if parameter["argument"] in arguments:
             _place(parameter, arguments[parameter["argument"]], path, query, cookies, sent)

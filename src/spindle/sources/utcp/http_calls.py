@@ -17,6 +17,7 @@ from spindle.sources.parameters import as_text
 from spindle.sources.utcp.requests import placed, prepare
 from spindle.sources.utcp.streams import LINES, collected, events, item_of, lines, whole
 from spindle.sources.utcp.templates import HttpLike, HttpTemplate, SseTemplate, StreamableHttpTemplate
+from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
     from spindle.http.answer import HttpAnswer
@@ -54,7 +55,7 @@ class HttpCalls:
             self._origins.require(
                 placed(template.url, dict(call.arguments)), f"variables that {tool.name} uses"
             )
-        key, way = call.key_in("header"), trail.headers_for(tool.spec.metadata)
+        key, way = call.key_in("header"), trail.headers_for(tool.spec.metadata) | tracing.headers()
         if key or way:
             template = template.model_copy(update={"headers": {**key, **template.headers, **way}})
         match template:

@@ -267,9 +267,7 @@ class Caller:
     async def _attempt_until_done(self, running: RunningCall) -> Result:
         while True:
             try:
-                result = await tracing.attempt(
-                    running.prepared.tool, running.attempts, self._attempt(running)
-                )
+                result = await tracing.attempt(running, self._attempt(running))
             except SpindleError as error:
                 if not await self._may_go_again(running, error):
                     raise

@@ -154,11 +154,12 @@ def follow(caller: Any) -> None:
     caller.make = made
 
 
-def attempt(tool: Tool, before: int, work: Awaitable[T]) -> Awaitable[T]:
-    """One attempt of a call, after so many others: waiting for its turn, connecting and sending."""
+def attempt(running: Any, work: Awaitable[T]) -> Awaitable[T]:
+    """One attempt of a call that is running: waiting for its turn, connecting and sending."""
     if active is None:
         return work
-    attributes = {"gen_ai.tool.name": tool.name, "spindle.attempt": before + 1}
+    tool: Tool = running.prepared.tool
+    attributes = {"gen_ai.tool.name": tool.name, "spindle.attempt": running.attempts + 1}
     return active.within(f"attempt {tool.name}", "internal", attributes, work, _of_result)
 
 

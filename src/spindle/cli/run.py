@@ -280,7 +280,7 @@ class _Running:
         left = await self._app.flows.left(reuse, self._made, before=start) if reuse else {}
         only = bool(self._options["only"])
         if not only:
-            await refuse_broken(self._made, self._app.show, {**left, **inputs}, start=start)
+            await refuse_broken(self._made, self._app.show, {**left, **inputs})
         planned = await plan(self._flow, {**left, **inputs}, self._app.show, start=start, only=only)
         _print_plan(self._cli, self._flow.name, inputs, planned)
         return 0

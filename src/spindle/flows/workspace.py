@@ -149,7 +149,7 @@ class WorkspaceFlows:
             starting_at(made, start)  # raises if there is no such node
         shared = given if reuse is None else {**await self.left(reuse, made, before=start), **given}
         if not only:
-            await refuse_broken(made, self._finder(options.principal), shared, params, start)
+            await refuse_broken(made, self._finder(options.principal), shared, params)
         kept: JsonObject = {
             "flow": made.name,
             "definition": document,

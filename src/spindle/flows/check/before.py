@@ -21,7 +21,6 @@ async def refuse_broken(
     find: Find,
     given: Collection[str],
     params: Mapping[str, Any] | None = None,
-    start: str | None = None,
 ) -> None:
     """Raises BrokenFlowError with all that is certainly wrong. `given`: the names that the shared store has
     when the flow begins, declared or not. Of a flow with parts written in Python, whose data nobody knows,
@@ -30,11 +29,12 @@ async def refuse_broken(
         for node in _tool_nodes(flow):
             await _look_for(node, find)
         return
-    state = await _state(flow, find, given, params or {}, start)
+    state = await _state(flow, find, given, params or {})
     if state is not None and flow.passed == state:
         return
-    whole = flow.definition
-    definition = replace(whole, params={**whole.params, **(params or {})}, start=start or whole.start)
+    definition = flow.definition
+    if params:
+        definition = replace(definition, params={**definition.params, **params})
     found = await check(definition, find, flow.positions, flow.place, given=given)
     errors = [problem for problem in found if problem.severity == "error"]
     if errors:
@@ -42,15 +42,13 @@ async def refuse_broken(
     flow.passed = state
 
 
-async def _state(
-    flow: DefinedFlow, find: Find, given: Collection[str], params: Mapping[str, Any], start: str | None
-) -> object:
+async def _state(flow: DefinedFlow, find: Find, given: Collection[str], params: Mapping[str, Any]) -> object:
     """Returns what the judgement depends on, besides the definition; None if a tool cannot be had."""
     try:
         fingerprints = [(await find(name)).fingerprint for name in tool_names(flow.definition)]
     except (Exception, AuthorizationRequired):  # noqa: BLE001 - said by the check, with its place
         return None
-    return fingerprints, frozenset(given), dict(params), start
+    return fingerprints, frozenset(given), dict(params)
 
 
 def tool_names(definition: FlowDefinition) -> Iterator[str]:

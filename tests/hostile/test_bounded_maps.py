@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types import ClientCapabilities, Implementation, InitializeRequestParams
 
 import spindle
 from spindle.auth.credentials import Credentials
@@ -37,7 +38,7 @@ from spindle.mcp_server.http import McpApp
 from spindle.mcp_server.listeners import StreamListener
 from spindle.mcp_server.server import CatalogServer
 from spindle.mcp_server.sessions import MAX_MISSED, HttpSession
-from spindle.mcp_server.suspended import MAX_SUSPENDED, Suspended, SuspendedCalls
+from spindle.mcp_server.suspended import MAX_SUSPENDED, Suspended
 from spindle.serving.access import ServingAccess
 from spindle.serving.guard import Guard
 from spindle.settings import Settings
@@ -184,15 +185,26 @@ async def links_to_files(parts: Parts) -> tuple[int, int]:
     return len(relay._issued), 500
 
 
+def handshaken(parts: Parts, number: int) -> HttpSession:
+    session = HttpSession(parts.catalog, someone(number))
+    session.connection.client_params = InitializeRequestParams(
+        protocol_version="2025-11-25",
+        capabilities=ClientCapabilities(),
+        client_info=Implementation(name="test", version="1"),
+    )
+    return session
+
+
 @feed
 async def sessions_of_one_client(parts: Parts) -> tuple[int, int]:
     sessions = parts.served.sessions
     for _ in range(KEYS // 10):
-        await sessions.opened(HttpSession(parts.catalog, someone(1)))
+        await sessions.opened(handshaken(parts, 1))
     size = len(sessions._open)
-    assert size == len(sessions._shares) == len(parts.catalog.changes._sessions)
+    assert size == len(sessions._shares) == len(sessions._by_key) == len(parts.catalog.changes._sessions)
     await sessions.close()
     assert not sessions._open
+    assert not sessions._by_key
     assert not sessions._shares._held
     return size, parts.access.config.quotas.sessions
 
@@ -204,7 +216,7 @@ async def sessions_of_all_clients(parts: Parts) -> tuple[int, int]:
     refused = 0
     for number in range(KEYS // 10):
         try:
-            await sessions.opened(HttpSession(parts.catalog, someone(number)))
+            await sessions.opened(handshaken(parts, number))
         except RateLimitedError:
             refused += 1
     assert refused == KEYS // 10 - 300
@@ -262,7 +274,7 @@ async def watched_resources(parts: Parts) -> tuple[int, int]:
 
 @feed
 async def calls_that_wait_for_an_answer(parts: Parts) -> tuple[int, int]:
-    waiting = SuspendedCalls(lambda: 100)
+    waiting = parts.catalog._waiting
     for number in range(2 * MAX_SUSPENDED):
         call = Suspended(someone(number), ("tool", b""), lambda _: None)
         with contextlib.suppress(RateLimitedError):
@@ -372,6 +384,9 @@ PACKAGES = (
 )  # fmt: skip
 GROWS = {"dict", "set", "list", "deque", "OrderedDict", "defaultdict", "Counter", "WeakSet"}
 KNOWN: dict[str, str] = {
+    "serve --workers, or those of one step of a call that waits": """
+        serving.workers.Workers._kept serving.workers.Workers._running
+    """,
     "lives for one call, document, list or run, or as long as a session with a limit of its own": """
         calls.flags.Flags._texts calls.flags.Flags._values calls.limits.hold._held
         mcp_server.client_peer.ClientPeer._sending mcp_server.stdio.Pipes._early
@@ -405,7 +420,8 @@ KNOWN: dict[str, str] = {
     """,
     "one entry for each part of the program that listens, or resource that is watched": """
         catalog.catalog.Catalog._listeners catalog.sources.SourceSet.notices app.Spindle._subscriptions
-        calls.resources.Resources._watches
+        calls.resources.Resources._watches serving.processes.Processes._receivers
+        serving.relays.Relays._answers
     """,
     "one entry for each request, call or task that runs, taken out when it ends": """
         auth.oauth.single_flight.Flights._tasks auth.oauth.single_flight.SharedLocks._local
@@ -413,16 +429,18 @@ KNOWN: dict[str, str] = {
         catalog.connections.Connections._lines
         console.oauth_callback.Callback._resuming mcp_server.changes.Changes._tasks
         mcp_server.lines.LineServer._others mcp_server.lines.LineServer._running
-        mcp_server.sessions.HttpSession.running runs.executions.Executions._working
+        mcp_server.sessions.HttpSession.running mcp_server.sessions.Sessions._tasks
+        runs.executions.Executions._working
         calls.unsaved.UnsavedRecords._records runs.executions.Executions.running runs.leases.RunLeases._kept
-        serving.access.ServingAccess.running
+        serving.access.ServingAccess.running serving.relays.Relays._tasks
     """,
     "a limit where it is filled, which is tested above": """
         calls.breaker._Breaker._suspicions calls.queues.FairQueue._lines calls.rates.RateLimiter._whole_at
         calls.validate.Validation._compiled
         mcp_server.changes.Changes._sessions mcp_server.changes.Changes._streams
         mcp_server.changes.Changes._watches mcp_server.sessions.HttpSession._missed
-        mcp_server.sessions.Sessions._open mcp_server.suspended.SuspendedCalls._calls
+        mcp_server.sessions.Sessions._by_key mcp_server.sessions.Sessions._open
+        mcp_server.suspended.SuspendedCalls._calls
         serving.quotas.Shares._held
     """,
     "a limit where it is filled": """

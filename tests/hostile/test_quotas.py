@@ -22,13 +22,17 @@ from mcp_server.conftest import fixture_source
 from mcp_server.test_http_serving import JSON, handshake, initialize, modern, rpc
 from servers.examples import examples
 from servers.running import PATIENCE, until
-from servers.serving import ERAS, served
+from servers.serving import ERAS, listening_at, served
 from spindle.catalog.diff import SyncReport
 from spindle.domain.identity import Principal
 from spindle.domain.serve import ServeConfig
 from spindle.errors import RateLimitedError
+from spindle.listening.server import address_of, listen
+from spindle.mcp_server.http import McpApp
+from spindle.mcp_server.server import CatalogServer
 from spindle.mcp_server.suspended import Suspended, SuspendedCalls
 from spindle.serving.access import ServingAccess
+from spindle.serving.guard import Guard
 from spindle.serving.quotas import Shares
 from spindle.settings import Settings
 
@@ -58,17 +62,27 @@ async def ping(http: httpx2.AsyncClient, url: str, session: dict[str, str]) -> i
     return (await http.post(url, json=rpc("ping"), headers=session)).status_code
 
 
-async def test_who_opens_too_many_sessions_loses_its_own_oldest(tmp_path: Path) -> None:
-    async with spindle.open(tmp_path) as app, serving(app, sessions=3) as (url, ann, bob):
-        other = await handshake(bob, url)
-        sessions = [await handshake(ann, url) for _ in range(3)]
-        assert await ping(ann, url, sessions[0]) == 200  # now the second is the oldest
-        sessions += [await handshake(ann, url) for _ in range(2)]
-        assert [await ping(ann, url, each) for each in sessions] == [200, 404, 404, 200, 200]
-        for _ in range(50):
-            await handshake(ann, url)
-        assert [await ping(ann, url, each) for each in sessions] == [404] * 5
-        assert await ping(bob, url, other) == 200
+async def test_who_opens_too_many_sessions_has_its_own_oldest_put_away_and_loses_none(tmp_path: Path) -> None:
+    access = access_with(sessions=3)
+    with listen("127.0.0.1", 0) as listening:
+        async with spindle.open(tmp_path) as app, as_("ann") as ann, as_("bob") as bob:
+            catalog = CatalogServer(app, access)
+            web = McpApp(catalog)
+            url = f"{address_of(listening, '127.0.0.1')}/mcp"
+            async with listening_at(Guard(web, access), listening):
+                other = await handshake(bob, url)
+                sessions = [await handshake(ann, url) for _ in range(3)]
+                assert await ping(ann, url, sessions[0]) == 200  # now the second is the oldest
+                sessions += [await handshake(ann, url) for _ in range(2)]
+                held = [session["mcp-session-id"] in web.sessions._open for session in sessions]
+                assert held == [True, False, False, True, True]
+                for _ in range(50):
+                    await handshake(ann, url)
+                assert not any(session["mcp-session-id"] in web.sessions._open for session in sessions)
+                assert other["mcp-session-id"] in web.sessions._open
+                assert [await ping(ann, url, each) for each in sessions] == [200] * 5
+                assert len(web.sessions._open) == 4
+            await web.sessions.close()
 
 
 async def test_a_session_in_use_is_not_ended_for_another(tmp_path: Path) -> None:
@@ -117,18 +131,22 @@ async def test_who_opens_too_many_streams_loses_its_own_oldest(tmp_path: Path, e
                         pass
 
 
-async def test_who_leaves_too_many_questions_open_loses_its_own_oldest() -> None:
-    waiting = SuspendedCalls(lambda: 2)
+async def test_who_leaves_too_many_questions_open_loses_its_own_oldest(tmp_path: Path) -> None:
+    async with spindle.open(tmp_path) as app:
+        await _leaves_questions_open(CatalogServer(app, access_with(suspended=2))._waiting)
+
+
+async def _leaves_questions_open(waiting: SuspendedCalls) -> None:
 
     async def asked(name: str) -> tuple[Suspended, str]:
         call = Suspended(Principal(name), ("tool", b""), lambda _: None)
         result = await waiting.run(call, call.ask("elicitation/create", {}, PATIENCE))
         assert result["resultType"] == "input_required"
-        return call, result["requestState"]
+        return call, call.token
 
     async def answered(call: Suspended, token: str) -> bool:
         try:
-            found = waiting.find(token, call.principal, call.key)
+            found = waiting.find(token, call.principal)
         except MCPError:
             return False
         return await waiting.go_on(found, {"question-1": {"action": "decline"}}) == {"action": "decline"}

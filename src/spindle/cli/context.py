@@ -45,6 +45,8 @@ class CliContext:
         """True once the person at the terminal has put off a question."""
         self.trusted = False
         """True if the workspace is trusted for this one command (`--trust`)."""
+        self.worker: list[int] | None = None
+        """The descriptors that `spindle serve --workers` gave this process, if it is one of its workers."""
         self._refused = False
 
     def load(self) -> Settings:

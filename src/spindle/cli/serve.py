@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,6 +42,13 @@ if TYPE_CHECKING:
 )
 @click.option("--access-log", is_flag=True, help="Log each request.")
 @click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Serve with N processes on one port, each with sessions of its own with the sources.",
+)
+@click.option("--worker", hidden=True, metavar="SOCKET,READY,OWNER")
+@click.option(
     "--print-config",
     type=ClientChoice(),
     metavar="CLIENT",
@@ -57,6 +66,8 @@ def serve(
     tls_key: str | None,
     log: LogForm,
     access_log: bool,
+    workers: int | None,
+    worker: str | None,
     print_config: str | None,
 ) -> int:
     """Serve the tools to other programs, until stopped by Ctrl-C or a signal.
@@ -87,6 +98,10 @@ def serve(
         )
     if unix is not None and (host is not None or port is not None):
         raise UsageMistakeError("--unix takes the place of --host and --port")
+    if workers is not None and stdio:
+        raise UsageMistakeError("--workers goes with --http and --rest")
+    if workers is not None and cli.once is not None:
+        raise UsageMistakeError("--workers is for a workspace: its processes share what is stored")
     if print_config is not None:
         from spindle.cli import install
 
@@ -96,6 +111,13 @@ def serve(
 
     config = _config(cli).model_copy(update=given)
     with logging_as(cli, log, requests=config.access_log):
+        if workers is not None and workers > 1:
+            from spindle.cli import workers as several
+
+            way, how = "--rest" if rest else "--http", f", with {workers} workers"
+            tell = partial(_tell_rest if rest else _tell_mcp, cli, config, how)
+            return cli.run(several.serve(cli, config, {**given, "log": log}, workers, way, tell))
+        cli.worker = [int(number) for number in worker.split(",")] if worker else None
         return _serve(cli, config, given, stdio=stdio, rest=rest)
 
 
@@ -135,9 +157,9 @@ async def _serve_http(cli: CliContext, config: ServeConfig, given: Mapping[str, 
 
     access = ServingAccess.of(config, shared=True)
     async with _opened(cli, access) as app, serving_place(cli, config, access) as place:
-        cli.output.aside(f"serving MCP on {place.url}{' at ' * (config.unix is not None)}/mcp")
-        _tell_registry(cli, config, place.url)
-        async with _live(cli, app, access, given, place), place.manager.told(f"serving on {place.url}"):
+        if cli.worker is None:
+            _tell_mcp(cli, config, "", place.url)
+        async with _live(cli, app, access, given, place), _said_to_serve(cli, place):
             await _until_stopped(run_http(app, access, place.listening, place.context))
     return 0
 
@@ -154,16 +176,14 @@ async def _serve_rest(cli: CliContext, config: ServeConfig, given: Mapping[str, 
     async with _opened(cli, access) as app:
         tools = await app.tools()
         async with serving_place(cli, config, access) as place:
-            await note_unsynced(cli, app)
-            url = place.url
-            cli.output.aside(f"serving {plural(len(tools), 'tool')} on {url}")
-            cli.output.aside(f"  try them at {url}/docs")
-            _tell_registry(cli, config, url)
+            if cli.worker is None:
+                await note_unsynced(cli, app)
+                _tell_rest(cli, config, "", place.url, plural(len(tools), "tool"))
 
             def stopping() -> None:
                 cli.output.status("waiting for running calls to end …")
 
-            async with _live(cli, app, access, given, place), place.manager.told(f"serving on {url}"):
+            async with _live(cli, app, access, given, place), _said_to_serve(cli, place):
                 serving = serve_http(
                     make_app(app, access),
                     place.listening,
@@ -174,6 +194,26 @@ async def _serve_rest(cli: CliContext, config: ServeConfig, given: Mapping[str, 
                 )
                 await _until_stopped(serving)
     return 0
+
+
+def _said_to_serve(cli: CliContext, place: ServingPlace) -> AbstractAsyncContextManager[None]:
+    """Tells who waits for it that we serve: the service manager, or the process that owns the workers."""
+    if cli.worker is None:
+        return place.manager.told(f"serving on {place.url}")
+    from spindle.serving.workers import of_owner
+
+    return of_owner(cli.worker[1:])
+
+
+def _tell_mcp(cli: CliContext, config: ServeConfig, how: str, url: str) -> None:
+    cli.output.aside(f"serving MCP on {url}{' at ' * (config.unix is not None)}/mcp{how}")
+    _tell_registry(cli, config, url)
+
+
+def _tell_rest(cli: CliContext, config: ServeConfig, how: str, url: str, tools: str = "tools") -> None:
+    cli.output.aside(f"serving {tools} on {url}{how}")
+    cli.output.aside(f"  try them at {url}/docs")
+    _tell_registry(cli, config, url)
 
 
 def _tell_registry(cli: CliContext, config: ServeConfig, url: str) -> None:

@@ -47,7 +47,7 @@ async def serving_place(
 
     tls = _tls(cli, config)
     with contextlib.ExitStack() as opened:
-        listening = _listen(opened, config, access)
+        listening = _listen(opened, cli, config, access)
         url = address_of(listening, config.host, "https" if tls is not None else "http")
         place = ServingPlace(listening, url, ServiceManager(), tls)
         looking = asyncio.create_task(tls.run(cli.output.note)) if tls is not None else None
@@ -58,12 +58,14 @@ async def serving_place(
                 looking.cancel()
 
 
-def _listen(opened: contextlib.ExitStack, config: ServeConfig, access: ServingAccess) -> socket.socket:
+def _listen(
+    opened: contextlib.ExitStack, cli: CliContext, config: ServeConfig, access: ServingAccess
+) -> socket.socket:
     from spindle.listening.server import listen
     from spindle.listening.systemd import inherited_socket
     from spindle.listening.unix import listen_unix
 
-    given = inherited_socket()
+    given = inherited_socket() if cli.worker is None else socket.socket(fileno=cli.worker[0])
     if given is None and config.unix is not None:
         mode = int(config.unix_mode, 8)
         if mode & 0o077:

@@ -60,14 +60,15 @@ class Credential:
 NO_CREDENTIAL = Credential()
 
 
-SecretKind = Literal["token", "pending", "client", "state", "value"]
+SecretKind = Literal["token", "pending", "client", "state", "value", "session", "process", "message"]
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
     """Something encrypted that outlives a process: a user's tokens for a source (`token`), consent that
     was asked for (`pending`), what a provider knows us as (`client`), what others keep with us (`state`),
-    what settings refer to (`value`)."""
+    what settings refer to (`value`). Of those who serve: what clients set in sessions (`session`), which
+    processes there are (`process`), what these tell each other (`message`)."""
 
     kind: SecretKind
     key: str

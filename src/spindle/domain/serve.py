@@ -108,7 +108,7 @@ class Quotas(Section):
     sessions: int = Field(
         default=200,
         ge=1,
-        description="MCP sessions; for another, its idle one that was used longest ago ends",
+        description="MCP sessions in memory; for another, its idle one that was used longest ago is put away",
     )
     streams: int = Field(
         default=100, ge=1, description="streams of notices; for another, its oldest one ends"

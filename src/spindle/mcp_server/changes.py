@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_types import SubscriptionsListenRequestParams
 
 from spindle.calls.relay import UPDATED
 from spindle.errors import ClientError, SpindleError
-from spindle.mcp_server.inbound import SdkContext, inbound
+from spindle.mcp_server.inbound import LOG_LEVEL, SdkContext, inbound
 from spindle.mcp_server.listeners import LISTS, Listener, SessionListener, StreamListener
 from spindle.serving.quotas import Shares
 
@@ -34,8 +34,16 @@ LOOK_EVERY = 2.0
 MAX_WATCHES = 1000
 MAX_STREAMS = 5000
 
-WatchKey = tuple["Principal", str]
-"""The principal that watches a resource, and its address as they know it."""
+WatchKey = tuple[str, str]
+"""The id of the principal that watches a resource, and its address as they know it."""
+
+
+class KeptSessions(Protocol):
+    """Keeps what clients of the handshake era set, so that it holds in all processes. Sessions are given by
+    the ids of their connections; others than those that are kept are left alone."""
+
+    async def set_level(self, key: str | None, level: str) -> None: ...
+    async def set_watched(self, key: str | None, uri: str, *, watched: bool) -> None: ...
 
 
 @dataclass(slots=True)
@@ -62,6 +70,8 @@ class Changes:
         self._access = access
         self._relay = relay
         self._connect = connect
+        self.sessions: KeptSessions | None = None
+        """Keeps what clients set in sessions that outlive this process."""
         self._sessions: dict[Connection, SessionListener] = {}
         """Those of the handshake era that are open."""
         self._streams: set[StreamListener] = set()
@@ -125,20 +135,31 @@ class Changes:
         params: JsonObject | None,
     ) -> None:
         for listener in listeners:
-            if visible(listener.principal):
-                self._spawn(self._tell(listener, method, params))
+            self._spawn(self._tell(listener, visible, method, params))
 
-    async def _tell(self, listener: Listener, method: str, params: JsonObject | None) -> None:
-        if await self._access.still_admits(listener.scope(), listener.principal):
+    async def _tell(
+        self,
+        listener: Listener,
+        visible: Callable[[Principal], bool],
+        method: str,
+        params: JsonObject | None,
+    ) -> None:
+        if await self._is_admitted(listener) and visible(listener.principal):
             await listener.tell(method, params)
-        else:
+
+    async def _is_admitted(self, listener: Listener) -> bool:
+        """True if the token of a client is good now. Its groups may be others than when it came."""
+        now = await self._access.now_admits(listener.scope(), listener.principal)
+        if now is None:
             listener.close()
+            return False
+        listener.principal = now
+        return True
 
     async def end_expired(self) -> None:
         """Ends the streams of clients whose tokens are not good any more."""
         for listener in [*self._sessions.values(), *self._streams]:
-            if not await self._access.still_admits(listener.scope(), listener.principal):
-                listener.close()
+            await self._is_admitted(listener)
 
     # --- what changed
 
@@ -192,7 +213,14 @@ class Changes:
 
     async def _tell_when_ready(self, principal: Principal, sources: frozenset[str]) -> None:
         await self._connect.make_ready(sources, principal)
-        self.tell("notifications/tools/list_changed", lambda who: who == principal)
+        self.tell("notifications/tools/list_changed", lambda who: who.id == principal.id)
+
+    # --- what clients of the handshake era set
+
+    async def set_level(self, connection: Connection, level: str) -> None:
+        connection.state[LOG_LEVEL] = level
+        if self.sessions is not None:
+            await self.sessions.set_level(connection.session_id, level)
 
     # --- watched resources
 
@@ -200,11 +228,25 @@ class Changes:
         listener = self._sessions.get(connection)
         if listener is not None:
             await self._watch(listener, uri)
+            if self.sessions is not None:
+                await self.sessions.set_watched(connection.session_id, uri, watched=True)
 
-    def unsubscribe(self, connection: Connection, uri: str) -> None:
+    async def unsubscribe(self, connection: Connection, uri: str) -> None:
         listener = self._sessions.get(connection)
         if listener is not None:
-            self._let_go(listener, [(listener.principal, uri)])
+            self._let_go(listener, [(listener.principal.id, uri)])
+            if self.sessions is not None:
+                await self.sessions.set_watched(connection.session_id, uri, watched=False)
+
+    async def recall(self, listener: SessionListener, uris: Set[str]) -> None:
+        """Watches for a session what its client subscribed to, in whichever process, and nothing else."""
+        watched = {uri for (_, uri), watch in self._watches.items() if listener in watch.listeners}
+        self._let_go(listener, [(listener.principal.id, uri) for uri in watched - uris])
+        for uri in uris - watched:
+            try:
+                await self._watch(listener, uri)
+            except SpindleError as error:
+                logger.warning("%s is no longer watched: %s", uri, error.message)
 
     async def _serve_listen(self, ctx: SdkContext, params: SubscriptionsListenRequestParams) -> Any:
         uris = params.notifications.resource_subscriptions or []
@@ -223,16 +265,16 @@ class Changes:
         finally:
             self._streams.discard(listener)
             self.open_streams.remove(listener.principal.id, listener)
-            self._let_go(listener, [(listener.principal, uri) for uri in uris])
+            self._let_go(listener, [(listener.principal.id, uri) for uri in uris])
 
     async def _watch(self, listener: Listener, uri: str) -> None:
         """Have the source tell of a resource, as it shows it to this principal."""
         principal = listener.principal
         source, inner = await self._relay.home(principal, uri)
-        key = principal, uri
+        key = principal.id, uri
         watch = self._watches.get(key)
         if watch is None:
-            own = sum(who == principal for who, _ in self._watches)
+            own = sum(who == principal.id for who, _ in self._watches)
             share = self._access.config.quotas.watches
             if own >= share or len(self._watches) >= MAX_WATCHES:
                 whose = f"this client watches {share}" if own >= share else f"{MAX_WATCHES} are watched"

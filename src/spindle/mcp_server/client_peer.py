@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from spindle.domain.call import new_id
 from spindle.domain.json_schema import JsonObject, is_object, to_json
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from mcp_types import ClientCapabilities
 
     from spindle.app import Spindle
-    from spindle.mcp_server.suspended import Suspended
     from spindle.runs.outcomes import OpenPause, Outcome
 
 logger = logging.getLogger("spindle.serve")
@@ -62,12 +61,18 @@ QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 """The capabilities of clients that can be asked something."""
 
 
+class ComesBack(Protocol):
+    """A call whose client comes back with its answers."""
+
+    async def ask(self, method: str, params: JsonObject | None, seconds: float) -> JsonObject: ...
+
+
 class ClientPeer:
     """The client that made a call, for as long as the call runs."""
 
     comes_back = True
     has_model = False
-    suspended: Suspended | None = None
+    suspended: ComesBack | None = None
     """Set if the client cannot be asked while it waits."""
     _capabilities: JsonObject | None = None
 

@@ -47,7 +47,7 @@ class PostExchange(Timer):
         self._send = send
         self._streams = streams
         self._cancels = cancels
-        self._headers = headers
+        self.headers = headers
 
     async def run(
         self, timers: Timers, task: asyncio.Task[Any], work: Awaitable[JsonObject]
@@ -79,12 +79,12 @@ class PostExchange(Timer):
         if self._started:
             await self._body(_event(message), more=False)
         else:
-            await respond(self._send, status, message, self._headers)
+            await respond(self._send, status, message, self.headers)
 
     async def _begin_stream(self) -> None:
         if not self._started:
             self._started = True
-            headers = [*SSE_HEADERS, *self._headers]
+            headers = [*SSE_HEADERS, *self.headers]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def _body(self, data: bytes, *, more: bool) -> None:

@@ -87,7 +87,7 @@ class McpApp:
             elif scope["method"] == "GET":
                 await self._get(request)
             elif scope["method"] == "DELETE":
-                await self.sessions.end(self._session(request))
+                await self.sessions.end(await self._session(request))
                 await respond(send, 200)
             else:
                 await respond(send, 405, None, _ALLOWED)
@@ -170,9 +170,9 @@ class McpApp:
         if message.get("method") == "initialize" and "id" in message:
             await self._initialize(request, message)
             return
-        session = self._session(request)
+        session = self._known(request) or await self._session(request)
         if "method" not in message and ("result" in message or "error" in message):
-            session.questions.answered(message)
+            await self.sessions.answered(session, message)
             await respond(request.send, 202, None, session.headers)
         elif "id" not in message:
             await self._notified(request, session, message)
@@ -182,7 +182,7 @@ class McpApp:
 
     async def _initialize(self, request: _Request, message: JsonObject) -> None:
         known = SESSION_HEADER in request.headers
-        session = self._session(request) if known else HttpSession(self._catalog, request.principal)
+        session = await self._session(request) if known else HttpSession(self._catalog, request.principal)
         request_id, method, params = _parts(message)
         exchange = PostExchange(
             request.receive,
@@ -195,6 +195,7 @@ class McpApp:
         answer = await answered(self._catalog, session.runner, channel, method, params)
         if "result" in answer:
             await self.sessions.opened(session)
+            exchange.headers = session.headers
             await exchange.answer(answer)
         else:
             await respond(request.send, 200, answer)
@@ -254,7 +255,7 @@ class McpApp:
         if method == "notifications/cancelled":
             cancelled = cancelled_request_id_from_params(params)
             if cancelled is not None:
-                session.cancel(cancelled)
+                await self.sessions.cancelled(session, cancelled)
             return
         channel = RequestChannel("streamable-http", None, params, session.put)
         channel.facts = Inbound(session.connection, session.principal, channel, request.scope)
@@ -264,7 +265,7 @@ class McpApp:
     async def _get(self, request: _Request) -> None:
         if not request.takes_stream:
             raise Refused(406, INVALID_REQUEST, "Not Acceptable: send Accept: text/event-stream")
-        session = self._session(request)
+        session = await self._session(request)
         if session.stream is not None:
             raise Refused(409, INVALID_REQUEST, "Conflict: the session has a stream already")
         streams = self._catalog.changes.open_streams
@@ -277,10 +278,16 @@ class McpApp:
             session.stream = session.scope = None
             session.touch()
 
-    def _session(self, request: _Request) -> HttpSession:
+    def _known(self, request: _Request) -> HttpSession | None:
+        return self.sessions.get(request.headers.get(SESSION_HEADER), request.principal)
+
+    async def _session(self, request: _Request) -> HttpSession:
         if SESSION_HEADER not in request.headers:
             raise Refused(400, INVALID_REQUEST, "Bad Request: Missing session ID")
-        session = self.sessions.get(request.headers.get(SESSION_HEADER), request.principal)
+        session = self._known(request)
+        if session is None:
+            shown = request.headers.get(SESSION_HEADER)
+            session = await self.sessions.revived(shown, request.principal)
         if session is None:
             raise Refused(404, INVALID_REQUEST, "Session not found")
         return session

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_protocol.names import CONNECTION_CLOSED, INTERNAL_ERROR
 from spindle.mcp_server.channel import Send
 
+if TYPE_CHECKING:
+    from spindle.serving.processes import Processes
+
 
 class Questions:
     """The questions of one handshake-era session that wait for an answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, processes: Processes | None = None) -> None:
+        """`processes` are those that a client may answer instead of this one."""
+        self._processes = processes
         self._ids = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[JsonObject]] = {}
 
     async def ask(self, method: str, params: Mapping[str, Any] | None, send: Send) -> JsonObject:
-        question = f"spindle-{next(self._ids)}"
+        # Whichever process gets the answer sees who asked.
+        process = f"-{self._processes.id}" if self._processes is not None else ""
+        question = f"spindle{process}-{next(self._ids)}"
         answer = self._waiting[question] = asyncio.get_running_loop().create_future()
         message: JsonObject = {"jsonrpc": "2.0", "id": question, "method": method}
         try:
-            await send(message | ({"params": dict(params)} if params is not None else {}))
-            return await answer
+            with self._processes.expecting() if self._processes is not None else contextlib.nullcontext():
+                await send(message | ({"params": dict(params)} if params is not None else {}))
+                return await answer
         finally:
             del self._waiting[question]
 
@@ -52,3 +61,9 @@ class Questions:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(McpError(CONNECTION_CLOSED, "the client is gone"))
+
+
+def asked_by(message: JsonObject) -> str | None:
+    """The process that asked what a message answers, or None if it names none."""
+    parts = str(message.get("id"))[:100].split("-")
+    return parts[1] if len(parts) == 3 and parts[0] == "spindle" and parts[1].isalnum() else None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from spindle.calls.requests import Client
 from spindle.domain.json_schema import JsonObject, canonical
 from spindle.errors import ServerError
 from spindle.mcp_server.client_peer import QUESTIONS, Again, ClientPeer, passed_on
 from spindle.mcp_server.inbound import RequestContext, is_modern
-from spindle.mcp_server.suspended import PREFIX, Suspended, SuspendedCalls
+from spindle.mcp_server.suspended import Suspended, SuspendedCalls
+from spindle.mcp_server.suspended_state import PREFIX, Answered
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Principal
@@ -42,14 +43,27 @@ async def answerable(
     a client of 2026-07-28 has to answer first."""
     params = ctx.params or {}
     state = params.get("requestState")
-    if isinstance(state, str) and state.startswith(PREFIX):
-        suspended = waiting.find(state, principal, key)
-        suspended.came_back(ctx)
-        return await waiting.go_on(suspended, params.get("inputResponses"))
+
+    async def begin(given: Answered) -> JsonObject:
+        peer.suspended = call = Suspended(principal, key, peer.came_back, given=given)
+        return await waiting.run(call, work())
+
+    if is_suspended(state):
+        return await waiting.come_back(state, ctx, principal, key, begin)
     if not is_modern(ctx) or not may_be_asked(peer):
         return await work()
-    peer.suspended = Suspended(principal, key, peer.came_back)
-    return await waiting.run(peer.suspended, work())
+    return await begin([])
+
+
+def is_suspended(state: Any) -> TypeGuard[str]:
+    """True for the state of a call that waits here or in another process, and not at its source."""
+    return isinstance(state, str) and state.startswith(PREFIX)
+
+
+def for_source(params: JsonObject) -> tuple[Any, Any]:
+    """The state and the answers that a client brings back to its source; neither if they are for us."""
+    state, answers = params.get("requestState"), params.get("inputResponses")
+    return (None, None) if is_suspended(state) else (state, answers)
 
 
 class ClientRequest:
@@ -61,7 +75,9 @@ class ClientRequest:
         self._ctx = ctx
         self._principal = principal
         self._params = {name: value for name, value in params.items() if name not in _OF_ANSWERS}
-        self._answers = {name: params[name] for name in _OF_ANSWERS if params.get(name) is not None}
+        state, answers = for_source(params)
+        given = {"inputResponses": answers, "requestState": state}
+        self._answers = {name: value for name, value in given.items() if value is not None}
         self._peer = peer
         self._ask = ask
 

@@ -42,7 +42,11 @@ async def run_http(
 
     catalog = CatalogServer(app, access)
     served = McpApp(catalog)
-    sweeping = asyncio.create_task(served.sessions.sweep(), name="ending idle sessions")
+    await catalog.processes.look()  # so that the first request finds the others
+    in_background = [
+        asyncio.create_task(served.sessions.sweep(), name="putting idle sessions away"),
+        asyncio.create_task(catalog.processes.run(), name="hearing of other processes"),
+    ]
 
     def stopping() -> None:
         # Streams would never end by themselves.
@@ -58,6 +62,8 @@ async def run_http(
         guarded = Guard(front, access, front_or_list, {PATH: served})
         await serve(guarded, listening, lambda: access.config, stopping, access.drain, tls)
     finally:
-        sweeping.cancel()
+        for task in in_background:
+            task.cancel()
+        await asyncio.gather(*in_background, return_exceptions=True)
         await served.sessions.close()
         await catalog.close()

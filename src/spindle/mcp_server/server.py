@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import INVALID_PARAMS, RequestParams
 
+from spindle.auth.details import DetailSealer
 from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool
@@ -29,7 +31,7 @@ from spindle.mcp_server.convert import (
     to_wire_tool,
 )
 from spindle.mcp_server.handlers import Handler, audited, raw, watched
-from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
+from spindle.mcp_server.inbound import RequestContext, inbound, is_modern
 from spindle.mcp_server.listing import BadCursorError, Listing
 from spindle.mcp_server.relay import ClientRelay
 from spindle.mcp_server.requests import (
@@ -43,6 +45,7 @@ from spindle.mcp_server.suspended import SuspendedCalls
 from spindle.mcp_server.tool_calls import ToolCalls
 from spindle.serving.connecting import ConnectTools
 from spindle.serving.instruction import instruction
+from spindle.serving.processes import Processes
 from spindle.version import __version__
 
 if TYPE_CHECKING:
@@ -77,8 +80,9 @@ class CatalogServer:
         self.server: Server[Any] = Server("spindle", version=__version__, instructions=text)
         # Spans are made where calls are, and cost every request here.
         self.server.middleware.clear()
+        self.processes = Processes(app.store, DetailSealer(app.auth.keys), time.time)
         self.changes = Changes(app, self.access, self.relay, self.connect, self.server)
-        self._waiting = SuspendedCalls(lambda: self.config.quotas.suspended)
+        self._waiting = SuspendedCalls(access, self.processes)
         self._first_sync: asyncio.Task[Any] | None = None
         self.calls = ToolCalls(
             app, access, self.listing, self._search, self.relay, self._waiting, self._synced
@@ -240,9 +244,9 @@ class CatalogServer:
         return {}
 
     async def _unsubscribe(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
-        self.changes.unsubscribe(inbound(ctx).connection, str(params["uri"]))
+        await self.changes.unsubscribe(inbound(ctx).connection, str(params["uri"]))
         return {}
 
     async def _set_level(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
-        inbound(ctx).connection.state[LOG_LEVEL] = params["level"]
+        await self.changes.set_level(inbound(ctx).connection, params["level"])
         return {}

@@ -28,7 +28,7 @@ from spindle.mcp_server.client_peer import (
 )
 from spindle.mcp_server.convert import for_handshake_result, to_wire_error, to_wire_result
 from spindle.mcp_server.inbound import RequestContext, is_modern
-from spindle.mcp_server.requests import MAX_ROUNDS, answerable, may_be_asked
+from spindle.mcp_server.requests import MAX_ROUNDS, answerable, for_source, may_be_asked
 from spindle.runs.outcomes import Finished, Outcome, Paused
 from spindle.serving.connecting import KIND as CONNECT
 
@@ -152,7 +152,7 @@ class ToolCalls:
         """The result of a call, once all that is asked meanwhile is answered; or what the client is to answer
         when it makes the call again."""
         try:
-            state, answers = params.get("requestState"), params.get("inputResponses")
+            state, answers = for_source(params)
             if isinstance(state, str) and state.startswith(PAUSE_PREFIX):
                 outcome = await self._came_back(principal, state.removeprefix(PAUSE_PREFIX), answers, peer)
             else:

@@ -226,15 +226,16 @@ class ServingAccess:
         """Has load balancers send requests elsewhere, by `/readyz`."""
         self.draining = True
 
-    async def still_admits(self, scope: Mapping[str, Any] | None, principal: Principal) -> bool:
-        """True if the token of a request that was admitted is good now, for the same principal. `scope` is
-        that of the HTTP request, or None over a pipe."""
+    async def now_admits(self, scope: Mapping[str, Any] | None, principal: Principal) -> Principal | None:
+        """The principal of a request that was admitted as it is now, perhaps in other groups; None if its
+        token is no longer good. `scope` is that of the HTTP request, or None over a pipe."""
         if scope is None:
-            return True
+            return principal
         try:
-            return await self._rules.clients.identify(_shown(RequestHeaders(scope))) == principal
+            now = await self._rules.clients.identify(_shown(RequestHeaders(scope)))
         except SpindleError:
-            return False
+            return None
+        return now if now.id == principal.id else None
 
     # --- who may come in
 

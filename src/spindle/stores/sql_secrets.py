@@ -21,10 +21,8 @@ class SqlSecrets(SqlQueries):
         return secret_from_row(rows[0]) if rows else None
 
     async def secrets(self, kind: SecretKind, *, source: str | None = None) -> list[Secret]:
-        query = f"""
-            {_SELECT} WHERE kind = :kind AND (CAST(:source AS TEXT) IS NULL OR source = :source)
-            ORDER BY source, principal, key
-        """
+        of_source = "" if source is None else " AND source = :source"
+        query = f"{_SELECT} WHERE kind = :kind{of_source} ORDER BY source, principal, key"
         rows = await self._rows(query, {"kind": kind, "source": source})
         return [secret_from_row(row) for row in rows]
 

@@ -28,6 +28,7 @@ from spindle.domain.identity import Principal
 from spindle.domain.serve import ServeConfig
 from spindle.errors import RateLimitedError
 from spindle.listening.server import address_of, listen
+from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_server.http import McpApp
 from spindle.mcp_server.server import CatalogServer
 from spindle.mcp_server.suspended import Suspended, SuspendedCalls
@@ -147,7 +148,7 @@ async def _leaves_questions_open(waiting: SuspendedCalls) -> None:
     async def answered(call: Suspended, token: str) -> bool:
         try:
             found = waiting.find(token, call.principal)
-        except MCPError:
+        except McpError:
             return False
         return await waiting.go_on(found, {"question-1": {"action": "decline"}}) == {"action": "decline"}
 

@@ -402,8 +402,10 @@ KNOWN: dict[str, str] = {
         catalog.connections.Connections._shared
         catalog.sources.SourceSet._classes catalog.sources.SourceSet._configs catalog.sources.SourceSet._made
         catalog.sources.SourceSet._handed_over catalog.sources.SourceSet._table_marks
-        catalog.sources.SourceSet._elsewhere
         serving.reload.Live._late http.origins.CredentialOrigins._origins
+    """,
+    "one entry for each rule of the settings, or of administrators": """
+        serving.quota_gate.QuotaGate.costs serving.quota_gate.QuotaGate.rules
     """,
     "forgets a connection with its end, which comes five seconds after its last request": """
         http.pool.ConnectionPool._places http.pool.ConnectionPool._resting
@@ -426,7 +428,7 @@ KNOWN: dict[str, str] = {
     """,
     "one entry for each request, call or task that runs, taken out when it ends": """
         auth.oauth.single_flight.Flights._tasks auth.oauth.single_flight.SharedLocks._local
-        catalog.catalog.Catalog._closing catalog.connection.Connection.uses
+        catalog.catalog.Catalog._closing catalog.connection.Connection._uses
         catalog.connections.Connections._lines
         console.oauth_callback.Callback._resuming mcp_server.changes.Changes._tasks
         mcp_server.lines.LineServer._others mcp_server.lines.LineServer._running

@@ -402,6 +402,7 @@ KNOWN: dict[str, str] = {
         catalog.connections.Connections._shared
         catalog.sources.SourceSet._classes catalog.sources.SourceSet._configs catalog.sources.SourceSet._made
         catalog.sources.SourceSet._handed_over catalog.sources.SourceSet._table_marks
+        catalog.sources.SourceSet._elsewhere
         serving.reload.Live._late http.origins.CredentialOrigins._origins
     """,
     "one entry for each rule of the settings, or of administrators": """
@@ -428,14 +429,14 @@ KNOWN: dict[str, str] = {
     """,
     "one entry for each request, call or task that runs, taken out when it ends": """
         auth.oauth.single_flight.Flights._tasks auth.oauth.single_flight.SharedLocks._local
-        catalog.catalog.Catalog._closing catalog.connection.Connection._uses
+        catalog.catalog.Catalog._closing catalog.connection.Connection.uses
         catalog.connections.Connections._lines
         console.oauth_callback.Callback._resuming mcp_server.changes.Changes._tasks
         mcp_server.lines.LineServer._others mcp_server.lines.LineServer._running
         mcp_server.sessions.HttpSession.running mcp_server.sessions.Sessions._tasks
         runs.executions.Executions._working
         calls.unsaved.UnsavedRecords._records runs.executions.Executions.running runs.leases.RunLeases._kept
-        serving.access.ServingAccess.running serving.relays.Relays._tasks
+        serving.access.ServingAccess.running serving.relays.Relays._tasks serving.quota_gate.QuotaGate._held
     """,
     "a limit where it is filled, which is tested above": """
         calls.breaker._Breaker._suspicions calls.queues.FairQueue._lines calls.rates.RateLimiter._whole_at

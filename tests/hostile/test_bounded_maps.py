@@ -449,7 +449,7 @@ KNOWN: dict[str, str] = {
     """,
     "a limit where it is filled": """
         serving.audit.AuditLog._waiting http.origins.CredentialOrigins._known auth.issuer.Issuer._ready
-        auth.details.DetailSealer._known
+        auth.details.DetailSealer._known mcp_server.sse.SseApp._open runs.tasks.Tasks._jobs
     """,
 }
 

@@ -1,7 +1,8 @@
 """Resources, prompts and completions of the sources that have them, under the source's name.
 
 A prompt is called `source.prompt`. A resource keeps its address; where two sources have the same one,
-the second is reached as `spindle://SOURCE/` followed by that address, quoted.
+the second is reached as `spindle://SOURCE/` followed by that address, quoted. Pages of MCP Apps are
+offered as `ui://SOURCE/…`: programs know them by their scheme, and their tools name them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, unquote
 
+from spindle.domain import apps
 from spindle.domain.bounded import BoundedMap
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.domain.resource import MAX_URI, fits_template, uri_problem
@@ -117,7 +119,7 @@ class SourceRelay:
         taken: set[str] = set()
         for source, items in await self.listed(principal, "resources"):
             for item in items:
-                uri = str(item["uri"])
+                uri = apps.offered(source, str(item["uri"]))
                 self._remember(uri, source)
                 if uri in taken:
                     uri = own_address(source, uri)
@@ -131,12 +133,12 @@ class SourceRelay:
         taken: set[str] = set()
         for source, items in await self.listed(principal, "templates"):
             for item in items:
-                template = str(item["uriTemplate"])
+                template = apps.offered(source, str(item["uriTemplate"]))
                 self._templates[template] = self._templates.get(template, frozenset()) | {source}
                 if template in taken:
                     continue  # an expression cannot be quoted; whoever needs this one renames a source's
                 taken.add(template)
-                found.append(item)
+                found.append({**item, "uriTemplate": template})
         return found
 
     async def read(self, principal: Principal, params: JsonObject, client: Client) -> JsonObject:
@@ -167,6 +169,9 @@ class SourceRelay:
 
     def of_own(self, principal: Principal, uri: str) -> tuple[str, str] | None:
         """The source and the address there, if the address is one of those that we made."""
+        page = apps.taken_back(uri[: 4 * MAX_URI])
+        if page is not None:
+            return (page[0], checked_uri(page[1])) if page[0] in self.sources(principal) else None
         if not uri.startswith(OWN):
             return None
         # Quoting makes an address three times longer at most.
@@ -231,6 +236,8 @@ class SourceRelay:
             homes = self._templates.get(uri, frozenset())
             own = next((name for name in sources if name in homes), None)
             source = own or (await self.home(principal, uri))[0]
+            if (page := apps.taken_back(uri)) is not None:
+                ref = {**ref, "uri": page[1]}
         sent = {**params, "ref": ref}
         found = await self.request(source, principal, "completion/complete", sent, "completions", client)
         return found or {"completion": {"values": []}}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @once_option
 @click.option("--stdio", is_flag=True, help="As an MCP server on stdin and stdout.")
 @click.option("--http", is_flag=True, help="As an MCP server over Streamable HTTP, at /mcp.")
+@click.option("--sse", is_flag=True, help="With --http: for old clients too, at /sse.")
 @click.option("--rest", is_flag=True, help="As a REST API, with a page to try it at /docs.")
 @click.option("--host", help="The address to listen on; 127.0.0.1 by default.")
 @click.option("--port", type=click.IntRange(0, 65535), help="8321 by default; 0 takes any free port.")
@@ -58,6 +59,7 @@ def serve(
     cli: CliContext,
     stdio: bool,
     http: bool,
+    sse: bool,
     rest: bool,
     host: str | None,
     port: int | None,
@@ -92,6 +94,10 @@ def serve(
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     if access_log:
         given["access_log"] = True
+    if sse and not http:
+        raise UsageMistakeError("--sse goes with --http")
+    if sse:
+        given["sse"] = True
     if stdio and given:
         raise UsageMistakeError(
             "--host, --port, --unix, --tls-cert and --access-log go with --http and --rest"
@@ -207,6 +213,8 @@ def _said_to_serve(cli: CliContext, place: ServingPlace) -> AbstractAsyncContext
 
 def _tell_mcp(cli: CliContext, config: ServeConfig, how: str, url: str) -> None:
     cli.output.aside(f"serving MCP on {url}{' at ' * (config.unix is not None)}/mcp{how}")
+    if config.sse:
+        cli.output.aside(f"  old clients connect to {url}{' at ' * (config.unix is not None)}/sse")
     _tell_registry(cli, config, url)
 
 

@@ -119,6 +119,7 @@ class Quotas(Section):
         description="calls that wait for its answer or for a person; for another, its oldest one ends",
     )
     watches: int = Field(default=100, ge=1, description="resources that it watches")
+    tasks: int = Field(default=100, ge=1, description="tasks that are at work or wait for an answer")
     requests: int = Field(default=500, ge=1, description="requests at once, running or waiting")
     rules: dict[str, QuotaRule] = Field(
         default_factory=dict[str, QuotaRule], description="what users, groups and tools may use"
@@ -213,6 +214,9 @@ class ServeConfig(Exposure):
         default=None, description="an address at which everybody who reaches it may read the metrics"
     )
     access_log: bool = Field(default=False, description="log each request")
+    sse: bool = Field(
+        default=False, description="serve old MCP clients too, over HTTP with server-sent events at /sse"
+    )
     registry: bool | Literal["open"] = Field(
         default=False,
         description='publish the sources at /v0.1/servers; "open": to everybody who reaches the server',
@@ -229,6 +233,11 @@ class ServeConfig(Exposure):
     )
     max_tools: int = Field(default=100, ge=1, description='tools above which "auto" means "search"')
     page_size: int = Field(default=1000, ge=1, description="tools in one page of a list")
+    task_after: float = Field(
+        default=5.0,
+        ge=0,
+        description="seconds after which a call becomes a task, for a client that knows tasks",
+    )
     ask_timeout: float = Field(
         default=300.0, gt=0, description="seconds that a client may take to answer what a call asks"
     )

@@ -24,6 +24,7 @@ from spindle.mcp_imports import modern_error_data, serve_one
 from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_server.channel import error_message
 from spindle.mcp_server.introduction import OPENING, introduced
+from spindle.mcp_server.tasks import TaskCreated
 
 if TYPE_CHECKING:
     from mcp_types import ClientCapabilities
@@ -73,6 +74,8 @@ async def answered(
                 result = await introduced(catalog, facts.principal, result)
         finally:
             trail.follow(outside)
+    except TaskCreated as task:
+        result = task.result
     except McpError as error:
         return error_message(channel.request_id, error.code, error.message, error.data)
     except Exception as error:  # noqa: BLE001 - the edge: the client gets an answer

@@ -37,12 +37,10 @@ from spindle.mcp_protocol.names import (
     URL_ELICITATION_REQUIRED,
 )
 from spindle.mcp_protocol.names import LOG_LEVEL as LOG_LEVEL_META_KEY
-from spindle.mcp_server.convert import error_result
-from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_modern
+from spindle.mcp_server.convert import error_result, is_of_server
+from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_capable, is_modern
 
 if TYPE_CHECKING:
-    from mcp_types import ClientCapabilities
-
     from spindle.app import Spindle
     from spindle.runs.outcomes import OpenPause, Outcome
 
@@ -64,6 +62,8 @@ QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 class ComesBack(Protocol):
     """A call whose client comes back with its answers."""
 
+    @property
+    def questions(self) -> Mapping[str, object]: ...
     async def ask(self, method: str, params: JsonObject | None, seconds: float) -> JsonObject: ...
 
 
@@ -75,6 +75,7 @@ class ClientPeer:
     suspended: ComesBack | None = None
     """Set if the client cannot be asked while it waits."""
     _capabilities: JsonObject | None = None
+    _has_left = False
 
     def __init__(self, ctx: RequestContext, ask_timeout: float) -> None:
         self._ctx = ctx
@@ -118,11 +119,18 @@ class ClientPeer:
         params = self._ctx.params or {}
         return "_meta" in params and "progressToken" in (params["_meta"] or {})
 
+    def leave(self) -> None:
+        """The client no longer waits: it hears nothing more, and what it would be asked becomes a pause."""
+        self.comes_back = False
+        self._has_left = True
+
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        if self._has_left:
+            return
         await self._channel.progress(progress, total, message)
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
-        if not is_as_severe(level, self.log_level) or len(self._sending) >= MAX_UNSENT:
+        if self._has_left or not is_as_severe(level, self.log_level) or len(self._sending) >= MAX_UNSENT:
             return  # a client that does not read misses messages, and nothing waits for it
         params: JsonObject = {"level": level, "data": data} | ({"logger": logger} if logger else {})
         task = asyncio.create_task(self._notify("notifications/message", params))
@@ -146,6 +154,8 @@ class ClientPeer:
             await asyncio.gather(*self._sending)
 
     def can_answer(self, method: str) -> bool:
+        if self._has_left:
+            return False
         session = self._ctx.session
         reachable = session.can_send_request or self.suspended is not None
         return reachable and is_capable(session.client_capabilities, method)
@@ -160,26 +170,6 @@ class ClientPeer:
             raise McpError(
                 code=REQUEST_TIMEOUT, message=f"no answer within {self._ask_timeout:g} s"
             ) from None
-
-
-def is_capable(capabilities: ClientCapabilities | None, method: str, params: Any = None) -> bool:
-    """True if the client declared that it answers this request."""
-    if capabilities is None:
-        return False
-    match method:
-        case "elicitation/create":
-            found = capabilities.elicitation
-            if found is None:
-                return False
-            wants_url = is_object(params) and params.get("mode") == "url"
-            # Before there were modes, the capability was an empty object and meant forms.
-            return found.url is not None if wants_url else found.form is not None or found.url is None
-        case "sampling/createMessage":
-            return capabilities.sampling is not None
-        case "roots/list":
-            return capabilities.roots is not None
-        case _:
-            return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +218,8 @@ async def paused(
         # Whoever makes a call does not allow it too: the client could answer its own question.
         way = "Somebody else has to approve it first, where Spindle runs; the call then goes on there."
         return error_result(f"{pause.message}\n{way}", _about(pause))
-    request = _question(pause)
-    can_ask = request is not None and not _missing(ctx, {ANSWER: request})
-    if can_ask and request is not None and is_modern(ctx):
+    request = question_of(ctx, pause)
+    if request is not None and is_modern(ctx):
         # The run is in the store: whoever comes back with its token goes on with it, also after a restart.
         return {
             "resultType": "input_required",
@@ -243,11 +232,11 @@ async def paused(
             await app.resume(
                 pause.token, refused="the client makes the call again", principal=pause.principal
             )
-        if can_ask and ctx.protocol_version >= "2025-11-25":
+        if request is not None and ctx.protocol_version >= "2025-11-25":
             raise _to_be_visited(pause.message, str(pause.details["url"]), pause.token)
         link = f"Open this link to give consent, then call the tool again: {pause.details['url']}"
         return error_result(f"{pause.message}\n{link}", _about(pause))
-    if not can_ask or request is None or not ctx.session.can_send_request:
+    if request is None or not ctx.session.can_send_request:
         way = "A person has to answer first, where Spindle runs; the call then goes on there."
         return error_result(f"{pause.message}\n{way}", _about(pause))
     answer = await peer.ask(request["method"], request.get("params"))
@@ -256,11 +245,18 @@ async def paused(
 
 async def go_on(app: Spindle, pause: OpenPause, answer: Any, peer: ClientPeer) -> Outcome:
     """Answer a pause with what the client says that the person did."""
-    action = answer.get("action") if is_object(answer) else None
+    given, refused = answer_of(pause, answer)
     progress = peer.progress if peer.wants_progress else None
+    return await app.resume(
+        pause.token, given, refused=refused, principal=pause.principal, on_progress=progress
+    )
+
+
+def answer_of(pause: OpenPause, answer: Any) -> tuple[Any, str | None]:
+    """The answer to a pause that the client's answer to its question means, or the reason for refusing."""
+    action = answer.get("action") if is_object(answer) else None
     if action != "accept":
-        reason = "the person declined" if action == "decline" else "the person gave no answer"
-        return await app.resume(pause.token, refused=reason, principal=pause.principal, on_progress=progress)
+        return None, "the person declined" if action == "decline" else "the person gave no answer"
     content: JsonObject = answer.get("content") or {}
     given: Any = None
     if pause.kind == "approval":
@@ -269,7 +265,13 @@ async def go_on(app: Spindle, pause: OpenPause, answer: Any, peer: ClientPeer) -
         )
     elif pause.kind == "input":
         given = content if _is_form(pause.details.get("schema")) else content.get(ANSWER)
-    return await app.resume(pause.token, given, principal=pause.principal, on_progress=progress)
+    return given, None
+
+
+def question_of(ctx: RequestContext, pause: OpenPause) -> JsonObject | None:
+    """The question of a pause, if the client can be asked it."""
+    request = _question(pause)
+    return request if request is not None and not _missing(ctx, {ANSWER: request}) else None
 
 
 def _missing(ctx: RequestContext, requests: Mapping[str, JsonObject]) -> list[str]:
@@ -352,13 +354,6 @@ def refusal(ctx: RequestContext, error: SpindleError | Interruption) -> McpError
     if code == RESOURCE_NOT_FOUND:
         code = missing
     return McpError(code=code, message=_text(error), data=about.get("data"))
-
-
-def is_of_server(error: SpindleError) -> bool:
-    """True for the error that an MCP server answered with of its own accord, which has its code and data.
-    One for which there is a way out here comes from what we could not give it."""
-    code = error.details.get("code") if is_object(error.details) else None
-    return error.answered and isinstance(code, int) and error.remedy is None
 
 
 def loop_refusal(error: LoopError) -> McpError:

@@ -4,10 +4,12 @@ out what an older one does not know."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
 from spindle.domain import trail
+from spindle.domain.apps import offered, with_pages
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.domain.tool import SHOWN, Tool
@@ -43,7 +45,7 @@ def to_wire_tool(tool: Tool, name: str) -> JsonObject:
         wire["annotations"] = said
     meta = spec.metadata.get("_meta")
     if is_object(meta) and meta:
-        wire["_meta"] = meta
+        wire["_meta"] = with_pages(tool.source, meta)
     way = trail.read(spec.metadata.get(trail.FIELD))
     return trail.with_meta(wire, way) if way else wire
 
@@ -69,8 +71,10 @@ def _as_object(schema: Any) -> Any:
     return {} if schema else {"not": {}}
 
 
-def to_wire_result(result: Result, file_link: FileLink) -> JsonObject:
-    """A result as the protocol's JSON."""
+def to_wire_result(result: Result, file_link: FileLink, source: str | None = None) -> JsonObject:
+    """A result as the protocol's JSON. `source` is that of the tool, under which its pages are offered."""
+    if source is not None and (result.meta is not None or any(block.uri for block in result.content)):
+        result = _with_pages(result, source)
     wire: JsonObject = {"content": [to_wire_block(block, file_link) for block in result.content]}
     if result.has_structured:
         wire["structuredContent"] = result.structured
@@ -81,6 +85,15 @@ def to_wire_result(result: Result, file_link: FileLink) -> JsonObject:
         if result.meaning is not None:
             wire["_meta"] = {**(result.meta or {}), OWN_KEY: result.meaning.to_dict()}
     return wire
+
+
+def _with_pages(result: Result, source: str) -> Result:
+    blocks = [
+        block if block.uri is None else replace(block, uri=offered(source, block.uri))
+        for block in result.content
+    ]
+    meta = None if result.meta is None else with_pages(source, result.meta)
+    return replace(result, content=tuple(blocks), meta=meta)
 
 
 def to_wire_block(block: Block, file_link: FileLink) -> JsonObject:
@@ -173,3 +186,10 @@ def text_result(text: str, structured: Any = None) -> JsonObject:
     """A result with one text, and structured content if given."""
     wire: JsonObject = {"content": [{"type": "text", "text": text}]}
     return wire if structured is None else wire | {"structuredContent": structured}
+
+
+def is_of_server(error: SpindleError) -> bool:
+    """True for the error that an MCP server answered with of its own accord, which has its code and data.
+    One for which there is a way out here comes from what we could not give it."""
+    code = error.details.get("code") if is_object(error.details) else None
+    return error.answered and isinstance(code, int) and error.remedy is None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from spindle.domain.json_schema import is_object
 from spindle.mcp_imports import ServerRequestContext
 
 if TYPE_CHECKING:
@@ -70,3 +71,23 @@ def inbound(ctx: RequestContext) -> Inbound:
 def is_modern(ctx: RequestContext) -> bool:
     """True if the request is of the protocol version 2026-07-28 or later."""
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def is_capable(capabilities: ClientCapabilities | None, method: str, params: Any = None) -> bool:
+    """True if the client declared that it answers this request."""
+    if capabilities is None:
+        return False
+    match method:
+        case "elicitation/create":
+            found = capabilities.elicitation
+            if found is None:
+                return False
+            wants_url = is_object(params) and params.get("mode") == "url"
+            # Before there were modes, the capability was an empty object and meant forms.
+            return found.url is not None if wants_url else found.form is not None or found.url is None
+        case "sampling/createMessage":
+            return capabilities.sampling is not None
+        case "roots/list":
+            return capabilities.roots is not None
+        case _:
+            return False

@@ -51,18 +51,30 @@ Write = Callable[[bytes], Awaitable[None]]
 class LineServer:
     """Serves one client that sends JSON-RPC by lines."""
 
-    def __init__(self, catalog: CatalogServer, write: Write, principal: Principal) -> None:
+    def __init__(
+        self,
+        catalog: CatalogServer,
+        write: Write,
+        principal: Principal,
+        *,
+        scope: Mapping[str, Any] | None = None,
+        close: Callable[[], None] = lambda: None,
+        kind: str = "stdio",
+    ) -> None:
+        """`scope` is the HTTP request that opened the connection, where one did; `close` ends it."""
         self._catalog = catalog
         self._write = write
         self._principal = principal
         self._questions = Questions()
         self._running: dict[RequestId, tuple[asyncio.Task[None], RequestChannel]] = {}
         self._others: set[asyncio.Task[None]] = set()
-        self._trail = inherited()
+        self._trail = inherited() if scope is None else ()
         self._is_modern: bool | None = None
         self._connection = Connection.for_loop(self)
         self._runner = ServerRunner(catalog.server, self._connection, {}, init_options=catalog.init_options)
-        catalog.changes.joined(SessionListener(self._connection, principal, lambda: None, lambda: None))
+        self._scope = scope
+        self._kind = kind
+        catalog.changes.joined(SessionListener(self._connection, principal, lambda: scope, close))
 
     # --- what the client sends
 
@@ -116,7 +128,7 @@ class LineServer:
         if self._is_modern is None:
             self._is_modern = method != "initialize" and _has_envelope(params)
         ask = None if self._is_modern else self._questions.ask
-        channel = RequestChannel("stdio", request_id, params, self._send, ask)
+        channel = RequestChannel(self._kind, request_id, params, self._send, ask)
         task = asyncio.create_task(self._serve(channel, method, params))
         self._running[key] = task, channel
         task.add_done_callback(lambda _: self._running.pop(key, None))
@@ -127,7 +139,7 @@ class LineServer:
         except McpError as refused:
             await self._send(error_message(channel.request_id, refused.code, refused.message, refused.data))
             return
-        channel.facts = Inbound(connection, self._principal, channel)
+        channel.facts = Inbound(connection, self._principal, channel, self._scope)
         runner = self._runner if connection is self._connection else None
         await self._send(await answered(self._catalog, runner, channel, method, params, self._trail))
 
@@ -165,7 +177,7 @@ class LineServer:
         connection = self._connection
         if self._is_modern:
             connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None)
-        channel = RequestChannel("stdio", None, params, self._send)
+        channel = RequestChannel(self._kind, None, params, self._send)
         channel.facts = Inbound(connection, self._principal, channel)
         runner = (
             self._runner
@@ -184,7 +196,7 @@ class LineServer:
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        await RequestChannel("stdio", None, None, self._send).notify(method, params)
+        await RequestChannel(self._kind, None, None, self._send).notify(method, params)
 
     async def _send(self, message: JsonObject) -> None:
         try:
@@ -199,9 +211,11 @@ class LineServer:
 
     # --- the end
 
-    async def finish(self, seconds: float) -> None:
-        """Let what runs end by itself, but not for long. Streams that would never end are not waited for."""
-        self._catalog.changes.close_streams()
+    async def finish(self, seconds: float, *, streams: bool = True) -> None:
+        """Let what runs end by itself, but not for long. Streams that would never end are not waited for:
+        those of the server end first, where the client is its only one."""
+        if streams:
+            self._catalog.changes.close_streams()
         running = {task for task, _ in self._running.values()} | self._others
         if running:
             _, late = await asyncio.wait(running, timeout=seconds)

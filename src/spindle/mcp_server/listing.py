@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.names import NameStyle, served_names
-from spindle.domain.tool import Tool, ToolSummary
+from spindle.domain.tool import SHOWN, Tool, ToolSummary
 from spindle.mcp_imports import x_mcp_header_map
 from spindle.mcp_server.convert import to_wire_tool
 from spindle.ports.store import ToolFilter
@@ -43,6 +43,9 @@ class _Snapshot:
 
     header_schemas: dict[str, JsonObject | None] = field(default_factory=dict[str, "JsonObject | None"])
     """By full name, the schema of a tool of whose arguments some are to be repeated as headers."""
+
+    task_supports: dict[str, str] = field(default_factory=dict[str, str])
+    """By full name, what tools say of tasks that have been looked at; most say nothing."""
 
     def find(self, name: str) -> ToolSummary | None:
         return self.summaries.get(self.full.get(name, name))
@@ -146,6 +149,25 @@ class Listing:
             schema = (await self._catalog.find(tool.name)).input_schema
             known[tool.name] = schema if x_mcp_header_map(schema) else None
         return known[tool.name]
+
+    def source_of(self, full: str) -> str | None:
+        """The source of a tool, if it is still in the catalog."""
+        found = self._snapshot.summaries.get(full) if self._snapshot is not None else None
+        return found.source if found is not None else None
+
+    def says_nothing_of_tasks(self, full: str) -> bool:
+        """True for a tool that is known to leave it to the server if a call of it is a task."""
+        return self._snapshot is not None and self._snapshot.task_supports.get(full) == ""
+
+    async def task_support(self, full: str) -> str:
+        """Returns what a tool says of tasks, in MCP's words: `optional`, `required` or `forbidden`; else
+        empty."""
+        known = (await self._current()).task_supports
+        if full not in known:
+            shown: JsonObject = (await self._catalog.find(full)).spec.metadata.get(SHOWN) or {}
+            execution: JsonObject = shown.get("execution") or {}
+            known[full] = execution.get("taskSupport") or ""
+        return known[full]
 
     async def _newest(self) -> _Snapshot:
         """The current tools, including recent edits in the workspace's own folders."""

@@ -34,6 +34,7 @@ async def run_http(
 ) -> None:
     """Serve every client that `access` lets in, each with the tools that exist for it."""
     from spindle.mcp_server.http import PATH, McpApp
+    from spindle.mcp_server.sse import SseApp
     from spindle.serving.front import FrontLink, FrontPage, front_or_list
     from spindle.serving.guard import Guard
     from spindle.serving.operating import Operating
@@ -42,6 +43,7 @@ async def run_http(
 
     catalog = CatalogServer(app, access)
     served = McpApp(catalog)
+    old = SseApp(catalog, served) if access.config.sse else None
     await catalog.processes.look()  # so that the first request finds the others
     in_background = [
         asyncio.create_task(served.sessions.sweep(), name="putting idle sessions away"),
@@ -52,11 +54,13 @@ async def run_http(
         # Streams would never end by themselves.
         catalog.changes.close_streams()
         served.sessions.close_streams()
+        if old is not None:
+            old.close_streams()
 
     await catalog.start()
     try:
         # The one server of a registry that every client of ours can use is this one.
-        published = Operating(PublishedRegistry(served, app, access, mcp_path=PATH), app, access)
+        published = Operating(PublishedRegistry(old or served, app, access, mcp_path=PATH), app, access)
         place = FrontLink("mcp", PATH, "the server, for MCP clients")
         front = FrontPage(published, access, _ABOUT, [place])
         guarded = Guard(front, access, front_or_list, {PATH: served})

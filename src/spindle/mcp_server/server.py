@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import INVALID_PARAMS, RequestParams
@@ -42,6 +42,7 @@ from spindle.mcp_server.requests import (
 )
 from spindle.mcp_server.search_mode import SearchMode
 from spindle.mcp_server.suspended import SuspendedCalls
+from spindle.mcp_server.tasks import EXTENSION, ServedTasks
 from spindle.mcp_server.tool_calls import ToolCalls
 from spindle.serving.connecting import ConnectTools
 from spindle.serving.instruction import instruction
@@ -84,8 +85,17 @@ class CatalogServer:
         self.changes = Changes(app, self.access, self.relay, self.connect, self.server)
         self._waiting = SuspendedCalls(access, self.processes)
         self._first_sync: asyncio.Task[Any] | None = None
+        self.tasks = ServedTasks(app, self.listing, self.relay, lambda: self.config)
+        self.server.extensions = {EXTENSION: {}}
         self.calls = ToolCalls(
-            app, access, self.listing, self._search, self.relay, self._waiting, self._synced
+            app,
+            access,
+            self.listing,
+            self._search,
+            self.relay,
+            self._waiting,
+            self._synced,
+            self.tasks,
         )
         self._register()
 
@@ -93,16 +103,17 @@ class CatalogServer:
         handlers: dict[str, Handler] = {
             "tools/list": self._list_tools,
             "tools/call": self.calls.call,
-            "resources/list": self._list_resources,
-            "resources/templates/list": self._list_templates,
+            "resources/list": _listing("resources", self.relay.resources),
+            "resources/templates/list": _listing("resourceTemplates", self.relay.templates),
             "resources/read": self._read_resource,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
             # Also where no source has any: one that does may come while a client is connected.
-            "prompts/list": self._list_prompts,
+            "prompts/list": _listing("prompts", self.relay.prompts),
             "prompts/get": self._get_prompt,
             "completion/complete": self._complete,
             "logging/setLevel": self._set_level,
+            **self.tasks.handlers,
         }
         for method, handler in handlers.items():
             handler = audited(handler, method, self.access.audit)
@@ -206,21 +217,8 @@ class CatalogServer:
 
     # --- what sources have besides
 
-    async def _list_prompts(self, _: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
-        return {"prompts": await self.relay.prompts(principal)}
-
     async def _get_prompt(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
         return await self._relayed(ctx, principal, params, self.relay.prompt)
-
-    async def _list_resources(
-        self, _: RequestContext, principal: Principal, params: JsonObject
-    ) -> JsonObject:
-        return {"resources": await self.relay.resources(principal)}
-
-    async def _list_templates(
-        self, _: RequestContext, principal: Principal, params: JsonObject
-    ) -> JsonObject:
-        return {"resourceTemplates": await self.relay.templates(principal)}
 
     async def _read_resource(
         self, ctx: RequestContext, principal: Principal, params: JsonObject
@@ -250,3 +248,10 @@ class CatalogServer:
     async def _set_level(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
         await self.changes.set_level(inbound(ctx).connection, params["level"])
         return {}
+
+
+def _listing(key: str, listed: Callable[[Principal], Awaitable[list[JsonObject]]]) -> Handler:
+    async def handle(_: RequestContext, principal: Principal, _params: JsonObject) -> JsonObject:
+        return {key: await listed(principal)}
+
+    return handle

@@ -22,13 +22,13 @@ from spindle.mcp_server.client_peer import (
     Again,
     ClientPeer,
     go_on,
-    is_of_server,
     passed_on,
     paused,
 )
-from spindle.mcp_server.convert import for_handshake_result, to_wire_error, to_wire_result
+from spindle.mcp_server.convert import for_handshake_result, is_of_server, to_wire_error, to_wire_result
 from spindle.mcp_server.inbound import RequestContext, is_modern
 from spindle.mcp_server.requests import MAX_ROUNDS, answerable, for_source, may_be_asked
+from spindle.mcp_server.tasks import knows_tasks
 from spindle.runs.outcomes import Finished, Outcome, Paused
 from spindle.serving.connecting import KIND as CONNECT
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from spindle.mcp_server.relay import ClientRelay
     from spindle.mcp_server.search_mode import SearchMode
     from spindle.mcp_server.suspended import SuspendedCalls
+    from spindle.mcp_server.tasks import ServedTasks
     from spindle.serving.access import ServingAccess
 
 
@@ -62,6 +63,7 @@ class ToolCalls:
         relay: ClientRelay,
         waiting: SuspendedCalls,
         synced: Callable[[], Awaitable[bool]],
+        tasks: ServedTasks,
     ) -> None:
         """`synced` waits for a first sync, and returns False if there was none to wait for."""
         self._app = app
@@ -71,6 +73,7 @@ class ToolCalls:
         self._relay = relay
         self._waiting = waiting
         self._synced = synced
+        self._tasks = tasks
         self._validation = Validation()
 
     @property
@@ -88,6 +91,12 @@ class ToolCalls:
                 if isinstance(found, dict):
                     return found if modern else for_handshake_result(found)
                 tool, arguments = found
+            if (
+                "requestState" not in params
+                and not self._listing.says_nothing_of_tasks(tool.name)
+                and tool.kind != CONNECT
+            ):
+                await self._tasks.at_once(ctx, principal, tool, arguments)
             peer = ClientPeer(ctx, self._access.config.ask_timeout)
             free = self._access.quotas is None or "requestState" in params
             run = self._run if free else self._run_within_quotas
@@ -149,18 +158,17 @@ class ToolCalls:
         peer: ClientPeer,
         params: JsonObject,
     ) -> JsonObject:
-        """The result of a call, once all that is asked meanwhile is answered; or what the client is to answer
-        when it makes the call again."""
         try:
             state, answers = for_source(params)
             if isinstance(state, str) and state.startswith(PAUSE_PREFIX):
-                outcome = await self._came_back(principal, state.removeprefix(PAUSE_PREFIX), answers, peer)
+                doing = self._came_back(principal, state.removeprefix(PAUSE_PREFIX), answers, peer)
             else:
-                sent: JsonObject | None = None
-                if state is not None or answers is not None:
-                    given = {"inputResponses": answers, "requestState": state}
-                    sent = {name: value for name, value in given.items() if value is not None}
-                outcome = await self._start(principal, tool, arguments, peer, sent)
+                given = {"inputResponses": answers, "requestState": state}
+                sent = {name: value for name, value in given.items() if value is not None}
+                doing = self._start(principal, tool, arguments, peer, sent or None)
+            outcome = await (
+                self._tasks.patiently(ctx, principal, tool, peer, doing) if knows_tasks(ctx) else doing
+            )
             for _ in range(MAX_ROUNDS):
                 if isinstance(outcome, Finished) and outcome.result.asked is None:
                     return self._wire(principal, tool, outcome.result)
@@ -172,7 +180,8 @@ class ToolCalls:
                 else:
                     raise ServerError(f"another process continues this call of {tool.name}")
                 if isinstance(done, Again):
-                    outcome = await self._start(principal, tool, arguments, peer, done.answers)
+                    doing = self._start(principal, tool, arguments, peer, done.answers)
+                    outcome = await self._tasks.patiently(ctx, principal, tool, peer, doing)
                 elif isinstance(done, dict):
                     return done
                 else:
@@ -222,7 +231,7 @@ class ToolCalls:
         for block in result.content:
             if block.uri is not None:
                 self._relay.linked(block.uri, tool.source)
-        return to_wire_result(result, partial(self._relay.file_link, principal))
+        return to_wire_result(result, partial(self._relay.file_link, principal), tool.source)
 
     async def _unknown(self, principal: Principal, name: str) -> McpError:
         if self._access.audit is not None:

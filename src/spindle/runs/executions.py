@@ -78,6 +78,11 @@ class Executions:
         self._working[run].suspend()
         return True
 
+    def let_go(self, run: str) -> None:
+        """Ends the work on a run, as `Runner.let_go` says."""
+        if run in self._working:
+            self._working[run].lose()
+
     def journal(self, run: Run, given: JsonObject, **known: Any) -> RunJournal:
         """Returns the journal of a run, with what is already known of it."""
         return RunJournal(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.caller import DEFAULT_OPTIONS, CallOptions, Clock
@@ -21,7 +21,11 @@ from spindle.remedies import Remedy
 from spindle.runs.answers import checked_answer, is_refusal
 from spindle.runs.connecting import KIND as CONNECT
 from spindle.runs.executions import Executions, Work, kept
+from spindle.runs.journal import closed
 from spindle.runs.outcomes import Continuing, Finished, OpenPause, Outcome, open_content, opened, read
+from spindle.runs.tasks import KIND as TASK
+from spindle.runs.tasks import Tasks
+from spindle.runs.tasks import work as task_work
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
@@ -52,7 +56,9 @@ class Runner:
         self._sealer = sealer
         self._note = note
         self._clock = clock
-        self._executions = Executions(caller, store, sealer, note, clock, works or {})
+        known = {**(works or {}), TASK: task_work}
+        self._executions = Executions(caller, store, sealer, note, clock, known)
+        self.tasks = Tasks(self, store, note)
         self._owner = self._executions.owner
 
     # --- what a user does
@@ -80,6 +86,23 @@ class Runner:
         journal = self._executions.journal(run, kept(given, options))
         return await self._executions.execute(journal, options, work)
 
+    async def begin(
+        self,
+        kind: str,
+        name: str,
+        given: JsonObject,
+        options: CallOptions = DEFAULT_OPTIONS,
+        *,
+        work: Work | None = None,
+    ) -> tuple[str, Coroutine[Any, Any, Outcome]]:
+        """The same in two parts, for a caller that must know that the run is stored before it ends: returns
+        its id, and what executes it. Raises StoreError if it cannot be stored."""
+        journal = self._executions.journal(
+            self._executions.new_run(kind, name, options, new_id()), kept(given, options)
+        )
+        await journal.save()
+        return journal.run.id, self._executions.execute(journal, options, work)
+
     async def connect(self, source: str, options: CallOptions = DEFAULT_OPTIONS) -> Outcome:
         """Connects a user to a source, as the settings of the source say, and lists its tools. One run for
         each user and source waits for the consent, however often it is asked for."""
@@ -105,13 +128,45 @@ class Runner:
         pause = await self._store.pause(token)
         if pause is None:
             return await self._resume_run(token, answer, refused, principal, on_progress)
+        reply = await self._reply(pause, answer, refused, principal)
+        return await self._answer([pause], reply, on_progress)
+
+    async def accept(
+        self, pause: OpenPause, answer: Any = None, *, refused: str | None = None, principal: Principal
+    ) -> Coroutine[Any, Any, Outcome] | None:
+        """Takes the answer to a pause, as `resume` does, and returns what continues its run; None if the
+        process that executes the run goes on with it."""
+        found = await self._store.pause(pause.token)
+        if found is None:
+            raise NotFoundError(f"there is no pause {pause.token!r}")
+        reply = await self._reply(found, answer, refused, principal)
+        return self._continue(found.run, None) if await self._claimed([found], reply) else None
+
+    async def _reply(
+        self, pause: Pause, answer: Any, refused: str | None, principal: Principal | None
+    ) -> JsonObject | None:
+        """Returns an answer in the form in which it is kept, having checked it and who gives it."""
         self._check_answerer(principal, pause, refuses=is_refusal(answer, refused))
         await self._check_waiting(pause)
         content = open_content(self._sealer, pause)
         reply = await checked_answer(pause, content["details"], answer, refused, self._caller)
         if reply is not None and principal is not None:
             reply["by"] = principal.id
-        return await self._answer([pause], reply, on_progress)
+        return reply
+
+    async def outcome(self, run: Run) -> Result:
+        """Returns the result of a run that has ended; raises the error if it failed."""
+        return await self._recorded_outcome(run)
+
+    async def cancel(self, run: Run, why: str) -> None:
+        """Ends a run that does not execute in this process. One that executes it learns of it when it next
+        writes, or renews its lease."""
+        if run.status != "running":
+            await self._executions.give_up(run.id, why)
+            return
+        now = self._clock.now()
+        error = {"category": "cancelled", "message": why}
+        await self._store.save_run(closed(run, "cancelled", now, error), [RunEvent(run.id, "ended", now)])
 
     def may_approve(self, pause: Pause | OpenPause, principal: Principal) -> bool:
         """True if a principal may answer a request for approval. One that a tool makes itself is a question
@@ -196,8 +251,18 @@ class Runner:
         resumed by its id. Callers that wait for its outcome get `Paused`. False: it does not execute here."""
         return self._executions.suspend(run)
 
+    def executes(self, run: str) -> bool:
+        """True if a run executes in this process."""
+        return run in self._executions.running
+
+    def let_go(self, run: str) -> None:
+        """Ends the work on a run in this process without a word of it: another goes on with it once its lease
+        has run out, and judges what was begun."""
+        self._executions.let_go(run)
+
     async def close(self) -> None:
-        """Stops renewing the leases of runs."""
+        """Ends the work of tasks, and stops renewing the leases of runs."""
+        await self.tasks.close()
         await self._executions.close()
 
     # --- resuming
@@ -206,7 +271,14 @@ class Runner:
         self, pauses: list[Pause], reply: JsonObject | None, on_progress: Progress | None
     ) -> Outcome:
         """Answers pauses of one run, and resumes it unless another process executes it."""
-        run_id, is_ours = pauses[0].run, False
+        run_id = pauses[0].run
+        if await self._claimed(pauses, reply):
+            return await self._continue(run_id, on_progress)
+        return await self._executed_elsewhere(run_id)
+
+    async def _claimed(self, pauses: list[Pause], reply: JsonObject | None) -> bool:
+        """Keeps the answer to pauses of one run. True: the run is now this process's to continue."""
+        is_ours = False
         for pause in pauses:
             sealed = self._sealer.seal(reply, f"answer:{pause.token}") if reply is not None else None
             now = self._clock.now()
@@ -215,9 +287,7 @@ class Runner:
             is_ours |= claim == "claimed"
             if claim not in ("claimed", "noted") and len(pauses) == 1:
                 raise await self._unanswerable(claim, await self._store.pause(pause.token) or pause)
-        if is_ours:
-            return await self._continue(run_id, on_progress)
-        return await self._executed_elsewhere(run_id)
+        return is_ours
 
     async def _executed_elsewhere(self, run_id: str) -> Outcome:
         here = self._executions.running.get(run_id)

@@ -243,6 +243,9 @@ async def call(ctx: Any, params: t.CallToolRequestParams) -> Any:
             if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
                 await ctx.session.send_prompt_list_changed()
             return said("Told.")
+        case "protocol_error_job":
+            await asyncio.sleep(1)
+            raise MCPError(-32050, "the job could not be made", {"job": 7})
     raise MCPError(t.INVALID_PARAMS, f"Unknown tool: {params.name}")
 
 
@@ -272,6 +275,7 @@ NAMES = (
     "test_touch_resource",
     "test_trigger_tool_change",
     "test_change_prompts",
+    "protocol_error_job",
 )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 MARK = "__spindle_tool__"
 
+TaskSupport = Literal["optional", "required"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -24,6 +25,7 @@ class ToolOptions:
     idempotent: bool | None = None
     destructive: bool | None = None
     pure: bool = False
+    task: TaskSupport | None = None
     home: str | None = None
     """The module that marked the function, which need not be the one that defines it."""
 
@@ -40,12 +42,15 @@ def tool(
     read_only: bool | None = None,
     idempotent: bool | None = None,
     destructive: bool | None = None,
+    task: TaskSupport | None = None,
 ) -> Callable[[F], F]: ...
 def tool(function: Any = None, /, *, tags: Sequence[str] = (), **options: Any) -> Any:
     """Offers a function as a tool. It stays an ordinary function.
 
     The schema comes from its type hints and docstring. `input_schema` replaces it with a JSON Schema, whose
-    properties are passed by name, or a Pydantic model, of which one instance is passed.
+    properties are passed by name, or a Pydantic model, of which one instance is passed. `task` says of one
+    that takes long that MCP clients which know tasks get a task to ask after, or (`required`) that only they
+    may call it.
     """
 
     home = sys._getframe(1).f_globals.get("__name__")  # pyright: ignore[reportPrivateUsage] - as logging does

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from spindle.calls.context import Context
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, canonical, to_json
-from spindle.domain.tool import Hints, ToolSpec
+from spindle.domain.tool import SHOWN, Hints, ToolSpec
 from spindle.flows.node_cache import is_flow_safe
 from spindle.sources.code.decorator import MARK, ToolOptions
 
@@ -131,6 +131,7 @@ def function_tool(function: Callable[..., Any]) -> FunctionTool:
             tags=options.tags,
             place=place(function),
             pure=options.pure or is_flow_safe(function),
+            metadata={SHOWN: {"execution": {"taskSupport": options.task}}} if options.task else {},
         )
         canonical(spec.definition())
     except UnusableFunctionError:

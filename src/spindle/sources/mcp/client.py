@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from spindle.domain import apps
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.mcp_protocol import headers, names
 from spindle.mcp_protocol.errors import McpError, RequestId, as_request_id
@@ -36,6 +37,9 @@ _SWITCHES = {
     "logging": (),
     "completions": (),
 }
+TASKS = "io.modelcontextprotocol/tasks"
+EXTENSIONS: JsonObject = {TASKS: {}, apps.EXTENSION: {"mimeTypes": [apps.MIME_TYPE]}}
+"""The extensions of the protocol that servers may use."""
 
 
 class AgainstProtocolError(Exception):
@@ -57,6 +61,7 @@ class McpClient:
         self._peers = peers
         self._on_notice = on_notice
         self._able: JsonObject = {name: ANSWERED[name] for name in ANSWERED if name in answers}
+        self._able["extensions"] = EXTENSIONS
         self.version: str | None = None
         """The version that was agreed on."""
         self.is_modern = False

@@ -19,6 +19,7 @@ from spindle.errors import ClientError, ConnectionFailedError, ServerError, Spin
 from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_protocol.names import HEADER_MISMATCH, LOG_LEVEL, METHOD_NOT_FOUND, TOOLS_CHANGED
 from spindle.ports.source import RelaySession
+from spindle.sources.mcp import tasks
 from spindle.sources.mcp.changes import follow_changes
 from spindle.sources.mcp.client import AgainstProtocolError, McpClient
 from spindle.sources.mcp.convert import against_protocol, plain_result, to_error, too_large
@@ -109,7 +110,11 @@ class McpSession(RelaySession):
 
     async def _call(self, tool: Tool, call: Call, given: JsonObject) -> Result | Asked:
         # The answers in `given` go as they came: whether they are good is for the server to say.
+        if call.reply is not None and (task_id := tasks.waiting_task(call)) is not None:
+            return await self._exchange(lambda: self._gone_on_with(task_id, call), call.credential, call)
         params: JsonObject = {"name": tool.spec.remote_name, "arguments": call.arguments, **given}
+        if tool.spec.metadata and not self.is_modern and tasks.wants_task(tool):
+            params["task"] = {}
         meta: Any = call.key_in("meta")
         if call.meta is not None:
             meta = {**call.meta, **meta}
@@ -125,7 +130,21 @@ class McpSession(RelaySession):
         plain = plain_result(raw)
         if plain is not None:
             return plain
+        task = tasks.task_in(raw)
+        return await (self._read(raw) if task is None else self._of_task(task, call))
+
+    async def _read(self, raw: JsonObject) -> Result | Asked:
         return (await _results()).read_answer(raw, self._client.spoken)
+
+    async def _gone_on_with(self, task_id: str, call: Call) -> Result | Asked:
+        """The result of a task that waited for a person's answer."""
+        ask = partial(send, self._client)
+        return await self._of_task(await tasks.answered(ask, call, task_id), call)
+
+    async def _of_task(self, task: JsonObject, call: Call) -> Result | Asked:
+        ask = partial(send, self._client)
+        raw = await tasks.result_of(ask, self._name, call, task, is_modern=self.is_modern)
+        return await self._read({"resultType": "complete", **raw} if self.is_modern else raw)
 
     async def _lower_log_level(self, level: str) -> None:
         """Sets the log level of older servers, which keep one for the session: that of the caller who

@@ -29,6 +29,10 @@ class RequestHeaders:
         found = self._last.get(name)
         return default if found is None else found.decode("latin-1").strip(" \t")
 
+    def raw(self, name: bytes) -> bytes:
+        """Returns the value of a header as it came, of several the last; nothing if there is none."""
+        return self._last.get(name, b"")
+
     def all(self, name: bytes) -> list[str]:
         """Returns the values of a header that may be there more than once."""
         if name not in self._last:

@@ -28,6 +28,11 @@ class AnswerWriter:
         else:
             self._transport.write(data)
 
+    def write_whole(self, data: bytes) -> None:
+        """Writes a head and its body in one piece."""
+        self.flush()
+        self._transport.write(data)
+
     def flush(self) -> None:
         """Writes a head that no body followed."""
         if self._head:

@@ -6,9 +6,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import JsonObject, to_json
+from spindle.listening.whole import sent_whole
 from spindle.timers import Timer
 
 if TYPE_CHECKING:
@@ -118,10 +120,18 @@ def _event(message: JsonObject) -> bytes:
 async def respond(send: Send, status: int, message: JsonObject | None = None, headers: Headers = ()) -> None:
     """Sends a whole response."""
     body = to_json(message) if message is not None else b""
+    if message is not None and sent_whole(send, status, _head_of(headers), body):
+        return
     kind = (JSON_TYPE,) if message is not None else ()
     length = (b"content-length", str(len(body)).encode())
     await send({"type": "http.response.start", "status": status, "headers": [*kind, length, *headers]})
     await send({"type": "http.response.body", "body": body})
+
+
+@lru_cache(1000)
+def _head_of(headers: Headers) -> bytes:
+    """The lines of a response's head: of the few of a session, which come with each of its answers."""
+    return b"".join(b"%b: %b\r\n" % pair for pair in (JSON_TYPE, *headers))
 
 
 class NoticeStream:

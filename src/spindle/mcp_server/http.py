@@ -15,6 +15,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 from spindle.domain.json_schema import JsonObject, from_json, is_object
 from spindle.errors import RateLimitedError
 from spindle.listening.headers import headers_of
+from spindle.listening.whole import whole_body
 from spindle.mcp_imports import (
     ERROR_CODE_HTTP_STATUS,
     Connection,
@@ -31,7 +32,7 @@ from spindle.mcp_imports import (
 )
 from spindle.mcp_server.calling import answered
 from spindle.mcp_server.channel import RequestChannel, error_message
-from spindle.mcp_server.exchange import Headers, PostExchange, respond
+from spindle.mcp_server.exchange import JSON_TYPE, Headers, PostExchange, respond
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.sessions import SESSION_HEADER, HttpSession, Sessions
 from spindle.timers import Timers
@@ -73,7 +74,7 @@ class McpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        if scope["path"].rstrip("/") != PATH:
+        if scope["path"] != PATH and scope["path"].rstrip("/") != PATH:
             await respond(send, 404, error_message(None, INVALID_REQUEST, f"the server is at {PATH}"))
             return
         principal = self._catalog.access.principal(scope)
@@ -302,7 +303,7 @@ class _Request:
         self.principal = principal
         self.receive = receive
         self.send = send
-        accept = self.headers.get(b"accept")
+        accept = self.headers.raw(b"accept")
         self.takes_json, self.takes_stream = _usually(accept) if len(accept) <= 200 else _accepts(accept)
 
     def exchange(self, headers: Headers = (), *, cancels: bool = False) -> PostExchange:
@@ -311,7 +312,8 @@ class _Request:
         )
 
     def check_types(self) -> None:
-        if self.headers.get(b"content-type").split(";")[0].strip().lower() != "application/json":
+        given = self.headers.raw(b"content-type")
+        if given != JSON_TYPE[1] and given.split(b";")[0].strip().lower() != JSON_TYPE[1]:
             raise Refused(415, INVALID_REQUEST, "Unsupported Media Type: send Content-Type: application/json")
         if not self.takes_json:
             message = "Not Acceptable: send Accept: application/json, text/event-stream"
@@ -328,6 +330,9 @@ class _Request:
         return message
 
     async def _body(self, limit: int) -> bytes:
+        whole = whole_body(self.receive, limit)
+        if whole is not None:
+            return whole
         length = self.headers.get(b"content-length")
         if length.isdigit() and int(length) > limit:
             raise _too_large(limit)
@@ -346,12 +351,12 @@ class _Request:
                 return b"".join(parts)
 
 
-def _accepts(header: str) -> tuple[bool, bool]:
+def _accepts(header: bytes) -> tuple[bool, bool]:
     """If a client takes JSON, and if it takes a stream of events."""
-    accepted = {part.split(";")[0].strip().lower() for part in header.split(",")}
-    anything = "*/*" in accepted
-    takes_json = anything or bool(accepted & {"application/json", "application/*"})
-    return takes_json, anything or bool(accepted & {"text/event-stream", "text/*"})
+    accepted = {part.split(b";")[0].strip().lower() for part in header.split(b",")}
+    anything = b"*/*" in accepted
+    takes_json = anything or bool(accepted & {JSON_TYPE[1], b"application/*"})
+    return takes_json, anything or bool(accepted & {b"text/event-stream", b"text/*"})
 
 
 _usually = lru_cache(100)(_accepts)

@@ -1,0 +1,45 @@
+"""Requests and answers that are there as a whole, past the messages of ASGI: those are looked at part by part,
+which costs as much as all else that is done for a short answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+from spindle.listening.writer import AnswerWriter
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Send
+
+
+def sent_whole(send: Send, status: int, head: bytes, body: bytes) -> bool:
+    """Sends a whole answer to a POST, if its connection is ready for it. Returns False if it has to go by
+    `send`: also where that is not the connection's own, but somebody's who adds to answers or counts them.
+    `head` is lines of headers of ours, without the length."""
+    cycle: Any = getattr(send, "__self__", None)
+    if cycle.__class__ is not RequestResponseCycle or cycle.response_started or cycle.disconnected:
+        return False
+    if not cycle.keep_alive or cycle.flow.write_paused or cycle.transport.__class__ is not AnswerWriter:
+        return False
+    usual = b"".join([b"%b: %b\r\n" % pair for pair in cycle.default_headers])
+    whole = b"%b%b%bcontent-length: %d\r\n\r\n%b" % (STATUS_LINE[status], usual, head, len(body), body)
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    cast(AnswerWriter, cycle.transport).write_whole(whole)
+    cycle.message_event.set()
+    cycle.on_response()
+    return True
+
+
+def whole_body(receive: Receive, limit: int) -> bytes | None:
+    """The body of a request that came as a whole, without waiting. None if it has to be received."""
+    cycle: Any = getattr(receive, "__self__", None)
+    if cycle.__class__ is not RequestResponseCycle or cycle.more_body or cycle.disconnected:
+        return None
+    if len(cycle.body) > limit:
+        return None
+    body = bytes(cycle.body)
+    cycle.body = bytearray()
+    cycle.message_event.clear()
+    return body

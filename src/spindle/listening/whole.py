@@ -1,5 +1,5 @@
-"""Requests and answers that are there as a whole, past the messages of ASGI: those are looked at part by part,
-which costs as much as all else that is done for a short answer."""
+"""Requests and answers that are there as a whole, past the messages of ASGI: those are looked at part by
+part, which costs as much as all else that is done for a short answer."""
 
 from __future__ import annotations
 

@@ -149,8 +149,9 @@ class LinkDispatcher:
         request_id = opts.get("request_id")
         if request_id is None:
             self._ids += 1
-            request_id = self._ids
-        key = same_id(request_id)
+            request_id = key = self._ids
+        else:
+            key = same_id(request_id)
         if key in self._pending:
             raise ValueError(f"request id {request_id!r} is already in flight")
         future = asyncio.get_running_loop().create_future()
@@ -242,6 +243,8 @@ class LinkDispatcher:
             pending.future.set_result(found)
 
     def _waiting_for(self, request_id: Any) -> Pending | None:
+        if request_id.__class__ is int:
+            return self._pending.get(request_id)
         key = as_request_id(request_id)
         return self._pending.get(same_id(key)) if key is not None else None
 

@@ -64,21 +64,23 @@ class Serving:
     """A call that runs on a session, and the questions that its server asks meanwhile. A class, because a
     generator costs every call more."""
 
+    # Defaults of the class, as nothing is asked in most calls.
+    requests = 0
+    """The requests other than questions that its server made of the caller."""
+    unanswered: str | None = None
+    """The request of its server that nobody here answers, if it made one."""
+    _reason: BaseException | None = None
+    _given: GivenAnswers | None = None
+    _count = 0
+    _has_ended = False
+    _left: asyncio.Event | None = None
+
     def __init__(self, running: dict[str, Serving], call: Call) -> None:
         self._running = running
         self.call = call
         self._task = asyncio.current_task()
         self._cancelling = self._task.cancelling() if self._task is not None else 0
-        self._reason: BaseException | None = None
-        self._given: GivenAnswers | None = None
-        self._count = 0
-        self.requests = 0
-        """The requests other than questions that its server made of the caller."""
-        self.unanswered: str | None = None
-        """The request of its server that nobody here answers, if it made one."""
         self._open: set[asyncio.Task[Any]] = set()
-        self._has_ended = False
-        self._left: asyncio.Event | None = None
 
     def __enter__(self) -> None:
         self._running[self.call.key] = self

@@ -15,7 +15,14 @@ from pydantic import ValidationError
 from spindle.domain.call import Result
 from spindle.domain.json_schema import is_object
 from spindle.domain.levels import is_as_severe
-from spindle.errors import ClientError, ConnectionFailedError, ServerError, SpindleError, from_status
+from spindle.errors import (
+    AuthError,
+    ClientError,
+    ConnectionFailedError,
+    ServerError,
+    SpindleError,
+    from_status,
+)
 from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_protocol.names import HEADER_MISMATCH, LOG_LEVEL, METHOD_NOT_FOUND, TOOLS_CHANGED
 from spindle.ports.source import RelaySession
@@ -29,7 +36,7 @@ from spindle.sources.mcp.negotiation import negotiate
 from spindle.sources.mcp.peers import Peers
 from spindle.sources.mcp.questions import Asked
 from spindle.sources.mcp.relay import offers_of, send, watch
-from spindle.sources.mcp.rounds import until_done
+from spindle.sources.mcp.rounds import Send, until_done
 from spindle.threads import in_turn
 
 if TYPE_CHECKING:
@@ -90,23 +97,40 @@ class McpSession(RelaySession):
                 return tools.specs
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
+        client, first = self._client, None
         with self._peers.serving(call):
-            if not self.is_modern and call.peer is not None and (level := call.peer.log_level) is not None:
-                await self._lower_log_level(level)
-            done = await until_done(
-                self._name, call, lambda given: self._invoke(tool, call, given), is_modern=self.is_modern
-            )
+            if not client.is_modern and call.peer is not None and client.offers("logging"):
+                await self._lower_log_level(call.peer.log_level)
+            if call.reply is None and call.answers is None:
+                try:
+                    first = await self._call(tool, call, {})
+                    if isinstance(first, Result):  # as nearly always: it asks for nothing first
+                        return first
+                except (AuthError, ClientError) as error:
+                    first = error
+            send = self._rounds(tool, call, first)
+            done = await until_done(self._name, call, send, is_modern=client.is_modern)
         return Result(asked=done.whole) if isinstance(done, Asked) else done
 
-    async def _invoke(self, tool: Tool, call: Call, given: JsonObject) -> Result | Asked:
-        try:
-            return await self._call(tool, call, given)
-        except ClientError as error:
-            if not (is_object(error.details) and error.details.get("code") == HEADER_MISMATCH):
-                raise
-            # The server wants arguments repeated as headers; which ones, only a fresh list tells.
-            await self._discover(call.credential)
-            return await self._call(tool, call, given)
+    def _rounds(self, tool: Tool, call: Call, first: Result | Asked | SpindleError | None) -> Send[Result]:
+        """Makes the call again and again. `first` is the outcome of the first time, if it was made."""
+        outcomes = [] if first is None else [first]
+
+        async def send(given: JsonObject) -> Result | Asked:
+            try:
+                if not outcomes:
+                    return await self._call(tool, call, given)
+                if isinstance(outcome := outcomes.pop(), SpindleError):
+                    raise outcome
+                return outcome
+            except ClientError as error:
+                if not (is_object(error.details) and error.details.get("code") == HEADER_MISMATCH):
+                    raise
+                # The server wants arguments repeated as headers; which ones, only a fresh list tells.
+                await self._discover(call.credential)
+                return await self._call(tool, call, given)
+
+        return send
 
     async def _call(self, tool: Tool, call: Call, given: JsonObject) -> Result | Asked:
         # The answers in `given` go as they came: whether they are good is for the server to say.
@@ -122,16 +146,22 @@ class McpSession(RelaySession):
             meta[LOG_LEVEL] = level
         if meta:
             params["_meta"] = meta
-        return await self._exchange(lambda: self._sent(params, call), call.credential, call)
-
-    async def _sent(self, params: JsonObject, call: Call) -> Result | Asked:
         options: SendOptions = {} if call.on_progress is None else {"on_progress": call.on_progress}
-        raw = await self._client.request("tools/call", params, options)
-        plain = plain_result(raw)
-        if plain is not None:
-            return plain
-        task = tasks.task_in(raw)
-        return await (self._read(raw) if task is None else self._of_task(task, call))
+        exchange = CallExchange(call.credential, call)
+        token = current_exchange.set(exchange)
+        try:
+            raw = await self._client.request("tools/call", params, options)
+            plain = plain_result(raw)
+            if plain is not None:
+                return plain
+            task = tasks.task_in(raw)
+            return await (self._read(raw) if task is None else self._of_task(task, call))
+        except McpError as error:
+            raise self._error(error, exchange) from error
+        except ValidationError as error:
+            raise against_protocol(self._name, error) from None
+        finally:
+            current_exchange.reset(token)
 
     async def _read(self, raw: JsonObject) -> Result | Asked:
         return (await _results()).read_answer(raw, self._client.spoken)
@@ -146,10 +176,10 @@ class McpSession(RelaySession):
         raw = await tasks.result_of(ask, self._name, call, task, is_modern=self.is_modern)
         return await self._read({"resultType": "complete", **raw} if self.is_modern else raw)
 
-    async def _lower_log_level(self, level: str) -> None:
+    async def _lower_log_level(self, level: str | None) -> None:
         """Sets the log level of older servers, which keep one for the session: that of the caller who
         wants to see the most."""
-        if not self._client.offers("logging"):
+        if level is None:
             return
         if self._log_level is None or (is_as_severe(self._log_level, level) and level != self._log_level):
             self._log_level = level

@@ -192,9 +192,11 @@ def test_at_a_terminal_the_words_are_changed_or_a_saved_flow_is_not_wanted(
 ) -> None:
     greeting = [{"id": "tell", "tool": "send", "params": {"text": "hi"}}]
     work.write("flows/send_note.json", json.dumps({"description": FLOW["description"], "nodes": greeting}))
-    server.feed(json.dumps(FLOW), json.dumps({**FLOW, "name": "other"}))
+    # It is asked if the saved flow fits, and answers once with values for inputs that the flow does not have.
+    server.feed('{"file": "x"}', "{}", json.dumps(FLOW), json.dumps({**FLOW, "name": "other"}))
     terminal = Terminal("ask", WORDS, *MODEL)
     terminal.read_until("[d]raft a new one: ")
+    assert "with file" not in terminal.seen
     assert "the saved flow send_note fits" in terminal.seen
     terminal.write("d\n")
     terminal.read_until("the model wrote this flow")
@@ -208,7 +210,8 @@ def test_at_a_terminal_the_words_are_changed_or_a_saved_flow_is_not_wanted(
     seen = terminal.read_all()
     assert "nothing was run" in seen
     assert terminal.process.returncode == 0
-    assert [request.prompt for request in server.requests] == [WORDS, "read it aloud"]
+    assert [request.prompt for request in server.requests][-2:] == [WORDS, "read it aloud"]
+    assert len(server.requests) == 4
 
 
 # --- a saved flow that does something else

@@ -504,7 +504,10 @@ def test_a_place_that_cannot_be_written_is_named(workspace, spindle):
         (("serve", "--print-config", "claude", "--http"), "Claude Desktop takes no addresses"),
         (("serve", "--print-config", "cursor", "--rest"), "--print-config goes with --stdio or --http"),
         (("serve", "--print-config", "cursor", "--stdio", "--http"), "--print-config goes with"),
-        (("serve", "--print-config", "cursor", "--port", "1"), "--host and --port go with --http"),
+        (
+            ("serve", "--print-config", "cursor", "--port", "1"),
+            "--host, --port, --unix, --tls-cert and --access-log go with --http",
+        ),
         (("serve", "--print-config", "cursor", "--http", "--port", "0"), "there is no fixed address"),
     ],
 )

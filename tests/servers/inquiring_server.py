@@ -38,7 +38,7 @@ async def answered(ctx: Any, params: Any, kind: str) -> str:
     declared = ctx.session.client_capabilities
     if kind == "declared":
         found = declared.model_dump(by_alias=True, exclude_none=True) if declared is not None else {}
-        return json.dumps(sorted(found))
+        return json.dumps(sorted(found.keys() - {"extensions"}))
     if kind == "strict" and (declared is None or declared.elicitation is None):
         data = {"requiredCapabilities": {"elicitation": {}}}
         raise MCPError(t.MISSING_REQUIRED_CLIENT_CAPABILITY, "Somebody must be asked", data)

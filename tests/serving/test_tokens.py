@@ -53,7 +53,7 @@ def test_a_token_is_good_at_once_and_good_for_nothing_once_it_is_revoked(rest: R
     assert first not in str(listed)
     raw = (rest.root / ".spindle" / "state.db").read_bytes()
     assert first.encode() not in raw
-    calls = rest.json("history", "--json")
+    calls = rest.json("history", "--json", "--limit", "10000")
     assert {call["principal"] for call in calls} == {"ann@example.com", "later"}
     changes = [
         (entry["action"], entry["target"]) for entry in rest.json("audit", "--json", "--action", "token")
@@ -129,6 +129,7 @@ def test_only_administrators_use_the_api(rest: RestWorkspace) -> None:
             assert answer.status_code == 403
             assert "administrator" in answer.json()["hint"]
         assert served.client.get("/admin/v1/tokens").status_code == 401
+        served.stop()
     refused = rest.json("audit", "--json", "--action", "admin")
     assert {entry["allowed"] for entry in refused} == {False}
 

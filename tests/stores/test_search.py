@@ -233,9 +233,13 @@ async def test_a_catalog_of_an_earlier_version_is_found_in_again(tmp_path: Path)
     async with SqliteStore(tmp_path / "state.db") as store:
         await fill(store, tools())
         expected = {query: await names(store, query) for query in ("create issue", "forecast", "owner")}
-    with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as file:
+    with contextlib.closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as file:
         file.execute("DROP TABLE search_words")
         file.execute("DROP TABLE pins")
+        for table in ("audit", "access_entries", "quota_use", "quota_holds"):
+            file.execute(f"DROP TABLE {table}")
+        file.execute("DELETE FROM meta WHERE key IN ('audit_pruned_to', 'access_version')")
+        file.execute("DROP INDEX secrets_by_source")
         file.execute("ALTER TABLE calls DROP COLUMN result")
         file.execute("ALTER TABLE runs DROP COLUMN generation")
         file.execute("DROP INDEX run_events_by_step")
@@ -255,7 +259,10 @@ async def test_a_schema_of_an_earlier_version_is_found_in_again(postgres_url: st
             f"""
             SET LOCAL search_path TO {schema};
             DROP TABLE search_words;
-            DROP TABLE pins;
+            DROP TABLE pins, audit, access_entries, quota_use, quota_holds;
+            DELETE FROM meta WHERE key IN ('audit_pruned_to', 'access_version');
+            DROP FUNCTION keep_audit;
+            DROP INDEX secrets_by_source;
             ALTER TABLE calls DROP COLUMN result;
             ALTER TABLE runs DROP COLUMN generation;
             DROP INDEX run_events_by_step;

@@ -194,7 +194,7 @@ class Drafting:
         without = {key: value for key, value in schema.items() if key != "required"}
 
         async def values(text: str) -> JsonObject:
-            return _values(text, {**without, "properties": wanted})
+            return _values(text, {**without, "properties": wanted, "additionalProperties": False})
 
         asked = to_fill(draft.words, draft.definition, wanted)
         try:

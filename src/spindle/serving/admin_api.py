@@ -113,7 +113,9 @@ class AdminApi:
         except ClientDisconnect:
             return
         except SpindleError as error:
-            response = respond(of_error(error))
+            # Whoever administrates reads the hints that are kept from other clients.
+            told = {"hint": error.hint} if error.hint else {}
+            response = respond({**of_error(error), **told})
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:

@@ -51,7 +51,9 @@ def triage(retry: Retry | None = None) -> Flow:
     search >> short >> send
     send - "rate_limited" >> later
     send - "auth_failed" >> login
-    outputs = {"sent": "${send.ts}", "postponed": "${later.postponed}", "login": "${login.login}"}
+    # Each is of one branch, and the others are not taken.
+    places = {"sent": "${send.ts}", "postponed": "${later.postponed}", "login": "${login.login}"}
+    outputs = {name: {"value": place, "required": False} for name, place in places.items()}
     return Flow(search, name="triage", inputs={"folder": {"type": "string"}}, outputs=outputs)
 
 
@@ -205,7 +207,7 @@ async def test_consent_pauses_a_flow_and_it_goes_on_in_another_process(
         await app.auth.complete(given["code"], given["state"], given.get("iss"), principal=ann)
         (done,) = await app.runner.resume_consent("work", ann)
         assert isinstance(done, Finished)
-        assert json.loads(done.result.structured["who"])["subject"] == "ann"
+        assert done.result.structured["who"]["subject"] == "ann", "a server's JSON text is its value"
         assert done.result.structured["before"] == "A"
         run, _, _ = await app.flows.trace(outcome.run_id)
     assert seen == ["a"]

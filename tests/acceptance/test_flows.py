@@ -17,7 +17,7 @@ from servers.oauth import User
 from servers.running import program
 from spindle import CallOptions, Finished, Paused, Principal, tool
 from spindle.errors import RateLimitedError
-from spindle.flows import Flow, Retry, ToolNode
+from spindle.flows import Flow, FlowOutput, Retry, ToolNode
 
 
 @tool(read_only=True)
@@ -53,7 +53,7 @@ def triage(retry: Retry | None = None) -> Flow:
     send - "auth_failed" >> login
     # Each is of one branch, and the others are not taken.
     places = {"sent": "${send.ts}", "postponed": "${later.postponed}", "login": "${login.login}"}
-    outputs = {name: {"value": place, "required": False} for name, place in places.items()}
+    outputs = {name: FlowOutput(place, required=False) for name, place in places.items()}
     return Flow(search, name="triage", inputs={"folder": {"type": "string"}}, outputs=outputs)
 
 

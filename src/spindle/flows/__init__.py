@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from spindle.flows.context import context as context
     from spindle.flows.definition import Batch as Batch
     from spindle.flows.definition import CacheRule as CacheRule
+    from spindle.flows.definition import FlowOutput as FlowOutput
     from spindle.flows.definition import Retry as Retry
     from spindle.flows.flow import Flow as Flow
     from spindle.flows.node import BatchNode as BatchNode
@@ -55,6 +56,7 @@ _HOMES = {
     "BatchNode": "node",
     "CacheRule": "definition",
     "Flow": "flow",
+    "FlowOutput": "definition",
     "Node": "node",
     "ParallelBatchNode": "node",
     "Retry": "definition",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,6 +14,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from servers.running import program
 from spindle.cli.main import GROUP
 from spindle.cli.serve import serve
 from spindle.domain.serve import ServeConfig
@@ -72,13 +72,12 @@ def test_the_commands_that_are_started_have_the_options_that_they_use() -> None:
         assert {word for word in words if word.startswith("--")} <= known
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
 def test_systemd_understands_the_units(tmp_path: Path) -> None:
     for unit in (DEPLOY / "systemd").iterdir():
         text = re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text(), flags=re.M)
         (tmp_path / unit.name).write_text(text)
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(tmp_path / "spindle.service")],
+        [program("systemd-analyze"), "verify", "--man=no", str(tmp_path / "spindle.service")],
         capture_output=True, text=True,
     )  # fmt: skip
     told = [line for line in done.stderr.splitlines() if str(tmp_path) in line or "spindle.service" in line]

@@ -66,7 +66,7 @@ def runs_of(contender: str, length: int) -> Callable[[int], None]:
     if library == "pocketflow":
         import pocketflow as module
     else:
-        import spindle.flows as module
+        import spindle.compat.pocketflow as module
     flow = chain(module, length, is_async=bool(how))
 
     def several(times: int) -> None:

@@ -37,11 +37,23 @@ def test_tools_in_a_pipe_are_tab_separated(filled, spindle):
         (["--source", "mini", "--filter", "*.e*"], ["mini.echo"]),
         (["--filter", "ech"], ["mini.echo"]),
         (["--filter", "mini.[ef]*"], ["mini.echo", "mini.fail"]),
+        (["--filter", "python"], ["greet"]),
+        (["--filter", "mcp", "--source", "tools"], []),
+        (["--filter", "mcp", "--kind", "python"], []),
     ],
 )
 @pytest.mark.parametrize("command", [["tools"], ["tools", "list"], ["registry", "list"]])
 def test_tools_can_be_filtered(filled, spindle, command, words, names):
     assert [tool["name"] for tool in spindle(*command, *words, "--json").json] == names
+
+
+def test_a_filter_that_names_a_kind_finds_those_of_it_and_those_of_that_name(filled, spindle):
+    filled.write("tools/more.py", "from spindle import tool\n@tool\ndef about_mcp() -> str:\n    return ''\n")
+    names = [tool["name"] for tool in spindle("registry", "list", "--filter", "mcp", "--json").json]
+    assert names == [
+        "about_mcp",
+        *(f"mini.{name}" for name in ("data", "echo", "fail", "hang", "paint", "picture")),
+    ]
 
 
 def test_tools_list_is_tools_and_takes_a_source(filled, spindle):
@@ -96,6 +108,7 @@ def test_show_has_everything_about_a_tool(filled, spindle):
         "mini.echo\n",
         "--text   string    required   What to say.",
         "source:      mini (mcp)",
+        "server:      mini 1\n",
         "remote name: echo",
         "hints:       only reads",
         "fingerprint: ",
@@ -110,6 +123,31 @@ def test_show_as_json_has_the_promised_keys(filled, spindle):
     assert shown["source"] == "tools"
     assert shown["input_schema"]["required"] == ["name"]
     assert {"description", "output_schema", "fingerprint", "place"} <= set(shown)
+    assert (shown["server"], spindle("show", "echo", "--json").json["server"]) == (None, "mini 1")
+    assert [item["server"] for item in spindle("sources", "--json").json] == ["mini 1", None]
+
+
+def test_show_prints_a_node_as_the_docstring_that_describes_it(filled, spindle):
+    from spindle.flows.node_docstring import of_docstring
+
+    done = spindle("show", "echo", "--as-node", "--docstring")
+    assert done.out.splitlines()[:6] == [
+        "Give the arguments back. They are not changed.",
+        "",
+        "Interface:",
+        '- Reads: shared["text"]: string - What to say.',
+        '- Reads: shared["tags"]: array - (optional)',
+        '- Reads: shared["loud"]: boolean - (optional)',
+    ]
+    assert "\n- Params: count: integer - (default: 1)\n" in done.out
+    assert '\n- Actions: "default", "rate_limited", "auth_failed", ' in done.out
+    assert "Source: mini/echo (mini 1), fingerprint " in done.out
+    read = of_docstring("echo", done.out)
+    assert [(key.name, key.type, key.required) for key in read.reads][:2] == [
+        ("text", "string", True), ("tags", "array", False),
+    ]  # fmt: skip
+    assert [(key.name, key.schema["default"]) for key in read.params] == [("count", 1)]
+    assert spindle("show", "echo", "--docstring").code == 2
 
 
 def test_a_mistyped_tool_gets_a_suggestion(filled, spindle):

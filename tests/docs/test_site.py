@@ -13,7 +13,6 @@ import spindle.tables
 import spindle.testing
 
 ROOT = Path(__file__).parent.parent.parent
-POCKETFLOW = "spindle.flows.pocketflow"
 
 
 def pages_of(navigation: Any) -> Iterator[str]:
@@ -47,13 +46,7 @@ def test_every_public_name_is_on_the_page_of_names() -> None:
     public = {f"spindle.{name}" for name in spindle.__all__ if name != "__version__"}
     public |= {f"spindle.tables.{name}" for name in spindle.tables.__all__}
     public |= {f"spindle.testing.{name}" for name in spindle.testing.__all__}
-    # Classes for programs that were written for pocketflow, which know them.
-    foreign = {
-        name for name in spindle.flows.__all__ if getattr(spindle.flows, name).__module__ == POCKETFLOW
-    }
-    public |= {
-        f"spindle.flows.{name}" for name in spindle.flows.__all__ if name not in foreign | {"flow_safe"}
-    }
+    public |= {f"spindle.flows.{name}" for name in spindle.flows.__all__ if name != "flow_safe"}
     assert {name for name in shown if not name.startswith("spindle.adapters.")} == public
 
 

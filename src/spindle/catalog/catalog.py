@@ -329,6 +329,7 @@ class Catalog:
             name, config.kind, mark, time.time(),
             left_out=tuple(taken.left_out), loosened=tuple(taken.loosened),
             instructions=await instructions_after(self._store, name, listed.instructions, accept),
+            server=listed.server,
         )  # fmt: skip
         report = await store_tools(self._store, now, config, taken.tools, accept, self.sources, self._note)
         self.stored_version.changed()

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MAX_INSTRUCTIONS = 4000
 """Characters that are kept of what a source says of the use of its tools. Every client reads them."""
+MAX_SERVER = 120
+"""Characters that are kept of a server's name and version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Discovered:
     """True if nobody's consent was needed to list them, though calls take it."""
     instructions: str | None = None
     """The words of the source on how they are meant to be used: the beginning, if it says much."""
+    server: str | None = None
+    """The name and version of the program behind the source."""
 
 
 class ToolDiscovery:
@@ -92,7 +96,8 @@ class ToolDiscovery:
                     finally:
                         time_of_source.reset(token)
                 taken = without_own(name, specs, sources.workspace, self._note)
-                return Discovered(taken, instructions=_shortened(session.instructions))
+                said = _shortened(session.instructions)
+                return Discovered(taken, instructions=said, server=_shortened(session.server, MAX_SERVER))
             except TimeoutError:
                 raise CallTimeoutError(
                     f"{name!r} did not list its tools within {config.timeout:g} s",
@@ -105,11 +110,11 @@ class ToolDiscovery:
                 raise ServerError(f"{name!r} could not list its tools: {error!r}") from error
 
 
-def _shortened(text: str | None) -> str | None:
+def _shortened(text: str | None, most: int = MAX_INSTRUCTIONS) -> str | None:
     if not isinstance(text, str) or not text.strip():
         return None
     shown = visible(text.strip())
-    return shown if len(shown) <= MAX_INSTRUCTIONS else f"{shown[:MAX_INSTRUCTIONS]} …"
+    return shown if len(shown) <= most else f"{shown[:most]} …"
 
 
 def _may_want_token(config: SourceConfig, error: SpindleError) -> bool:

@@ -9,7 +9,11 @@ import click
 from spindle.cli.completion import complete_source
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from spindle.app import Spindle
+    from spindle.domain.tool import ToolSummary
+    from spindle.ports.store import ToolFilter
 
 
 def filters(function: Any) -> Any:
@@ -28,7 +32,10 @@ def filters(function: Any) -> Any:
             ),
             click.option("--tag", metavar="TAG", help="Only tools with this tag."),
             click.option(
-                "--filter", "pattern", metavar="GLOB", help="Only tools whose name matches: 'fs.*', read."
+                "--filter",
+                "pattern",
+                metavar="GLOB",
+                help="Only tools whose name matches: 'fs.*', read. The name of a kind finds those of it too.",
             ),
         )
     ):
@@ -39,6 +46,25 @@ def filters(function: Any) -> Any:
 def as_glob(pattern: str | None) -> str | None:
     """The pattern as a glob: a word without wildcards is looked for anywhere in the name."""
     return f"*{pattern}*" if pattern and not any(sign in pattern for sign in "*?[") else pattern
+
+
+async def filtered(
+    ask: Callable[[ToolFilter], Awaitable[list[ToolSummary]]],
+    source: str | None,
+    kind: str | None,
+    tag: str | None,
+    pattern: str | None,
+) -> list[ToolSummary]:
+    """The tools that pass: a pattern that names a kind of source lets those of that kind pass as well."""
+    from spindle.plugins import kinds
+    from spindle.ports.store import ToolFilter
+
+    found = await ask(ToolFilter(source, kind, tag, as_glob(pattern)))
+    if pattern is None or kind is not None or pattern not in kinds():
+        return found
+    there = {tool.name for tool in found}
+    others = [tool for tool in await ask(ToolFilter(source, pattern, tag)) if tool.name not in there]
+    return sorted([*found, *others], key=lambda tool: tool.name)
 
 
 def require_source(app: Spindle, source: str | None) -> None:

@@ -30,7 +30,10 @@ registry = LazyGroup(
             "search": ("registry", "search", "Find servers by words."),
             "show": ("registry", "show", "Show one server: versions, packages, inputs."),
         },
-        "Other names": {"list": ("tools", "listing", "List the tools of this workspace.")},
+        "Other names": {
+            "list": ("tools", "listing", "List the tools of this workspace: `spindle tools`."),
+            "add-mcp": ("registry_mcp", "add_mcp", "Add an MCP server to this workspace: `spindle add`."),
+        },
     },
     help="Find MCP servers in the MCP registry, or in the registries that [registries] names.",
     epilog="`spindle add io.github.owner/name` adds a server that you have found.",

@@ -18,11 +18,19 @@ if TYPE_CHECKING:
 @once_option
 @click.argument("tool", shell_complete=complete_tool)
 @click.option("--as-node", is_flag=True, help="As a node of a flow: its inputs, outputs and actions.")
-async def show(cli: CliContext, tool: str, as_node: bool) -> None:
+@click.option(
+    "--docstring", is_flag=True, help="With --as-node: as the docstring of a node, as pflow has it."
+)
+async def show(cli: CliContext, tool: str, as_node: bool, docstring: bool) -> None:
     """Show one tool: its parameters, hints and origin.
 
     The last part of a name is enough if only one tool has it.
     """
+    from spindle.cli.errors import UsageMistakeError
+
+    if docstring and not as_node:
+        raise UsageMistakeError("--docstring is for --as-node", f"spindle show {tool} --as-node --docstring")
+    server: str | None = None
     if (untrusted := cli.untrusted()) is not None:
         from spindle.cli.untrusted import stored_tool
 
@@ -30,15 +38,17 @@ async def show(cli: CliContext, tool: str, as_node: bool) -> None:
     else:
         async with cli.open() as app:
             found = await app.show(tool)
+            state = (await app.catalog.states()).get(found.source)
+            server = state.server if state is not None else None
     if as_node:
-        _print_node(cli, found)
+        _print_node(cli, found, server, docstring=docstring)
     elif cli.output.as_json:
-        cli.output.json(found.to_dict())
+        cli.output.json(found.to_dict() | {"server": server})
     else:
-        _print(cli, found)
+        _print(cli, found, server)
 
 
-def _print(cli: CliContext, tool: Tool) -> None:
+def _print(cli: CliContext, tool: Tool, server: str | None) -> None:
     from spindle.cli.describe import hints_in_words, print_parameters, print_text
     from spindle.domain.json_schema import parameters
 
@@ -53,6 +63,7 @@ def _print(cli: CliContext, tool: Tool) -> None:
     output.line()
     facts = {
         "source": f"{tool.source} ({tool.kind})",
+        "server": server,
         "remote name": tool.spec.remote_name,
         "place": tool.spec.place,
         "hints": hints_in_words(tool),
@@ -67,16 +78,25 @@ def _print(cli: CliContext, tool: Tool) -> None:
         output.line(f"{'loosened:':<13}{fault}")
 
 
-def _print_node(cli: CliContext, tool: Tool) -> None:
+def _print_node(cli: CliContext, tool: Tool, server: str | None, *, docstring: bool) -> None:
     from spindle.flows.interface import of_tool
 
     interface = of_tool(tool)
     if cli.output.as_json:
-        cli.output.json(interface.to_dict())
+        cli.output.json(interface.to_dict() | {"server": server})
+        return
+    if docstring:
+        for line in interface.to_docstring().splitlines():
+            cli.output.line(line)
+        cli.output.line()
+        name = f"{tool.source}/{tool.spec.remote_name}"
+        cli.output.line(f"Source: {name} ({server or tool.kind}), fingerprint {interface.version}")
         return
     for line in interface.to_text().splitlines():
         cli.output.line(line)
     cli.output.line()
     cli.output.line(f"pure:        {'yes' if interface.pure else 'no'}")
     cli.output.line(f"source:      {tool.source} ({tool.kind})")
+    if server is not None:
+        cli.output.line(f"server:      {server}")
     cli.output.line(f"version:     {interface.version}")

@@ -9,13 +9,13 @@ import click
 
 from spindle.cli.completion import complete_source
 from spindle.cli.context import CliContext, command
-from spindle.cli.filters import as_glob, filters, require_kind, require_source
+from spindle.cli.filters import filtered, filters, require_kind, require_source
 from spindle.cli.once import once_option
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.domain.tool import ToolSummary
-    from spindle.ports.store import SourceState
+    from spindle.ports.store import SourceState, ToolFilter
 
 
 class _ToolsCommand(click.Command):
@@ -81,14 +81,19 @@ async def _tools(
 ) -> None:
     if (untrusted := cli.untrusted()) is not None:
         from spindle.cli.untrusted import stored
-        from spindle.ports.store import ToolFilter
 
         async with stored(untrusted) as store:
-            print_tools(cli, await store.tools(ToolFilter(source, kind, tag, as_glob(pattern))))
+            print_tools(cli, await filtered(store.tools, source, kind, tag, pattern))
         return
     async with cli.open() as app:
         require_source(app, source)
-        found = await app.tools(source=source, kind=kind, tag=tag, pattern=as_glob(pattern))
+
+        async def ask(wanted: ToolFilter) -> list[ToolSummary]:
+            return await app.tools(
+                source=wanted.source, kind=wanted.kind, tag=wanted.tag, pattern=wanted.pattern
+            )
+
+        found = await filtered(ask, source, kind, tag, pattern)
         if not found:
             require_kind(kind)
         states = await app.catalog.states()

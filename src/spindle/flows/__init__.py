@@ -28,31 +28,19 @@ if TYPE_CHECKING:
     from spindle.flows.definition import FlowOutput as FlowOutput
     from spindle.flows.definition import Retry as Retry
     from spindle.flows.flow import Flow as Flow
+    from spindle.flows.node import BaseNode as BaseNode
     from spindle.flows.node import BatchNode as BatchNode
     from spindle.flows.node import Node as Node
     from spindle.flows.node import ParallelBatchNode as ParallelBatchNode
     from spindle.flows.node_cache import flow_safe as flow_safe
-    from spindle.flows.pocketflow import AsyncBatchFlow as AsyncBatchFlow
-    from spindle.flows.pocketflow import AsyncBatchNode as AsyncBatchNode
-    from spindle.flows.pocketflow import AsyncFlow as AsyncFlow
-    from spindle.flows.pocketflow import AsyncNode as AsyncNode
-    from spindle.flows.pocketflow import AsyncParallelBatchFlow as AsyncParallelBatchFlow
-    from spindle.flows.pocketflow import AsyncParallelBatchNode as AsyncParallelBatchNode
-    from spindle.flows.pocketflow import BatchFlow as BatchFlow
     from spindle.flows.run_context import map_concurrent as map_concurrent
     from spindle.flows.tool_node import Ask as Ask
     from spindle.flows.tool_node import ToolNode as ToolNode
 
 _HOMES = {
     "Ask": "tool_node",
-    "AsyncBatchFlow": "pocketflow",
-    "AsyncBatchNode": "pocketflow",
-    "AsyncFlow": "pocketflow",
-    "AsyncNode": "pocketflow",
-    "AsyncParallelBatchFlow": "pocketflow",
-    "AsyncParallelBatchNode": "pocketflow",
+    "BaseNode": "node",
     "Batch": "definition",
-    "BatchFlow": "pocketflow",
     "BatchNode": "node",
     "CacheRule": "definition",
     "Flow": "flow",

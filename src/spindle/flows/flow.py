@@ -93,7 +93,7 @@ class Flow(BaseNode):
                 )
             # A copy: what a visit sets on its node is gone with it, and no other run sees it.
             visited = copy.copy(node)
-            visited.params = {**params, **node.params} if node.params else params
+            visited.params = self._params_of(node, params)
             if running.notes is None:
                 action = await visited._run(shared, running)  # pyright: ignore[reportPrivateUsage] - a node's own
             else:
@@ -102,6 +102,9 @@ class Flow(BaseNode):
                 action = await tracing.work_named("node", name, visit_of)
             node = self._successor(node, action)
         return action
+
+    def _params_of(self, node: BaseNode, params: dict[str, Any]) -> dict[str, Any]:
+        return {**params, **node.params} if node.params else params
 
     def _successor(self, node: BaseNode, action: Any) -> BaseNode | None:
         successors = node.successors

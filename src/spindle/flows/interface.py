@@ -13,14 +13,13 @@
         default: it is done
         too_short: there was nothing to leave out
 
-`show --as-node` prints it like this, and the docstring of a node is written like this.
+`show --as-node` prints it like this, and the docstring of a node is written like this, or as a list
+(`to_docstring`; `node_docstring.py` reads both).
 """
 
 from __future__ import annotations
 
-import inspect
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -99,6 +98,17 @@ class Interface:
         lines += _section("Actions", (f"{name}: {what}".rstrip(": ") for name, what in self.actions.items()))
         return "\n".join(lines).rstrip()
 
+    def to_docstring(self) -> str:
+        """Returns the interface as the docstring of a node, in the form of a list: `- Reads: shared["x"]`."""
+        lines = [self.description.strip(), ""] if self.description.strip() else []
+        own = {key.name for key in self.params}
+        lines.append("Interface:")
+        lines += [_item("Reads", f'shared["{key.name}"]', key) for key in self.reads if key.name not in own]
+        lines += [_item("Writes", f'shared["{key.name}"]', key) for key in self.writes]
+        lines += [_item("Params", key.name, key) for key in self.params]
+        lines.append(f"- Actions: {', '.join(json.dumps(action) for action in self.actions)}")
+        return "\n".join(lines)
+
 
 def of_tool(tool: Tool) -> Interface:
     """Returns the interface of a tool. Every argument may be read from the shared store; those with a
@@ -148,92 +158,6 @@ def is_wrapped(schema: JsonObject | None) -> bool:
     )
 
 
-# --- nodes written by hand
-
-
-_SECTION = re.compile(r"(Reads|Writes|Params|Actions):\s*")
-_KEY = re.compile(r"(?P<name>[\w.-]+)\s*(?:\((?P<kind>[^)]*)\))?\s*(?::\s*(?P<text>.*))?")
-_TYPES = {
-    "str": "string", "string": "string", "text": "string",
-    "int": "integer", "integer": "integer",
-    "float": "number", "number": "number",
-    "bool": "boolean", "boolean": "boolean",
-    "list": "array", "array": "array",
-    "dict": "object", "object": "object",
-    "none": "null", "null": "null",
-}  # fmt: skip
-
-
-def of_docstring(name: str, docstring: str | None, *, pure: bool = False) -> Interface:
-    """Returns the interface that a node's docstring describes. A node that names no keys may read any."""
-    text: list[str] = []
-    sections: dict[str, list[str]] = {}
-    current: list[str] | None = None
-    for line in inspect.cleandoc(docstring or "").splitlines():
-        heading = _SECTION.fullmatch(line.strip())
-        if heading is not None and not line.startswith((" ", "\t")):
-            current = sections.setdefault(heading[1], [])
-        elif current is not None and (line.startswith((" ", "\t")) or not line.strip()):
-            current.append(line)
-        else:
-            current = None
-            text.append(line)
-    actions = {key.name: key.description for key in _keys(sections.get("Actions", []))}
-    return Interface(
-        name=name,
-        description="\n".join(text).strip(),
-        reads=_keys(sections.get("Reads", [])),
-        writes=_keys(sections.get("Writes", [])),
-        params=_keys(sections.get("Params", []), are_params=True),
-        actions=actions or {"default": "it is done"},
-        pure=pure,
-    )
-
-
-def _keys(lines: list[str], *, are_params: bool = False) -> tuple[Key, ...]:
-    entries: list[str] = []
-    base = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
-    for line in lines:
-        if not line.strip():
-            continue
-        if len(line) - len(line.lstrip()) > base and entries:
-            entries[-1] += f" {line.strip()}"  # goes on with the text of the line before
-        else:
-            entries.append(line.strip())
-    return tuple(key for entry in entries if (key := _key(entry, are_params)) is not None)
-
-
-def _key(entry: str, is_param: bool) -> Key | None:
-    found = _KEY.fullmatch(entry)
-    if found is None:
-        return None
-    kind, _, default = (found["kind"] or "").partition("=")
-    words = [word.strip() for word in kind.split(",") if word.strip()]
-    schema: JsonObject = {}
-    names = [
-        _TYPES[part.strip().lower()]
-        for word in words
-        for part in word.split("|")
-        if part.strip().lower() in _TYPES
-    ]
-    if names:
-        schema["type"] = names[0] if len(names) == 1 else names
-    if default.strip():
-        schema["default"] = _literal(default.strip())
-    text = (found["text"] or "").strip()
-    if text:
-        schema["description"] = text
-    optional = "optional" in words or "default" in schema or (is_param and "required" not in words)
-    return Key(found["name"], schema, text, not optional)
-
-
-def _literal(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return {"True": True, "False": False, "None": None}.get(text, text.strip("'"))
-
-
 def _section(title: str, lines: Iterable[str]) -> list[str]:
     found = [f"    {line}" for line in lines]
     return [f"{title}:", *found] if found else []
@@ -246,3 +170,13 @@ def _key_line(key: Key) -> str:
     elif not key.required:
         kind += ", optional"
     return f"{key.name} ({kind}): {' '.join(key.description.split())}".rstrip(": ")
+
+
+def _item(section: str, name: str, key: Key) -> str:
+    """Returns a line of a list: `- Params: limit: integer - how many (default: 10)`."""
+    text = " ".join(key.description.split())
+    mark = f"default: {json.dumps(key.schema['default'])}" if key.has_default else "optional"
+    about = " ".join(part for part in (text, f"({mark})" if not key.required else "") if part)
+    kinds = key.schema.get("type") or ()
+    kind = " | ".join([kinds] if isinstance(kinds, str) else kinds)
+    return f"- {section}: {name}{f': {kind}' if kind else ''}{f' - {about}' if about else ''}"

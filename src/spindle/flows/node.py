@@ -34,9 +34,15 @@ _attempt: ContextVar[int] = ContextVar("spindle_flow_attempt", default=0)
 
 
 class BaseNode:
-    """The part that nodes and flows share: edges, parameters, and two ways to be run alone."""
+    """The part that nodes and flows share: edges, parameters, the three steps of the work, done once, and two
+    ways to be run alone."""
 
     id: str | None = None
+    remembers = True
+    """True: a run that continues after a pause takes the result of `exec` from its record."""
+    in_doubt: Literal["ask", "repeat", "fail"] = "ask"
+    """The decision about an `exec` that a fault hit, and that may have been done: to ask a person, to do it
+    again, or to fail. One that is `flow_safe` is done again."""
 
     def __init__(self) -> None:
         self.params: dict[str, Any] = {}
@@ -69,6 +75,9 @@ class BaseNode:
     def prep(self, shared: Any) -> Any:
         return None
 
+    def exec(self, prep_res: Any) -> Any:
+        return None
+
     def post(self, shared: Any, prep_res: Any, exec_res: Any) -> Any:
         return None
 
@@ -97,7 +106,15 @@ class BaseNode:
         return await self._run(shared, running)
 
     async def _run(self, shared: Any, running: RunContext) -> Any:
-        raise NotImplementedError
+        prepared = await running.settled(self.prep(shared))
+        if running.notes is None or not self.remembers:
+            result = await self._exec(prepared, running)
+        else:
+            result = await running.notes.remember(self, prepared, lambda: self._exec(prepared, running))
+        return await running.settled(self.post(shared, prepared, result))
+
+    async def _exec(self, prepared: Any, running: RunContext) -> Any:
+        return await running.call(self.exec, prepared)
 
 
 class _Action:
@@ -114,12 +131,6 @@ class _Action:
 class Node(BaseNode):
     """A piece of work. `max_retries` is the number of attempts in all; each wait is `backoff` times the
     one before."""
-
-    remembers = True
-    """True: a run that continues after a pause takes the result of `exec` from its record."""
-    in_doubt: Literal["ask", "repeat", "fail"] = "ask"
-    """The decision about an `exec` that a fault hit, and that may have been done: to ask a person, to do it
-    again, or to fail. One that is `flow_safe` is done again."""
 
     def __init__(
         self, max_retries: int = 1, wait: float = 0, *, backoff: float = 1, id: str | None = None
@@ -138,23 +149,12 @@ class Node(BaseNode):
         """The attempt that `exec` is in, from 0. It belongs to the run, so parallel runs have their own."""
         return _attempt.get()
 
-    def exec(self, prep_res: Any) -> Any:
-        return None
-
     def exec_fallback(self, prep_res: Any, exc: Exception) -> Any:
         """Returns the result to use after the last attempt failed. Raises by default."""
         raise exc
 
     def worth_another_try(self, exc: Exception) -> bool:
         return True
-
-    async def _run(self, shared: Any, running: RunContext) -> Any:
-        prepared = await running.settled(self.prep(shared))
-        if running.notes is None or not self.remembers:
-            result = await self._exec(prepared, running)
-        else:
-            result = await running.notes.remember(self, prepared, lambda: self._exec(prepared, running))
-        return await running.settled(self.post(shared, prepared, result))
 
     async def _exec(self, prepared: Any, running: RunContext) -> Any:
         return await self._attempts(prepared, running)

@@ -60,6 +60,11 @@ class Session(ABC):
         """The source's own words on how its tools are meant to be used, if it has any."""
         return None
 
+    @property
+    def server(self) -> str | None:
+        """The name and version of the program behind the source, as it says them, if it does."""
+        return None
+
     @abstractmethod
     async def discover(self) -> list[ToolSpec]:
         """Returns all tools of the source, every page."""

@@ -41,6 +41,7 @@ class SourceState:
     loosened: tuple[Loosened, ...] = ()
     """The tools of whose schemas something was dropped."""
     instructions: str | None = None  # how its tools are meant to be used, in its own words
+    server: str | None = None  # the name and version of the program behind it
 
 
 @dataclass(frozen=True, slots=True)

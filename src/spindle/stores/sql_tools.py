@@ -81,6 +81,7 @@ def source_row(state: SourceState) -> dict[str, Any]:
         "left_out": [item.to_dict() for item in state.left_out],
         "loosened": [item.to_dict() for item in state.loosened],
         **({"instructions": state.instructions} if state.instructions else {}),
+        **({"server": state.server} if state.server else {}),
     }
     return {
         "name": state.name, "kind": state.kind, "signature": state.signature,
@@ -89,7 +90,7 @@ def source_row(state: SourceState) -> dict[str, Any]:
 
 
 def findings_from(text: str | None) -> dict[str, Any]:
-    """The tools that were left out, those that were loosened and the instructions, from their column."""
+    """The tools that were left out and loosened, the instructions and the server, from their column."""
     found: Any = from_json(text.encode()) if text else {}
     if is_array(found):  # written before there were any that are loosened
         found = {"left_out": found}
@@ -97,4 +98,5 @@ def findings_from(text: str | None) -> dict[str, Any]:
         "left_out": tuple(LeftOut(**item) for item in found.get("left_out", ())),
         "loosened": tuple(Loosened(**item) for item in found.get("loosened", ())),
         "instructions": found.get("instructions"),
+        "server": found.get("server"),
     }

@@ -14,25 +14,30 @@ from spindle.domain.json_schema import JsonObject, to_json
 from spindle.domain.tool import Hints, ToolSpec
 from spindle.errors import FlowError, SpindleError
 from spindle.flows.flow import Flow
-from spindle.flows.interface import Interface, Key, of_docstring
+from spindle.flows.interface import Interface, Key
 from spindle.flows.node_cache import is_flow_safe
+from spindle.flows.node_docstring import of_docstring
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from spindle.domain.call import Host
     from spindle.flows.node import BaseNode
+    from spindle.ports.source import Note
 
 
-def interface_of(kind: type[BaseNode]) -> Interface:
+def interface_of(kind: type[BaseNode], unread: Note | None = None) -> Interface:
     """Returns the interface that the class describes in its docstring."""
     name = str(vars(kind).get("name") or _snake(kind.__name__))
-    return of_docstring(name, kind.__doc__, pure=is_flow_safe(kind))
+    return of_docstring(name, kind.__doc__, pure=is_flow_safe(kind), unread=unread)
 
 
-def spec_of(kind: type[BaseNode], place: str) -> ToolSpec:
-    """Returns the tool that the class is offered as."""
-    interface = interface_of(kind)
+def spec_of(kind: type[BaseNode], place: str, note: Note) -> ToolSpec:
+    """Returns the tool that the class is offered as. Notes lines of its docstring that cannot be read."""
+    interface = interface_of(
+        kind,
+        lambda line: note(f"{place}: the docstring of {kind.__name__} has a line that says no key: {line}"),
+    )
     keys = {key.name: key for key in (*interface.reads, *interface.params)}
     schema: JsonObject = _object(keys.values())
     if not interface.reads and not interface.params:

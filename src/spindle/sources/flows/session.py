@@ -14,7 +14,7 @@ from spindle.flows.check.before import refuse_broken
 from spindle.flows.execution import execute
 from spindle.flows.flow import Flow
 from spindle.flows.library import Library
-from spindle.flows.node import Node
+from spindle.flows.node import BaseNode
 from spindle.flows.problems import BrokenFlowError
 from spindle.flows.signature import input_schema, output_schema
 from spindle.flows.trace import NodeEvent, observer
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from spindle.ports.source import Note
     from spindle.sources.flows.config import FlowsConfig
 
-Found = Flow | type[Node]
+Found = Flow | type[BaseNode]
 
 
 class FlowsSession(CodeSession[Found]):
@@ -91,13 +91,26 @@ class FlowsSession(CodeSession[Found]):
                     value.name = name
                 yield _spec(value, place), value
             elif isinstance(value, type) and _is_offered(value, name, module):
-                yield spec_of(value, place), value
+                yield spec_of(value, place, self._note), value
+            elif (theirs := _of_pocketflow(value, module)) is not None:
+                self._note(
+                    f"{place}: {name} is left out, as it is a {theirs} of the package pocketflow; "
+                    f"`from spindle.compat.pocketflow import {theirs}` makes it one that runs here"
+                )
 
 
 def _is_offered(kind: type[Any], name: str, module: str) -> bool:
     """True for a node class that this file defines, with a docstring."""
-    is_own = issubclass(kind, Node) and kind.__module__ == module
+    is_own = issubclass(kind, BaseNode) and not issubclass(kind, Flow) and kind.__module__ == module
     return is_own and bool(kind.__doc__) and not name.startswith("_")
+
+
+def _of_pocketflow(value: Any, module: str) -> str | None:
+    """Returns the class of the package pocketflow that a flow, or a node class of this file, is built on."""
+    kind: type[Any] = value if isinstance(value, type) else type(value)
+    if isinstance(value, type) and kind.__module__ != module:
+        return None  # imported
+    return next((base.__name__ for base in kind.__mro__ if base.__module__ == "pocketflow"), None)
 
 
 def _spec(flow: Flow, place: str) -> ToolSpec:

@@ -69,6 +69,8 @@ class McpClient:
         """The features that the server declares."""
         self.instructions: str | None = None
         """The server's own words on how its tools are meant to be used."""
+        self.server: str | None = None
+        """The name and version that the server gives itself."""
         self.repeated: dict[str, HeaderMap] = {}
         """By tool, the arguments that a call repeats as headers."""
         self.subscriptions: dict[RequestId, ChangeSubscription] = {}
@@ -95,6 +97,7 @@ class McpClient:
         if not is_object(who) or not all(isinstance(who.get(name), str) for name in ("name", "version")):
             raise AgainstProtocolError("serverInfo: it has no name and version")
         about = _about(answer)
+        self.server = _named(who)
         if version not in names.HANDSHAKE_VERSIONS:
             raise AgainstProtocolError(f"it wants to speak version {version[:40]!r}")
         self._adopt(version, about, is_modern=False)
@@ -116,6 +119,10 @@ class McpClient:
         version = _newest(offered)
         if version is None:
             raise AgainstProtocolError("supportedVersions: there is none that Spindle speaks")
+        meta = answer.get("_meta")
+        self.server = _named(
+            answer.get("serverInfo") or (meta.get(names.SERVER_INFO) if is_object(meta) else None)
+        )
         self._adopt(version, about, is_modern=True)
 
     async def _probe(self, version: str) -> JsonObject:
@@ -217,6 +224,13 @@ def _about(answer: JsonObject) -> tuple[JsonObject, str | None]:
     if instructions is not None and not isinstance(instructions, str):
         raise AgainstProtocolError("instructions: they are no text")
     return declared, instructions
+
+
+def _named(who: Any) -> str | None:
+    """The name and version of a server, from what it says of itself."""
+    if not is_object(who):
+        return None
+    return " ".join(str(who[key]) for key in ("name", "version") if who.get(key)) or None
 
 
 def _newest(offered: Any) -> str | None:

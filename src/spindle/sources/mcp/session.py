@@ -79,6 +79,10 @@ class McpSession(RelaySession):
     def instructions(self) -> str | None:
         return self._client.instructions
 
+    @property
+    def server(self) -> str | None:
+        return self._client.server
+
     async def discover(self) -> list[ToolSpec]:
         return await self._discover(None)
 

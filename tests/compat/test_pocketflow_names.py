@@ -10,7 +10,7 @@ from typing import Any
 import pocketflow
 import pytest
 
-import spindle.flows
+import spindle.compat.pocketflow
 
 Program = Callable[[Any], Any]
 
@@ -20,12 +20,6 @@ PROGRAMS: dict[str, Program] = {}
 def program(function: Program) -> Program:
     PROGRAMS[function.__name__] = function
     return function
-
-
-def ended_by_unknown(flow: Any) -> Any:
-    """What pocketflow does by default and only warns of."""
-    flow.on_unknown = "end"
-    return flow
 
 
 @program
@@ -113,7 +107,7 @@ def agent_with_unknown_end(pf: Any) -> Any:
     decide - "search" >> search
     search - "decide" >> decide
     shared: dict[str, Any] = {}
-    return ended_by_unknown(pf.Flow(start=decide)).run(shared), shared
+    return pf.Flow(start=decide).run(shared), shared
 
 
 @program
@@ -400,10 +394,160 @@ def a_failing_program(pf: Any) -> Any:
     return "no error"
 
 
+@program
+def the_base_of_all_nodes(pf: Any) -> Any:
+    class Once(pf.BaseNode):
+        def prep(self, shared: Any) -> Any:
+            return shared["number"]
+
+        def exec(self, prep_res: Any) -> Any:
+            return prep_res * 2
+
+        def post(self, shared: Any, prep_res: Any, exec_res: Any) -> str:
+            shared["double"] = exec_res
+            return "done"
+
+    shared: dict[str, Any] = {"number": 4}
+    alone = Once().run(shared)
+    kinds = [
+        getattr(pf, name) for name in ("Node", "Flow", "AsyncFlow", "AsyncParallelBatchNode", "BatchFlow")
+    ]
+    return alone, pf.Flow(start=Once()).run(shared), shared, [issubclass(kind, pf.BaseNode) for kind in kinds]
+
+
+@program
+def no_try_at_all(pf: Any) -> Any:
+    class Idle(pf.Node):
+        def exec(self, prep_res: Any) -> Any:
+            raise AssertionError("nobody calls it")
+
+        def post(self, shared: Any, prep_res: Any, exec_res: Any) -> None:
+            shared["result"] = exec_res
+
+    class Several(pf.BatchNode):
+        def prep(self, shared: Any) -> Any:
+            return [1, 2]
+
+        def exec(self, prep_res: Any) -> Any:
+            raise AssertionError("nobody calls it")
+
+        def post(self, shared: Any, prep_res: Any, exec_res: Any) -> None:
+            shared["several"] = exec_res
+
+    idle = Idle(max_retries=0)
+    idle >> Several(max_retries=0)
+    shared: dict[str, Any] = {}
+    pf.Flow(start=idle).run(shared)
+    return shared
+
+
+@program
+def params_of_the_flow_replace_those_of_its_nodes(pf: Any) -> Any:
+    class Sees(pf.Node):
+        def post(self, shared: Any, prep_res: Any, exec_res: Any) -> None:
+            shared.setdefault("seen", []).append(dict(self.params))
+            self.params["left"] = len(shared["seen"])
+
+    first, second = Sees(), Sees()
+    first.set_params({"own": 1})
+    second.set_params({"own": 2})
+    first >> second
+    flow = pf.Flow(start=first)
+    shared: dict[str, Any] = {}
+    flow.run(shared)
+    flow.set_params({"whole": 3})
+    flow.run(shared)
+    return shared, first.params, flow.params
+
+
+@program
+def an_action_that_is_no_text(pf: Any) -> Any:
+    class Says(pf.Node):
+        def post(self, shared: Any, prep_res: Any, exec_res: Any) -> Any:
+            return shared["says"]
+
+    class Marks(pf.Node):
+        def post(self, shared: Any, prep_res: Any, exec_res: Any) -> None:
+            shared["marked"] = True
+
+    found: list[Any] = []
+    for says in (True, 0, "", "else", None):
+        node = Says()
+        node >> Marks()
+        shared: dict[str, Any] = {"says": says}
+        found.append((pf.Flow(start=node).run(shared), shared))
+    return found
+
+
+@program
+def a_loop_of_many_rounds(pf: Any) -> Any:
+    class Counts(pf.Node):
+        def post(self, shared: Any, prep_res: Any, exec_res: Any) -> str:
+            shared["count"] += 1
+            return "again" if shared["count"] < 3000 else "enough"
+
+    counts = Counts()
+    counts - "again" >> counts
+    shared = {"count": 0}
+    return pf.Flow(start=counts).run(shared), shared
+
+
+@program
+def sync_work_in_an_async_flow_stays_in_its_thread(pf: Any) -> Any:
+    import sqlite3
+
+    database = sqlite3.connect(":memory:")  # refuses to be used from another thread
+
+    class Asks(pf.Node):
+        def exec(self, prep_res: Any) -> Any:
+            return database.execute("select 6 * 7").fetchone()
+
+        def post(self, shared: Any, prep_res: Any, exec_res: Any) -> None:
+            shared["answer"] = exec_res
+
+    shared: dict[str, Any] = {}
+    asyncio.run(pf.AsyncFlow(start=Asks()).run_async(shared))
+    database.close()
+    return shared
+
+
+@program
+def the_way_to_the_next_node_can_be_told(pf: Any) -> Any:
+    class Told(pf.Flow):
+        def get_next_node(self, curr: Any, action: Any) -> Any:
+            ways.append((type(curr).__name__, action))
+            return super().get_next_node(curr, action)
+
+    class A(pf.Node):
+        pass
+
+    class B(pf.Node):
+        def post(self, shared: Any, prep_res: Any, exec_res: Any) -> str:
+            return "end"
+
+    ways: list[Any] = []
+    a = A()
+    a >> B()
+    return Told(start=a).run({}), ways
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_gives_the_same(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pocketflow warns where a flow ends by an action without an edge
         theirs = PROGRAMS[name](pocketflow)
-        ours = PROGRAMS[name](spindle.flows)
+        ours = PROGRAMS[name](spindle.compat.pocketflow)
     assert ours == theirs
+
+
+def test_an_end_by_an_action_without_an_edge_is_warned_of() -> None:
+    names = spindle.compat.pocketflow
+
+    class Ends(names.Node):
+        def post(self, shared: Any, prep_res: Any, exec_res: Any) -> str:
+            return "finish"
+
+    ends = Ends()
+    ends - "finsih" >> names.Node()
+    with pytest.warns(UserWarning, match="no edge for 'finish', only for 'finsih'"):
+        assert names.Flow(start=ends).run({}) == "finish"

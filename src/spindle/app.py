@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from spindle.settings import Settings
 
 logger = logging.getLogger("spindle")
-
 SETTLE_TIMEOUT = 5.0
 
 
@@ -108,6 +107,7 @@ class Spindle:
         self._environ = environ
         self._note = note
         agents.sampling = WorkspaceSampling(lambda: self.settings, environ, agents.named)
+        caller.works = agents.works(lambda: self.settings.agent(environ))
         caller.answers = LocalAnswers(on_question, agents.sampling.of_workspace)
         self._bus = bus_of(settings.root)
         self._subscriptions: WeakSet[Subscription] = WeakSet()

@@ -656,7 +656,7 @@ async def test_a_flow_without_a_text_is_checked_too() -> None:
     flow = FlowDefinition((NodeDefinition("a", tool="text.upper"), NodeDefinition("b")), (Edge("a", "x"),))
     found = [str(problem) for problem in await check(flow, find, place="flow 'made'")]
     assert found == [
-        "flow 'made': b: a node is a tool, a question or a flow",
+        "flow 'made': b: a node is exactly one of tool, ask, flow, model, agent",
         "flow 'made': an edge names 'x', but there is no such node",
         "flow 'made': 'b' is never reached from 'a'",
     ]

@@ -293,12 +293,11 @@ def problems(text: str, format: Format, name: str = "flows/f") -> list[str]:
         ('{"nodes": [\n{"tool": "x"}]}', "flows/f.json:2: `nodes[0]` needs 'id'"),
         (
             '{"nodes": [\n{"id": "x"}]}',
-            "flows/f.json:2: `nodes[0]` needs 'tool', 'ask' or 'flow' "
-            "[a node is a tool, a question or a flow]",
+            "flows/f.json:2: `nodes[0]` needs one of 'tool', 'ask', 'flow', 'model', 'agent' [a node is exactly one of them]",
         ),
         (
             '{"nodes": [\n{"id": "x", "tool": "t", "ask": "?"}]}',
-            "flows/f.json:2: `nodes[0]` has both 'tool' and 'ask' [a node is a tool, a question or a flow]",
+            "flows/f.json:2: `nodes[0]` has both 'tool' and 'ask' [a node is exactly one of them]",
         ),
         (
             '{"nodes": [{"id": "x",\n\n"tol": "t"}]}',

@@ -25,8 +25,8 @@ class AgentDefinition:
     model: str | None = None
     """`provider:name`; None: an object, which the process that resumes a run must be given."""
     instructions: str = ""
-    tools: tuple[str, ...] = ()
-    """Patterns over the names of tools; none: all."""
+    tools: tuple[str, ...] | None = ()
+    """Patterns over the names of tools; none: all. None: it has no tools."""
     approve: tuple[str, ...] = ()
     """Patterns, or `destructive`: calls that a person must approve, besides those that sources name."""
     asks: bool = True
@@ -44,7 +44,7 @@ class AgentDefinition:
 
     def to_dict(self) -> JsonObject:
         return fields_of(self) | {
-            "tools": list(self.tools),
+            "tools": None if self.tools is None else list(self.tools),
             "approve": list(self.approve),
             "limits": self.limits.to_dict(),
             "prices": {name: list(price) for name, price in self.prices.items()},
@@ -56,7 +56,7 @@ class AgentDefinition:
             data["name"],
             data["model"],
             data["instructions"],
-            tuple(data["tools"]),
+            None if data["tools"] is None else tuple(data["tools"]),
             tuple(data["approve"]),
             data["asks"],
             Limits.of(data["limits"]),

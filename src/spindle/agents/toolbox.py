@@ -60,8 +60,9 @@ class Toolbox:
     """The tools of one run, which grow as the model searches."""
 
     def __init__(
-        self, catalog: Catalog, visible: Visible, host: Host, patterns: Sequence[str], most: int
+        self, catalog: Catalog, visible: Visible, host: Host, patterns: Sequence[str] | None, most: int
     ) -> None:
+        """`patterns` are over names of tools; none: all, and None: no tools."""
         self._catalog = catalog
         self._host = host
         self._principal = host.principal
@@ -80,6 +81,8 @@ class Toolbox:
 
     async def offered(self) -> tuple[list[Offered], bool]:
         """Returns the tools, and whether the model must search for others."""
+        if self._patterns is None:
+            return [], False
         view = await self._current()
         if self._is_large(view):
             names = [name for name in self._loaded if name in view.summaries]
@@ -97,6 +100,8 @@ class Toolbox:
 
     async def meant_by(self, name: str) -> str:
         """Returns the tool that a model means by this name. Raises NotFoundError."""
+        if self._patterns is None:
+            raise NotFoundError(f"there is no tool {name!r}", hint="there are no tools: answer", tool=name)
         view = self._view or await self._current()
         tool = view.meant.get(name) or (name if name in view.summaries else None)
         if tool is not None and tool in self.removed:
@@ -179,6 +184,8 @@ class Toolbox:
     async def make_ready(self) -> None:
         """Discovers the tools of sources that were never asked. Those that want the principal's consent first
         ask for it, all at once. A source that fails, or that is refused the consent, is skipped."""
+        if self._patterns is None:
+            return
         catalog = self._catalog
         names = catalog.sources.names
         unlisted = set(catalog.unsynced()) & set(await catalog.consents.waiting(self._principal))
@@ -204,7 +211,7 @@ class Toolbox:
     def _may_use(self, source: str) -> bool:
         """True if the agent may be allowed a tool of this source, whose names are not known yet."""
         plain = not self._catalog.sources.table(source).get("prefix", True)
-        named = [pattern for pattern in self._patterns if plain or may_name(pattern, source)]
+        named = [pattern for pattern in self._patterns or () if plain or may_name(pattern, source)]
         return bool(named or not self._patterns) and any(map(self._sees, [f"{source}.", *named]))
 
     async def _whole(self, view: _View, names: Sequence[str]) -> list[Tool]:
@@ -220,7 +227,7 @@ class Toolbox:
         return found
 
     def _check_patterns(self, view: _View, seen: Sequence[str]) -> None:
-        for pattern in self._patterns:
+        for pattern in self._patterns or ():
             if not any(fnmatchcase(name, pattern) for name in view.summaries):
                 for source, error in self._unconnected.items():
                     if may_name(pattern, source):

@@ -144,9 +144,11 @@ class Turns:
             )
             for name in own
         ]
-        instructions = "\n\n".join(filter(None, [GENERAL, self._job.agent.instructions]))
+        general = GENERAL if self._job.agent.tools is not None else ""
+        instructions = "\n\n".join(filter(None, [general, self._job.agent.instructions]))
         parameters = ModelRequestParameters(
-            function_tools=tools, instruction_parts=[InstructionPart(content=instructions)]
+            function_tools=tools,
+            instruction_parts=[InstructionPart(content=instructions)] if instructions else [],
         )
         schema = self._job.output
         if schema is not None:

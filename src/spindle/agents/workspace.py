@@ -14,14 +14,17 @@ from spindle.errors import ConfigurationError, SpindleError
 from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pydantic_ai.models import Model
 
     from spindle.agents.sampling import WorkspaceSampling
     from spindle.auth.encryption import Sealer
     from spindle.calls.caller import CallOptions
-    from spindle.calls.host import CallHost
+    from spindle.calls.host import CallHost, StepWork
     from spindle.calls.permissions import Visible
     from spindle.catalog.catalog import Catalog
+    from spindle.domain.agent import AgentConfig
     from spindle.domain.call import Result
     from spindle.domain.json_schema import JsonObject
     from spindle.ports.store import RunStore
@@ -46,6 +49,12 @@ class WorkspaceAgents:
     def know(self, agent: str, model: Model) -> None:
         """Sets the model with which runs of the agent of this name are resumed."""
         self._given[agent] = model
+
+    def works(self, config: Callable[[], AgentConfig]) -> Mapping[str, StepWork]:
+        """Returns the work of agents and models that steps of other runs may be."""
+        from spindle.agents.steps import AgentStep, ModelStep
+
+        return {"model": ModelStep(self, config), "agent": AgentStep(self, config)}
 
     async def work(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result:
         """Executes a run of an agent, from its start or after a pause."""

@@ -17,7 +17,7 @@ from spindle.calls.content import has_large, keep_large_content
 from spindle.calls.deadlines import Deadline
 from spindle.calls.doubt import settled, told
 from spindle.calls.guards import SourceGuards
-from spindle.calls.host import CallHost, PatientPeer
+from spindle.calls.host import CallHost, PatientPeer, StepWork
 from spindle.calls.journal import Journal, current_journal
 from spindle.calls.limits import hold, in_order
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
@@ -103,8 +103,8 @@ class Caller:
         self.timers = Timers()
         self.answers: LocalAnswers | None = None
         """Those in this process who answer what sources ask, for calls that no other program made."""
-        self._running = 0
-        self._idle = asyncio.Event()
+        self.works: Mapping[str, StepWork] = {}  # by kind, what steps of runs may be besides calls
+        self._running, self._idle = 0, asyncio.Event()
         tracing.follow(self)
 
     async def call(

@@ -21,8 +21,21 @@ if TYPE_CHECKING:
     from spindle.domain.tool import Tool
 
 
+class StepWork(Protocol):
+    """A kind of work, besides calls of tools, that a step of a run may be: a language model's answer, or an
+    agent's task."""
+
+    async def __call__(self, given: JsonObject, host: CallHost, options: CallOptions) -> Result: ...
+
+    async def require(self, given: JsonObject) -> None:
+        """Raises ConfigurationError if it is known before it begins that it cannot be done here."""
+        ...
+
+
 class MakesCalls(Protocol):
     """The part of a Caller that a host needs."""
+
+    works: Mapping[str, StepWork]
 
     async def call(self, name: str, arguments: Mapping[str, Any], options: CallOptions) -> Result: ...
 
@@ -85,6 +98,19 @@ class CallHost:
 
     async def find(self, tool: str) -> Tool:
         return await self._caller.find(tool, self._principal)
+
+    async def work(self, kind: str, given: JsonObject) -> Result:
+        work, options = self._caller.works[kind], CallOptions(self._principal)
+
+        async def done(place: Journal | None) -> Result:
+            return await work(given, CallHost(self._caller, self._principal, place, self._model), options)
+
+        if self._journal is None:
+            return await done(None)
+        return await self._journal.step(kind, given, self._principal, done)
+
+    async def require(self, kind: str, given: JsonObject) -> None:
+        await self._caller.works[kind].require(given)
 
     def ask(self, question: BaseException) -> Reply:
         if self._journal is None or not isinstance(question, Interruption):

@@ -322,10 +322,6 @@ class _Running:
             await print_key(self._cli, self._app, self._made, run_id, result, self._options["key"])
 
 
-def _planned_kind(node: Planned) -> str:
-    return "a flow" if node.flow else node.tool or f"asks a person: {node.ask}"
-
-
 def _print_plan(cli: CliContext, name: str, inputs: JsonObject, planned: Sequence[Planned]) -> None:
     from itertools import pairwise
 
@@ -339,7 +335,7 @@ def _print_plan(cli: CliContext, name: str, inputs: JsonObject, planned: Sequenc
     widest = max(len(node.node) for node in planned)
     following = {one.node: other.node for one, other in pairwise(planned)}
     for node in planned:
-        output.line(f"{node.node.ljust(widest)}  {_planned_kind(node)}".rstrip())
+        output.line(f"{node.node.ljust(widest)}  {node.says}".rstrip())
         pad = " " * (widest + 4)
         if node.over is not None:
             output.line(f"{pad}for each of {shown_value(node.over)}")

@@ -118,6 +118,14 @@ class Host(Protocol):
         """Returns the tool that a call of this name would reach."""
         ...
 
+    async def work(self, kind: str, given: JsonObject) -> Result:
+        """Does work that is no tool's, such as a question to a language model, as a step of the run."""
+        ...
+
+    async def require(self, kind: str, given: JsonObject) -> None:
+        """Raises ConfigurationError if it is known before such work begins that it cannot be done here."""
+        ...
+
     def ask(self, question: BaseException) -> Reply:
         """Returns a person's answer to this Interruption; raises it when nobody has answered yet."""
         ...

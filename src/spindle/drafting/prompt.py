@@ -82,7 +82,7 @@ def filling() -> str:
 def to_fill(words: str, flow: FlowDefinition, wanted: Mapping[str, Any]) -> str:
     """Returns the request for values of a flow's inputs."""
     about = f"{flow.name}: {flow.description}".strip(": ")
-    does = ", then ".join(node.tool or (node.ask.message if node.ask else "a flow") for node in flow.nodes)
+    does = ", then ".join(node.says for node in flow.nodes)
     about = f"{about}\nIt calls {does}"
     inputs = json.dumps(dict(wanted), ensure_ascii=False)
     return f"The request: {words}\n\nThe flow: {about}\n\nIts inputs, with a JSON Schema each: {inputs}"

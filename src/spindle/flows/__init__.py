@@ -8,7 +8,8 @@ The walk of a flow, from a text to its result, is one way, and takes each step o
     inputs → result       `execution.py`: defaults, outputs, errors
     one node to the next  `flow.py`: visits a node, takes the edge of its action
     one node              `node.py`: prep, exec, post. `workspace_node.py`: values out of the shared store,
-                          the work (`tool_node.py`: a call or a question; `flow_node.py`: a flow inside), its
+                          the work (`tool_node.py`: a call or a question; `model_node.py`: a model or an
+                          agent; `flow_node.py`: a flow inside), its
                           output into the shared store; `trace.py` notes it
 
 A run that is resumed, maybe by another process, begins with its record: document → definition → nodes.
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from spindle.flows.definition import FlowOutput as FlowOutput
     from spindle.flows.definition import Retry as Retry
     from spindle.flows.flow import Flow as Flow
+    from spindle.flows.model_node import AgentNode as AgentNode
+    from spindle.flows.model_node import ModelNode as ModelNode
     from spindle.flows.node import BaseNode as BaseNode
     from spindle.flows.node import BatchNode as BatchNode
     from spindle.flows.node import Node as Node
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from spindle.flows.tool_node import ToolNode as ToolNode
 
 _HOMES = {
+    "AgentNode": "model_node",
     "Ask": "tool_node",
     "BaseNode": "node",
     "Batch": "definition",
@@ -45,6 +49,7 @@ _HOMES = {
     "CacheRule": "definition",
     "Flow": "flow",
     "FlowOutput": "definition",
+    "ModelNode": "model_node",
     "Node": "node",
     "ParallelBatchNode": "node",
     "Retry": "definition",

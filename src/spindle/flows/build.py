@@ -10,6 +10,7 @@ from spindle.errors import FlowError
 from spindle.flows.definition import Batch, CacheRule, Edge, FlowDefinition, NodeDefinition, Retry
 from spindle.flows.flow import Flow
 from spindle.flows.flow_node import FlowNode
+from spindle.flows.model_node import AgentNode, ModelNode
 from spindle.flows.node import BaseNode
 from spindle.flows.problems import NOWHERE, Positions
 from spindle.flows.signature import output_of
@@ -73,10 +74,18 @@ def build(
     return flow
 
 
+_KINDS: Mapping[str, type[WorkspaceNode]] = {
+    "tool": ToolNode,
+    "ask": Ask,
+    "model": ModelNode,
+    "agent": AgentNode,
+}
+
+
 def _node(node: NodeDefinition) -> BaseNode:
     if node.flow is not None:
         return FlowNode(node, build(node.flow, node.id))
-    return ToolNode.of(node) if node.ask is None else Ask.of(node)
+    return _KINDS[node.kinds[0]].of(node)
 
 
 def inline(
@@ -106,7 +115,7 @@ def inline(
     )  # fmt: skip
 
 
-_NODES = (ToolNode, Ask, FlowNode)
+_NODES = (*_KINDS.values(), FlowNode)
 _FLOWS = (Flow, DefinedFlow)
 
 

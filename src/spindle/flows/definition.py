@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
 from spindle.domain.json_schema import JsonObject
 
@@ -65,13 +65,63 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelPrompt:
+    """A question to a language model. The answer is the node's output."""
+
+    prompt: str
+    """A text with templates."""
+    system: str = ""
+    """What the model is told before, with templates."""
+    schema: JsonObject | None = None
+    """The schema of the answer; None: any text."""
+    model: str | None = None
+    """`provider:name`; None: the one of the settings."""
+    limits: JsonObject = field(default_factory=dict[str, Any])
+    settings: JsonObject = field(default_factory=dict[str, Any])
+    """Settings of the model, such as `temperature`."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTask:
+    """A task for an agent. Its answer is the node's output."""
+
+    task: str
+    """A text with templates."""
+    tools: tuple[str, ...]
+    """Patterns over the names of the tools that it may use."""
+    instructions: str = ""
+    """A text with templates."""
+    schema: JsonObject | None = None
+    model: str | None = None
+    approve: tuple[str, ...] | None = None
+    """Patterns of tools whose calls a person must approve; None: those that may destroy something."""
+    ask_user: bool = True
+    limits: JsonObject = field(default_factory=dict[str, Any])
+    settings: JsonObject = field(default_factory=dict[str, Any])
+
+
+NodeKind = Literal["tool", "ask", "flow", "model", "agent"]
+KINDS: Final[tuple[NodeKind, ...]] = get_args(NodeKind)
+"""The keys of which a node has exactly one."""
+
+
+def says(kind: NodeKind, text: str) -> str:
+    """Returns what a node of this kind does, in words; `text` is the main one of its own texts."""
+    words = {"ask": "asks a person", "model": "asks a model", "agent": "lets an agent work", "flow": "a flow"}
+    return f"{words[kind]}: {text}" if text else words[kind]
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDefinition:
-    """One node: a tool, a question for a person, or a flow. Exactly one of the three is set."""
+    """One node: a tool, a question for a person, a flow, a question for a model, or a task for an agent.
+    Exactly one of them is set."""
 
     id: str
     tool: str | None = None
     ask: Question | None = None
     flow: FlowDefinition | None = None
+    model: ModelPrompt | None = None
+    agent: AgentTask | None = None
     description: str = ""
     params: JsonObject = field(default_factory=dict[str, Any])
     """Arguments by name, with templates."""
@@ -90,6 +140,37 @@ class NodeDefinition:
     """The way in which other nodes see a text that a tool returns without structured data."""
     fingerprint: str | None = None
     """The fingerprint of the tool when the flow was saved."""
+
+    @property
+    def kinds(self) -> list[NodeKind]:
+        """The kinds of node that it is: one, if it is right."""
+        return [kind for kind in KINDS if getattr(self, kind) is not None]
+
+    @property
+    def says(self) -> str:
+        """What it does, in words: its tool, or what it asks of whom."""
+        return self.tool or says(self.kinds[0], next(iter(self.texts.values()), ""))
+
+    @property
+    def texts(self) -> Mapping[str, Any]:
+        """The values with templates that are its kind's own, by their place in the document."""
+        match self:
+            case NodeDefinition(ask=Question(message=message)):
+                return {"ask.message": message}
+            case NodeDefinition(model=ModelPrompt(prompt=prompt, system=system)):
+                return {"model.prompt": prompt, "model.system": system}
+            case NodeDefinition(agent=AgentTask(task=task, instructions=instructions)):
+                return {"agent.task": task, "agent.instructions": instructions}
+            case _:
+                return {}
+
+    @property
+    def answer_schema(self) -> JsonObject | None:
+        """The schema of what a person, a model or an agent answers; None for others."""
+        for asked in (self.ask, self.model, self.agent):
+            if asked is not None:
+                return asked.schema if asked.schema is not None else {"type": "string"}
+        return None
 
 
 @dataclass(frozen=True, slots=True)

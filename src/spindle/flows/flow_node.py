@@ -6,7 +6,6 @@ They leave their keys in the store when it is done; those of a batch leave only 
 
 from __future__ import annotations
 
-import asyncio
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.calls.record import masked
 from spindle.domain.json_schema import JsonObject, is_object
-from spindle.errors import CallTimeoutError
 from spindle.flows.outputs import outputs_of
 from spindle.flows.run_context import Notes, RunContext
 from spindle.flows.shared import SharedLookup
@@ -82,25 +80,12 @@ class FlowNode(WorkspaceNode):
         return {**masked(given.inputs, input_schema(self.inner.inputs), ()), **given.item}
 
     async def _work(self, given: _Given) -> NodeDone:
-        limit = self.definition.timeout
-        host = self._host()
-        if limit is None:
-            return await self._once(given, host)
-
-        async def limited(host: Host) -> JsonObject:
-            try:
-                async with asyncio.timeout(limit):
-                    done = await self._once(given, host)
-            except TimeoutError:
-                return {"timed_out": True}
+        async def once(host: Host) -> JsonObject:
+            done = await self._once(given, host)
             return {"value": done.value, "action": done.action, "wrote": done.wrote}
 
-        # As one step of the run: what was given up in the middle is not begun again when the run goes on.
         key = [self.id, self.visit, self.cur_retry, given.index, given.inputs, given.item]
-        found = await host.remember(f"flow {self.id}", key, limited)
-        if "timed_out" in found:
-            raise CallTimeoutError(f"node {self.id!r} did not finish within {limit:g} s")
-        return NodeDone(found["value"], found["action"], found["wrote"])
+        return NodeDone(**await self._in_time(key, once))
 
     async def _once(self, given: _Given, host: Host) -> NodeDone:
         assert self.within is not None

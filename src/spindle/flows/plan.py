@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spindle.calls.record import masked
 from spindle.domain.json_schema import JsonObject, is_array, is_object, parameters
 from spindle.errors import FlowError
-from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition
+from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition, NodeKind, says
 from spindle.flows.interface import natural_outputs
 from spindle.flows.shared import SharedLookup
 from spindle.flows.templates import (
@@ -34,9 +34,10 @@ class Planned:
 
     node: str
     tool: str | None = None
-    ask: str | None = None
-    flow: bool = False
-    """True for a flow inside the flow, whose nodes follow."""
+    kind: NodeKind = "tool"
+    """The nodes of a flow inside the flow follow it."""
+    text: str = ""
+    """What a person or a model is asked, or the task of an agent."""
     arguments: JsonObject = field(default_factory=dict[str, Any])
     missing: tuple[str, ...] = ()
     """Required arguments for which there is no value."""
@@ -45,13 +46,17 @@ class Planned:
     next: Mapping[str, str] = field(default_factory=dict[str, str])
     """By action, the next node."""
 
+    @property
+    def says(self) -> str:
+        """What it does, in words."""
+        return self.tool or says(self.kind, self.text)
+
     def to_dict(self) -> JsonObject:
         fields: JsonObject = {
             "node": self.node,
             "tool": self.tool,
-            "ask": self.ask,
-            "flow": self.flow or None,
-            "arguments": self.arguments if self.tool or self.flow else None,
+            **({self.kind: self.text or True} if self.kind != "tool" else {}),
+            "arguments": self.arguments if self.kind in ("tool", "flow") else None,
             "missing": list(self.missing) or None,
             "over": self.over,
             "next": dict(self.next) or None,
@@ -113,13 +118,12 @@ class _Planning:
         name = f"{prefix}{node.id}"
         if node.flow is not None:
             return await self._inline(node, node.flow, shared, params, following, name)
-        if node.ask is not None:
+        if node.tool is None:
             self._writers[node.id] = node.id
             lookup = SharedLookup(shared)
-            message = str(self._known(node.ask.message, lookup))
+            said = str(self._known(next(iter(node.texts.values())), lookup))
             over = self._known(node.batch.over, lookup) if node.batch is not None else None
-            return [Planned(name, ask=message, over=over, next=following)]
-        assert node.tool is not None
+            return [Planned(name, kind=node.kinds[0], text=said, over=over, next=following)]
         tool = await self._find(node.tool)
         lookup = SharedLookup(shared)
         arguments, missing = self._arguments(node, tool, lookup, params)
@@ -131,7 +135,7 @@ class _Planning:
             shared.pop(written, None)  # what was given under that name is not what will be there
         self._writers[node.id] = node.id
         shown = masked(arguments, tool.input_schema, ())
-        return [Planned(name, tool.name, None, False, shown, tuple(missing), over, following)]
+        return [Planned(name, tool.name, arguments=shown, missing=tuple(missing), over=over, next=following)]
 
     async def _inline(
         self,
@@ -160,7 +164,7 @@ class _Planning:
         self._writers[node.id] = node.id
         if not given and over is None:
             return inside
-        return [Planned(name, None, None, True, given, (), over, following), *inside]
+        return [Planned(name, kind="flow", arguments=given, over=over, next=following), *inside]
 
     def _arguments(
         self, node: NodeDefinition, tool: Tool, lookup: Lookup, params: Mapping[str, Any]

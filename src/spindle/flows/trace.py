@@ -50,11 +50,13 @@ class NodeEvent:
     output: Any = None
     wrote: JsonObject | None = None
     """The shared keys that a node written by hand has set."""
+    usage: JsonObject | None = None
+    """What a model or an agent has used."""
     error: JsonObject | None = None
 
     def to_dict(self) -> JsonObject:
         names = ("node", "visit", "started_at", "duration", "tool", "action", "attempts", "cached", "inputs",
-                 "output", "wrote", "error")  # fmt: skip
+                 "output", "wrote", "usage", "error")  # fmt: skip
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     @classmethod
@@ -135,7 +137,7 @@ class Recording:
                     action=action if isinstance(action, str) or action is None else repr(action),
                     attempts=report.attempts, cached=report.cached, inputs=kept(report.inputs),
                     output=kept(report.output), wrote=kept(report.wrote) or written(before, shared),
-                    error=report.error or problem,
+                    usage=report.usage, error=report.error or problem,
                 )  # fmt: skip
                 self._note(ended, observe)
             self._reports.pop(id(node), None)
@@ -253,6 +255,8 @@ def replay(events: Iterable[NodeEvent], shared: JsonObject, flow: Flow) -> JsonO
         else:
             natural = natural_key(node.definition.tool or event.node)
             write_output(shared, event.node, event.output, natural, node.definition.outputs, nodes)
+            if event.usage is not None:
+                shared[f"{event.node}.usage"] = event.usage
     return shared
 
 

@@ -112,6 +112,9 @@ class WorkspaceFlows:
     def _finder(self, principal: Principal) -> Callable[[str], Awaitable[Tool]]:
         return lambda name: self._caller.find(name, principal)
 
+    async def _require(self, kind: str, given: JsonObject) -> None:
+        await self._caller.works[kind].require(given)
+
     # --- running
 
     async def run(
@@ -149,7 +152,7 @@ class WorkspaceFlows:
             starting_at(made, start)  # raises if there is no such node
         shared = given if reuse is None else {**await self.left(reuse, made, before=start), **given}
         if not only:
-            await refuse_broken(made, self._finder(options.principal), shared, params)
+            await refuse_broken(made, self._finder(options.principal), shared, params, self._require)
         kept: JsonObject = {
             "flow": made.name,
             "definition": document,
@@ -204,7 +207,8 @@ class WorkspaceFlows:
             async def read(_: Host) -> JsonObject | None:
                 made, document = self._made(await self.find(given["text"], options.principal))
                 self._check_inputs(made, given["inputs"])
-                await refuse_broken(made, self._finder(options.principal), given["inputs"], given["params"])
+                finder = self._finder(options.principal)
+                await refuse_broken(made, finder, given["inputs"], given["params"], self._require)
                 return document
 
             flow = build(from_record(await host.remember("flow", given["text"], read)))

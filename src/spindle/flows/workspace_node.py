@@ -1,14 +1,15 @@
-"""The common part of tools, questions and inline flows as nodes: batches, retries, conditions, failures, and
-outputs in the shared store. Each kind says what it is given, and does its work once."""
+"""The common part of tools, questions, models and inline flows as nodes: batches, retries, conditions,
+failures, and outputs in the shared store. Each kind says what it is given, and does its work once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from spindle.domain.json_schema import JsonObject, is_array
-from spindle.errors import FlowError, SpindleError, ToolError, suggest
+from spindle.errors import CallTimeoutError, FlowError, SpindleError, ToolError, suggest
 from spindle.flows.definition import Batch, CacheRule, NodeDefinition
 from spindle.flows.failures import ERROR, NodeFailure, action_of, may_pass
 from spindle.flows.node import Node
@@ -36,7 +37,17 @@ class Report:
     cached: bool = False
     wrote: JsonObject | None = None
     """The shared keys that the nodes of an inline flow have left."""
+    usage: JsonObject | None = None
+    """What a model or an agent has used: requests, tokens, and cost in US dollars, None if it is unknown."""
     error: JsonObject | None = None
+
+    def add_usage(self, used: JsonObject) -> None:
+        """Counts what one answer has used."""
+        before = self.usage or dict.fromkeys(used, 0)
+        self.usage = {
+            name: None if value is None or before[name] is None else before[name] + value
+            for name, value in used.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +210,8 @@ class WorkspaceNode(Node):
         write_output(shared, self.id, done.value, self._natural, self.definition.outputs, self.ids)
         if done.failed is not None:
             shared[f"{self.id}.failed"] = done.failed
+        if self.report.usage is not None:
+            shared[f"{self.id}.usage"] = self.report.usage
         return done.action
 
     def _failed(self, shared: Any, failure: NodeFailure) -> str:
@@ -210,6 +223,26 @@ class WorkspaceNode(Node):
         if ERROR not in self.ids:
             shared[ERROR] = told
         return action
+
+    async def _in_time(self, key: Any, once: Callable[[Host], Awaitable[JsonObject]]) -> JsonObject:
+        """Returns what `once` returns, if it does so within the node's time limit, else raises. Time in which
+        the run waits for a person does not count."""
+        limit, host = self.definition.timeout, self._host()
+        if limit is None:
+            return await once(host)
+
+        async def limited(host: Host) -> JsonObject:
+            try:
+                async with asyncio.timeout(limit):
+                    return {"done": await once(host)}
+            except TimeoutError:
+                return {"timed_out": True}
+
+        # As one step of the run: what was given up in the middle is not begun again when the run goes on.
+        found = await host.remember(f"{self.definition.kinds[0]} {self.id}", key, limited)
+        if "timed_out" in found:
+            raise CallTimeoutError(f"node {self.id!r} did not finish within {limit:g} s")
+        return found["done"]
 
     # --- values
 

@@ -87,7 +87,7 @@ def _print_nodes(output: Output, flow: FlowDefinition, pad: str) -> None:
     widest = max(len(node.id) for node in flow.nodes)
     for node in flow.nodes:
         first = " (start)" if node.id == flow.start_id and flow.nodes[0].id != node.id else ""
-        output.line(f"{pad}{node.id.ljust(widest)}  {_kind(node)}{first}")
+        output.line(f"{pad}{node.id.ljust(widest)}  {node.says}{first}")
         inner = pad + " " * (widest + 4)
         for name, value in node.params.items():
             output.line(f"{inner}{name} = {shown_value(value)}")
@@ -103,12 +103,6 @@ def _print_nodes(output: Output, flow: FlowDefinition, pad: str) -> None:
             if edge.source == node.id:
                 action = "then" if edge.action == "default" else f"on {edge.action}"
                 output.line(f"{inner}{action}: {edge.target}")
-
-
-def _kind(node: NodeDefinition) -> str:
-    if node.ask is not None:
-        return f"asks a person: {node.ask.message}"
-    return node.tool if node.tool is not None else "a flow"
 
 
 def _settings(node: NodeDefinition) -> list[str]:

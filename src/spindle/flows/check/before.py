@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from spindle.errors import AuthorizationRequired, NotFoundError
+from spindle.domain.json_schema import JsonObject
+from spindle.errors import AuthorizationRequired, ConfigurationError, NotFoundError
 from spindle.flows.build import DefinedFlow
 from spindle.flows.check.check import Find, check
-from spindle.flows.definition import FlowDefinition
+from spindle.flows.definition import FlowDefinition, NodeDefinition
 from spindle.flows.flow import Flow
 from spindle.flows.flow_node import FlowNode
+from spindle.flows.model_node import work_of
+from spindle.flows.node import BaseNode
 from spindle.flows.problems import BrokenFlowError
 from spindle.flows.tool_node import ToolNode
+from spindle.flows.workspace_node import WorkspaceNode
+
+Require = Callable[[str, JsonObject], Awaitable[None]]
 
 
 async def refuse_broken(
@@ -21,13 +27,20 @@ async def refuse_broken(
     find: Find,
     given: Collection[str],
     params: Mapping[str, Any] | None = None,
+    require: Require | None = None,
 ) -> None:
     """Raises BrokenFlowError with all that is certainly wrong. `given`: the names that the shared store has
     when the flow begins, declared or not. Of a flow with parts written in Python, whose data nobody knows,
-    only the tools are looked for: NotFoundError."""
+    only the tools are looked for: NotFoundError. `require` raises ConfigurationError for a model or an agent
+    that cannot be used."""
+    if require is not None:
+        for node in _nodes(flow):
+            if isinstance(node, WorkspaceNode) and (node.definition.model or node.definition.agent):
+                await _require(node.definition, require)
     if not isinstance(flow, DefinedFlow):
-        for node in _tool_nodes(flow):
-            await _look_for(node, find)
+        for node in _nodes(flow):
+            if isinstance(node, ToolNode):
+                await _look_for(node, find)
         return
     state = await _state(flow, find, given, params or {})
     if state is not None and flow.passed == state:
@@ -60,12 +73,19 @@ def tool_names(definition: FlowDefinition) -> Iterator[str]:
             yield from tool_names(node.flow)
 
 
-def _tool_nodes(flow: Flow) -> Iterator[ToolNode]:
+def _nodes(flow: Flow) -> Iterator[BaseNode]:
+    """Yields the nodes of a flow, and of the flows inside it."""
     for node in flow.nodes():
-        if isinstance(node, ToolNode):
-            yield node
-        elif isinstance(node, (Flow, FlowNode)):
-            yield from _tool_nodes(node if isinstance(node, Flow) else node.inner)
+        yield node
+        if isinstance(node, (Flow, FlowNode)):
+            yield from _nodes(node if isinstance(node, Flow) else node.inner)
+
+
+async def _require(node: NodeDefinition, require: Require) -> None:
+    try:
+        await require(*work_of(node))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"node {node.id!r}: {error.message}", **error.way_out) from None
 
 
 async def _look_for(node: ToolNode, find: Find) -> None:

@@ -14,7 +14,7 @@ from spindle.flows.check.graph import Graph
 from spindle.flows.check.lookups import Complaint
 from spindle.flows.check.parts import Finding, fail_when_findings
 from spindle.flows.check.shapes import Shape, shape_of, shape_of_flow
-from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition
+from spindle.flows.definition import DEFAULT_ACTION, KINDS, FlowDefinition, NodeDefinition
 from spindle.flows.problems import NOWHERE, Positions, Problem
 from spindle.remedies import Remedy, Surface
 
@@ -131,8 +131,8 @@ def _structure(definition: FlowDefinition, path: DocumentPath) -> Iterator[Findi
         ids.setdefault(node.id, index)
         if node.flow is not None:
             yield from _structure(node.flow, (*path, "nodes", index, "flow"))
-        if sum(kind is not None for kind in (node.tool, node.ask, node.flow)) != 1:
-            message = f"{node.id}: a node is a tool, a question or a flow"
+        if len(node.kinds) != 1:
+            message = f"{node.id}: a node is exactly one of {', '.join(KINDS)}"
             yield (*path, "nodes", index), Complaint("error", message)
     if not definition.nodes:
         yield path, Complaint("error", "the flow has no nodes")

@@ -19,13 +19,15 @@ Finding = tuple[DocumentPath, Complaint]
 
 
 def other_templates(node: NodeDefinition, sight: Sight, here: DocumentPath) -> Iterator[Finding]:
-    """Yields problems of a node's question and of its batch."""
-    if node.ask is not None:
-        yield from _references(node.ask.message, sight, (*here, "ask", "message"), f"{node.id}: the question")
-        problem = schema_problem(node.ask.schema) if node.ask.schema else None
-        if problem is not None:
-            message = f"{node.id}: the schema of the answer is not valid: {problem}"
-            yield (*here, "ask", "schema"), Complaint("error", message)
+    """Yields problems of what a node asks, of the schema of the answer, and of its batch."""
+    for text_place, text in node.texts.items():
+        called = f"{node.id}: {'the question' if node.ask is not None else text_place}"
+        yield from _references(text, sight, (*here, *text_place.split(".")), called)
+    schema = node.answer_schema
+    problem = schema_problem(schema) if schema else None
+    if problem is not None:
+        message = f"{node.id}: the schema of the answer is not valid: {problem}"
+        yield (*here, node.kinds[0], "schema"), Complaint("error", message)
     if node.batch is not None:
         place = (*here, "batch", "over")
         plain = Sight(sight.availability, sight.state, sight.inputs, sight.at, {}, sight.params)

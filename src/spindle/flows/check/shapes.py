@@ -42,27 +42,29 @@ class Shape:
         return bool(set(self.actions) - self.failures)
 
 
+_UNANSWERED = {REFUSED: "nobody answered", ERROR: "`fail_when` holds for the answer, or nobody answered"}
+
+
 def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Shape:
-    """Returns the shape of a tool (None: an unknown one) or a question. `ids` are those of all nodes of
-    the flow: no other node writes keys of these names."""
-    if node.ask is not None:
-        schema = node.ask.schema if node.ask.schema is not None else {"type": "string"}
+    """Returns the shape of a tool (None: an unknown one), or of a question to a person or a model. `ids` are
+    those of all nodes of the flow: no other node writes keys of these names."""
+    schema = node.answer_schema
+    if schema is not None:
         gives, is_open = _given(schema, node.id)
         if node.batch is not None:
             schema, is_open = {"type": "array", "items": schema}, False
             gives = {node.id: schema, f"{node.id}.failed": {"type": "array", "items": {"type": "object"}}}
+        if node.ask is None:
+            gives |= {f"{node.id}.usage": {"type": "object"}}
+        failures = _UNANSWERED if node.ask is not None else ERROR_ACTIONS
         return Shape(
             gives=_renamed(gives, node, ids),
             natural=frozenset(gives),
             whole=schema,
             fallback=node.id,
             is_open=is_open,
-            actions={
-                DEFAULT_ACTION: "there is an answer",
-                REFUSED: "nobody answered",
-                ERROR: "`fail_when` holds for the answer, or nobody answered",
-            },
-            failures=frozenset({REFUSED, ERROR}),
+            actions={DEFAULT_ACTION: "there is an answer", **failures},
+            failures=frozenset(failures),
         )
     if tool is None:
         return Shape(takes_others=True, is_open=True, actions={DEFAULT_ACTION: "", **ERROR_ACTIONS},

@@ -39,7 +39,7 @@ def _mermaid_flow(definition: FlowDefinition, prefix: str, indent: str, lines: l
             lines.append(f'{indent}subgraph {name}["{title}"]')
             _mermaid_flow(node.flow, f"{name}_", f"{indent}  ", lines)
             lines.append(f"{indent}end")
-        elif node.ask is not None:
+        elif node.tool is None:
             lines.append(f'{indent}{name}(["{title}<br/><i>{below}</i>"])')
         else:
             lines.append(f'{indent}{name}["{title}<br/><small>{below}</small>"]')
@@ -85,6 +85,7 @@ _STYLE: Final = """
 .spindle-flow .page { fill: var(--page); }
 .spindle-flow .box { fill: var(--box); stroke: var(--edge); stroke-width: 1.25; }
 .spindle-flow .ask { fill: var(--ask); stroke: var(--ask-edge); }
+.spindle-flow .model, .spindle-flow .agent { stroke: var(--line); stroke-dasharray: 2 2; }
 .spindle-flow .inner { fill: var(--inner); stroke: var(--edge); stroke-dasharray: none; }
 .spindle-flow .id { fill: var(--text); font-size: 13px; font-weight: 600; }
 .spindle-flow .what { fill: var(--soft); font-size: 11px; }
@@ -142,7 +143,7 @@ def _draw_node(
     node: NodeDefinition, layout: Layout, size: tuple[float, float], inner: _Picture | None
 ) -> str:
     (left, top), (width, height) = layout.boxes[node.id], size
-    kind = "box inner" if inner is not None else "box ask" if node.ask is not None else "box"
+    kind = f"box {'inner' if inner is not None else node.kinds[0]}"
     radius = height / 2 if node.ask is not None else 8
     middle = left + width / 2
     full = _escaped(f"{node.id}\n{_full_subtitle(node)}".strip())
@@ -243,12 +244,10 @@ def _subtitle(node: NodeDefinition) -> str:
 
 
 def _full_subtitle(node: NodeDefinition) -> str:
-    if node.ask is not None:
-        return node.ask.message
-    if node.tool is None:
+    if node.flow is not None:
         return ""
-    each = " for each" if node.batch is not None else ""
-    return f"{node.tool}{each}"
+    each = " for each" if node.batch is not None and node.ask is None else ""
+    return f"{node.ask.message if node.ask is not None else node.says}{each}"
 
 
 def _short(text: str) -> str:

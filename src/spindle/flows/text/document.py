@@ -16,11 +16,14 @@ from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve_
 from spindle.errors import did_you_mean
 from spindle.flows.definition import (
     DEFAULT_ACTION,
+    KINDS,
+    AgentTask,
     Batch,
     CacheRule,
     Edge,
     FlowDefinition,
     FlowOutput,
+    ModelPrompt,
     NodeDefinition,
     Question,
     Retry,
@@ -135,11 +138,13 @@ def _finding(error: ValidationError) -> Iterator[Finding]:
             hint = _REQUIRED_HINTS.get(str(kind.property))
             yield path, f"{what} needs {kind.property!r}", hint
         case "oneOf" | "oneOfNotValid" | "oneOfMultipleValid":
-            given = [
-                key for key in ("tool", "ask", "flow") if is_object(error.instance) and key in error.instance
-            ]
-            problem = f"has both {given[0]!r} and {given[1]!r}" if given else "needs 'tool', 'ask' or 'flow'"
-            yield path, f"{what} {problem}", "a node is a tool, a question or a flow"
+            given = [key for key in KINDS if is_object(error.instance) and key in error.instance]
+            problem = (
+                f"has both {given[0]!r} and {given[1]!r}"
+                if given
+                else f"needs one of {', '.join(map(repr, KINDS))}"
+            )
+            yield path, f"{what} {problem}", "a node is exactly one of them"
         case "type":
             wanted = " or ".join(_article(name) for name in _listed(_parent_schema(error).get("type")))
             yield path, f"{what} must be {wanted}, not {_article(type_of(error.instance))}", None
@@ -171,18 +176,24 @@ _REQUIRED_HINTS = {
 
 
 _REFUSED_HINTS = {
-    "params": "its message is a text with templates",
+    "params": "what it says is a text with templates",
     "retry": "a person is asked once; an edge back to it asks again",
     "timeout": "a run that waits for a person waits as long as it takes",
     "cache": "every run asks anew",
     "fingerprint": "it belongs to a tool",
     "parse": "it says how the text of a tool is read",
 }
+_KINDS = {
+    "ask": "a question",
+    "flow": "a flow inside a flow",
+    "model": "a question to a model",
+    "agent": "a task of an agent",
+}
 
 
 def _kind(error: ValidationError) -> str:
     """Returns the kind of node whose part of the schema refuses a key."""
-    return "a question" if "ask" in error.schema_path else "a flow inside a flow"
+    return next((words for key, words in _KINDS.items() if key in error.schema_path), "this node")
 
 
 def _newer(path: DocumentPath) -> str | None:
@@ -205,13 +216,16 @@ def _parent_schema(error: ValidationError) -> JsonObject:
     return node if is_object(node) else {}
 
 
+_WITHOUT_INPUTS = frozenset({"ask", "model", "agent"})
+
+
 def _unknown_mappings(document: JsonObject, path: DocumentPath) -> Iterator[Finding]:
     """Yields mappings of unknown nodes, which a definition cannot hold, so that `check` could not find them;
-    and of inputs of a question, which has none."""
-    asks = {node["id"] for node in document["nodes"] if "ask" in node}
+    and of inputs of a node that has none."""
+    asks = {node["id"]: _KINDS[key] for node in document["nodes"] for key in _WITHOUT_INPUTS & node.keys()}
     for name, mapping in document.get("mappings", {}).items():
         if name in asks and mapping.get("inputs"):
-            message = f"{name!r} is a question, which has no inputs to be mapped"
+            message = f"{name!r} is {asks[name]}, which has no inputs to be mapped"
             yield (*path, "mappings", name, "inputs"), message, _REFUSED_HINTS["params"]
     ids = [node["id"] for node in document["nodes"]]
     for name in document.get("mappings", {}):
@@ -317,6 +331,8 @@ def _node(document: JsonObject, mapping: JsonObject) -> NodeDefinition:
         tool=document.get("tool"),
         ask=Question(ask) if isinstance(ask, str) else Question(**ask) if ask is not None else None,
         flow=_flow(document["flow"]) if "flow" in document else None,
+        model=_prompt(document.get("model")),
+        agent=_task(document["agent"]) if "agent" in document else None,
         description=document.get("description", ""),
         params=document.get("params", {}),
         inputs=mapping.get("inputs", {}),
@@ -329,6 +345,20 @@ def _node(document: JsonObject, mapping: JsonObject) -> NodeDefinition:
         parse=document.get("parse", "auto"),
         fingerprint=document.get("fingerprint"),
     )
+
+
+def _prompt(given: Any) -> ModelPrompt | None:
+    return (
+        ModelPrompt(given) if isinstance(given, str) else ModelPrompt(**given) if given is not None else None
+    )
+
+
+def _task(given: JsonObject) -> AgentTask:
+    fields = dict(given)
+    for name in ("tools", "approve"):
+        if name in fields:
+            fields[name] = tuple(fields[name])
+    return AgentTask(**fields)
 
 
 def _whole(fields: JsonObject, name: str) -> JsonObject:

@@ -8,11 +8,13 @@ from typing import Any
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.flows.definition import (
     DEFAULT_ACTION,
+    AgentTask,
     Batch,
     CacheRule,
     Edge,
     FlowDefinition,
     FlowOutput,
+    ModelPrompt,
     NodeDefinition,
     Question,
     Retry,
@@ -50,6 +52,8 @@ def _node(node: NodeDefinition) -> JsonObject:
         "tool": node.tool,
         "ask": _question(node.ask) if node.ask is not None else None,
         "flow": _flow(node.flow) if node.flow is not None else None,
+        "model": _prompt(node.model) if node.model is not None else None,
+        "agent": _task(node.agent) if node.agent is not None else None,
         "description": node.description or None,
         "params": node.params or None,
         "batch": _changed(node.batch, Batch(over=None), always=("over",)) if node.batch is not None else None,
@@ -73,6 +77,17 @@ def _question(question: Question) -> Any:
     return {"message": question.message, "schema": question.schema}
 
 
+def _prompt(asked: ModelPrompt) -> Any:
+    fields = _changed(asked, ModelPrompt(""), always=("prompt",))
+    return asked.prompt if len(fields) == 1 else fields
+
+
+def _task(task: AgentTask) -> JsonObject:
+    fields = _changed(task, AgentTask("", ()), always=("task", "tools"))
+    lists = {"tools": list(task.tools), "approve": list(task.approve or ())}
+    return {key: lists.get(key, value) for key, value in fields.items()}
+
+
 def _edge(edge: Edge) -> JsonObject:
     action = {"action": edge.action} if edge.action != DEFAULT_ACTION else {}
     return {"from": edge.source, **action, "to": edge.target}
@@ -93,9 +108,10 @@ def _flow_cache(rule: CacheRule | None) -> Any:
     return (_changed(rule, CacheRule()) or True) if rule is not None else None
 
 
-def _changed(
-    value: Retry | Batch | CacheRule, default: Retry | Batch | CacheRule, always: tuple[str, ...] = ()
-) -> JsonObject:
+Part = Retry | Batch | CacheRule | ModelPrompt | AgentTask
+
+
+def _changed(value: Part, default: Part, always: tuple[str, ...] = ()) -> JsonObject:
     return {
         name: getattr(value, name)
         for name in value.__slots__

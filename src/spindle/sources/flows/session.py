@@ -49,7 +49,7 @@ class FlowsSession(CodeSession[Found]):
         assert call.host is not None
         if isinstance(found, type):
             return await call_node(found, call.arguments, call.host, self._root)
-        await refuse_broken(found, call.host.find, call.arguments)
+        await refuse_broken(found, call.host.find, call.arguments, require=call.host.require)
         reports = _Reports(call, found)
         token = observer.set(reports.heard)
         try:

@@ -293,7 +293,8 @@ def problems(text: str, format: Format, name: str = "flows/f") -> list[str]:
         ('{"nodes": [\n{"tool": "x"}]}', "flows/f.json:2: `nodes[0]` needs 'id'"),
         (
             '{"nodes": [\n{"id": "x"}]}',
-            "flows/f.json:2: `nodes[0]` needs one of 'tool', 'ask', 'flow', 'model', 'agent' [a node is exactly one of them]",
+            "flows/f.json:2: `nodes[0]` needs one of 'tool', 'ask', 'flow', 'model', 'agent' "
+            "[a node is exactly one of them]",
         ),
         (
             '{"nodes": [\n{"id": "x", "tool": "t", "ask": "?"}]}',

@@ -71,7 +71,7 @@ class ModelPrompt:
     prompt: str
     """A text with templates."""
     system: str = ""
-    """What the model is told before, with templates."""
+    """A text with templates that the model is told before."""
     schema: JsonObject | None = None
     """The schema of the answer; None: any text."""
     model: str | None = None
@@ -148,7 +148,7 @@ class NodeDefinition:
 
     @property
     def says(self) -> str:
-        """What it does, in words: its tool, or what it asks of whom."""
+        """Its work in words: its tool, or the question and to whom."""
         return self.tool or says(self.kinds[0], next(iter(self.texts.values()), ""))
 
     @property

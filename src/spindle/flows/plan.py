@@ -37,7 +37,7 @@ class Planned:
     kind: NodeKind = "tool"
     """The nodes of a flow inside the flow follow it."""
     text: str = ""
-    """What a person or a model is asked, or the task of an agent."""
+    """The question to a person or a model, or the task of an agent."""
     arguments: JsonObject = field(default_factory=dict[str, Any])
     missing: tuple[str, ...] = ()
     """Required arguments for which there is no value."""
@@ -48,7 +48,7 @@ class Planned:
 
     @property
     def says(self) -> str:
-        """What it does, in words."""
+        """Its work in words."""
         return self.tool or says(self.kind, self.text)
 
     def to_dict(self) -> JsonObject:

@@ -51,7 +51,7 @@ class NodeEvent:
     wrote: JsonObject | None = None
     """The shared keys that a node written by hand has set."""
     usage: JsonObject | None = None
-    """What a model or an agent has used."""
+    """The use that a model or an agent has made."""
     error: JsonObject | None = None
 
     def to_dict(self) -> JsonObject:

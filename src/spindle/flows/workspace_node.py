@@ -38,7 +38,7 @@ class Report:
     wrote: JsonObject | None = None
     """The shared keys that the nodes of an inline flow have left."""
     usage: JsonObject | None = None
-    """What a model or an agent has used: requests, tokens, and cost in US dollars, None if it is unknown."""
+    """The use of a model or an agent: requests, tokens, and cost in US dollars, None if it is unknown."""
     error: JsonObject | None = None
 
     def add_usage(self, used: JsonObject) -> None:

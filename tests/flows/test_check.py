@@ -21,7 +21,9 @@ from spindle.domain.tool import Tool
 from spindle.errors import NotFoundError
 from spindle.flows.check.check import check
 from spindle.flows.definition import Edge, FlowDefinition, FlowOutput, NodeDefinition, Question
+from spindle.flows.expressions.errors import ExpressionError
 from spindle.flows.library import with_fingerprints
+from spindle.flows.paths import MISSING
 from spindle.flows.templates import Reference, parse
 from spindle.flows.text.files import read
 from spindle.flows.text.pipe import read_pipe
@@ -345,11 +347,11 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         ),
         (
             "nodes:\n- {id: up, tool: text.upper,\n   params: {text: '"
-            + "${x ?? " * 5000
+            + "${x ?? " * 500
             + "1"
-            + "}" * 5000
+            + "}" * 500
             + "'}}\n",
-            ["error f.yaml:3: up: `text`: more than 20 defaults stand one inside the other"],
+            [f"error f.yaml:3: up: `text`: ${{{('x ?? ${' * 10)[:59]}…}}: nested too deeply (at column 171)"],
         ),
         (
             "nodes:\n- {id: up, tool: text.upper,\n   params: {text: '${uper}'}}\n",
@@ -795,8 +797,10 @@ async def test_a_flow_with_a_tool_that_is_not_there_is_not_saved() -> None:
     assert caught.value.hint == "did you mean 'text.upper'?"
 
 
-def test_a_default_that_is_no_json_is_text() -> None:
-    for text in ("[" * 100_000, "NaN", "9" * 5000, "x y"):
-        [reference] = parse("${a ?? " + text + "}")
-        assert isinstance(reference, Reference)
-        assert reference.default == text
+def test_a_default_that_is_text_stands_in_quotes() -> None:
+    for text in ("[" * 100_000, "9" * 5000, "x y"):
+        with pytest.raises(ExpressionError):
+            parse("${a ?? " + text + "}")
+    [reference] = parse("${a ?? 'x y'}")
+    assert isinstance(reference, Reference)
+    assert reference.resolve(lambda path: MISSING) == "x y"

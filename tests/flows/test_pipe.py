@@ -115,7 +115,7 @@ def test_a_quoted_word_is_one_word(words: list[str]) -> None:
             [("now", {}), ("upper", {"text": "${now.a[0] ?? ${now}}"})],
         ),
         ("now >> upper --text='${previous}'", [("now", {}), ("upper", {"text": "${previous}"})]),
-        ("now >> upper --text='$${prev} ${ prev }'", [("now", {}), ("upper", {"text": "$${prev} ${now }"})]),
+        ("now >> upper --text='$${prev} ${ prev }'", [("now", {}), ("upper", {"text": "$${prev} ${ now }"})]),
         (
             "now >> search_code --query=x --any='[\"${prev}\"]'",
             [("now", {}), ("search_code", {"query": "x", "any": ["${now}"]})],
@@ -199,7 +199,7 @@ async def test_stdin_is_an_input_of_the_type_that_is_wanted(text: str, expected:
         ("now x\\", "p:1:6: there is nothing after this backslash", None),
         ("upper --text=${x", "p:1:14: this template is not closed with a brace", None),
         ("upper --text='${x'", "p:1:7: --text: '${x' is not closed with a brace", None),
-        ("upper --text='${}'", "p:1:7: --text: a name is missing", None),
+        ("upper --text='${}'", "p:1:7: --text: ${}: an expression is missing (at column 1)", None),
         ("nwo >> upper", "p:1:1: there is no tool 'nwo'", "did you mean 'now'?"),
         ("now >>\nuper", "p:2:1: there is no tool 'uper'", "did you mean 'upper'?"),
         (

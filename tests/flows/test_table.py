@@ -155,7 +155,11 @@ TEMPLATES = [
         {"value": False},
         inputs={"x": False},
     ),
-    Row("a default that is a bare word", [use("same", params={"value": "${x ?? none}"})], {"value": "none"}),
+    Row(
+        "a default that is a bare word",
+        [use("same", params={"value": "${x ?? none}"})],
+        error="there is no node, input or key 'none'",
+    ),
     Row("a default in quotes", [use("same", params={"value": "${x ?? '3'}"})], {"value": "3"}),
     Row("a default that is a list", [use("same", params={"value": "${x ?? [1, 2]}"})], {"value": [1, 2]}),
     Row(
@@ -171,7 +175,9 @@ TEMPLATES = [
         inputs={"y": 9},
     ),
     Row("a default of a default", [use("same", params={"value": "${x ?? ${y ?? 7}}"})], {"value": 7}),
-    Row("a default inside a text", [use("same", params={"value": "hi ${x ?? you}!"})], {"value": "hi you!"}),
+    Row(
+        "a default inside a text", [use("same", params={"value": "hi ${x ?? 'you'}!"})], {"value": "hi you!"}
+    ),
     Row(
         "a default for a missing key",
         [use("same", params={"value": "${x.a ?? 1}"})],
@@ -202,7 +208,9 @@ TEMPLATES = [
         error="there is no node, input or key 'HOME'",
     ),
     Row("a template that is not closed", [use("same", params={"value": "${x"})], error="not closed"),
-    Row("a template without a name", [use("same", params={"value": "${}"})], error="a name is missing"),
+    Row(
+        "a template without a name", [use("same", params={"value": "${}"})], error="an expression is missing"
+    ),
 ]
 
 ARGUMENTS = [
@@ -435,7 +443,7 @@ OUTPUTS = [
     ),
     Row(
         "an input that is not required",
-        [use("upper", params={"text": "${word ?? none}"})],
+        [use("upper", params={"text": "${word ?? 'none'}"})],
         "NONE",
         more={"inputs": {"word": {"type": "string", "required": False}}},
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ from spindle.calls.failure import failure_of
 from spindle.domain.call import Result
 from spindle.domain.json_schema import is_object, to_json
 from spindle.errors import FlowError, SpindleError, did_you_mean
-from spindle.flows.build import name_nodes
+from spindle.flows.build import DefinedFlow, name_nodes
+from spindle.flows.expressions.parsing import began
 from spindle.flows.node import BaseNode
 from spindle.flows.outputs import outputs_of
 from spindle.flows.text_values import ParsedArray, ParsedObject
@@ -54,9 +56,11 @@ async def execute(
         if is_object(schema) and "default" in schema:
             shared.setdefault(name, schema["default"])
     recording = Recording(flow, host, pure, use_cache=use_cache)
+    is_timed = _tells_time(flow)
     if start is not None:
         flow = starting_at(flow, start, only=only)
     token = _within.set(chain)
+    since = began.set(await host.remember("now", chain, _time)) if is_timed else None
     try:
         await tracing.work_named("invoke_workflow", flow.name, flow.run_async(shared, recording, host))
     except SpindleError:
@@ -67,11 +71,26 @@ async def execute(
         failed = FlowError(f"{place} failed: {type(error).__name__}: {error}")
         failed.failure = failure_of(error, root)
         raise failed from error
+    else:
+        if flow.outputs is None or only:
+            return _result(recording.output)
+        return _result(outputs_of(flow.outputs, shared), is_whole=True)
     finally:
         _within.reset(token)
-    if flow.outputs is None or only:
-        return _result(recording.output)
-    return _result(outputs_of(flow.outputs, shared), is_whole=True)
+        if since is not None:
+            began.reset(since)
+
+
+async def _time(_: Host) -> float:
+    return time.time()
+
+
+def _tells_time(flow: Flow) -> bool:
+    """True if an expression in it may ask for the time, which is then recorded with the run."""
+    if isinstance(flow, DefinedFlow):
+        return "now(" in repr(flow.definition)
+    parts = (getattr(node, "definition", node.successors) for node in flow.nodes())
+    return "now(" in repr((list(parts), flow.outputs))
 
 
 def starting_at(flow: Flow, id: str, *, only: bool = False) -> Flow:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from spindle.calls.record import masked
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.flows.outputs import outputs_of
+from spindle.flows.paths import MISSING
 from spindle.flows.run_context import Notes, RunContext
 from spindle.flows.shared import SharedLookup
 from spindle.flows.signature import input_schema
-from spindle.flows.templates import MISSING
 from spindle.flows.workspace_node import NodeDone, WorkspaceNode
 
 if TYPE_CHECKING:

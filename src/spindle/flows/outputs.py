@@ -7,9 +7,11 @@ from typing import Any
 
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import FlowError
+from spindle.flows.expressions.errors import ExpressionError, UnresolvedError
+from spindle.flows.paths import written_path
 from spindle.flows.shared import SharedLookup
 from spindle.flows.signature import output_of
-from spindle.flows.templates import TemplateError, UnresolvedError, render, written_path
+from spindle.flows.templates import render
 from spindle.schemas.compiled import CompiledSchema
 
 
@@ -26,13 +28,13 @@ def outputs_of(outputs: Mapping[str, Any], shared: Mapping[str, Any], at: str = 
         except UnresolvedError as error:
             if not output.required:
                 continue
-            way = written_path(error.reference.path)
+            way = written_path(error.path)
             raise FlowError(
                 f"{place}: {error} when the flow is done",
                 hint=f'give it a default, ${{{way} ?? …}}, or let it be left out: "required": false',
             ) from None
-        except TemplateError as error:
-            raise FlowError(f"{place}: {error}") from None
+        except ExpressionError as error:
+            raise FlowError(f"{place}: {error}", hint=error.hint) from None
         if output.schema:
             _check(value, output.schema, place)
         found[name] = value

@@ -10,17 +10,11 @@ from spindle.calls.record import masked
 from spindle.domain.json_schema import JsonObject, is_array, is_object, parameters
 from spindle.errors import FlowError
 from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition, NodeKind, says
+from spindle.flows.expressions.errors import ExpressionError, UnresolvedError
 from spindle.flows.interface import natural_outputs
+from spindle.flows.paths import MISSING, Lookup, written_path
 from spindle.flows.shared import SharedLookup
-from spindle.flows.templates import (
-    MISSING,
-    Lookup,
-    TemplateError,
-    UnresolvedError,
-    references,
-    render,
-    written_path,
-)
+from spindle.flows.templates import references, render
 
 if TYPE_CHECKING:
     from spindle.domain.tool import Tool
@@ -197,7 +191,7 @@ class _Planning:
                 if any(reference.path[0] in self._pending for reference in references(value)):
                     return value
                 return render(value, lookup)
-            except (UnresolvedError, TemplateError):
+            except (UnresolvedError, ExpressionError):
                 return value
         if is_object(value):
             return {key: self._known(item, lookup) for key, item in value.items()}

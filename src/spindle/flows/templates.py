@@ -1,9 +1,9 @@
-"""Templates in a flow's parameters: `${node.key}`, `${items[0].name}`, `${key ?? default}`.
+"""Templates in a flow's parameters: texts with expressions in them.
 
     "${search.items}"            the value itself, whatever its type
     "found ${search.total}"      text with values in it; what is not text is written as JSON
-    "${lang ?? 'en'}"            a default where there is nothing, or null: JSON, or text
-    "${draft ?? ${search.text}}" another template as the default
+    "${lang ?? 'en'}"            a default where there is nothing, or null
+    "${len(search.items) + 1}"   any expression (`expressions/`)
     "$${kept}"                   the text `${kept}`
 
 They speak of the flow's shared store and of nothing else: the environment is for settings.
@@ -11,134 +11,106 @@ They speak of the flow's shared store and of nothing else: the environment is fo
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
-from spindle.documents.json_text import loads
 from spindle.domain.json_schema import is_array, is_object, to_json
-
-Step = str | int
-Path = tuple[Step, ...]
-
-
-class Missing:
-    """The value of something that is missing, which is not the same as null."""
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Final = Missing()
-
-MAX_DEFAULTS: Final = 20
-"""Templates that may be each other's defaults."""
-
-Lookup = Callable[[Path], Any]
-"""The value at a path of the shared store, or MISSING."""
-
-
-class TemplateError(ValueError):
-    """A template that cannot be read; the message says what is wrong with it."""
-
-
-class UnresolvedError(LookupError):
-    """A template that refers to something that does not exist."""
-
-    def __init__(self, reference: Reference) -> None:
-        super().__init__(f"${{{reference.text}}} has no value")
-        self.reference = reference
+from spindle.flows.expressions.errors import ExpressionError as ExpressionError
+from spindle.flows.expressions.errors import UnresolvedError as UnresolvedError
+from spindle.flows.expressions.parsing import CONSTANTS, Expression, Read
+from spindle.flows.expressions.parsing import parse as parse_expression
+from spindle.flows.expressions.terms import Name
+from spindle.flows.paths import MISSING, Lookup, Path, parse_path, written_path
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One `${…}`: a place in the shared store, and the value to use if it is empty."""
+    """One `${…}`."""
 
-    path: Path
     text: str
     """The text between the braces."""
-    has_default: bool = False
-    default: Any = None
-    """A value, or a Reference if the default is a template itself."""
+    expression: Expression
+
+    @property
+    def path(self) -> Path | None:
+        """The place in the shared store, if it is nothing but that."""
+        term = self.expression.term
+        return term.path if isinstance(term, Name) else None
 
     def resolve(self, lookup: Lookup) -> Any:
-        value = lookup(self.path)
-        if value is MISSING or (value is None and self.has_default):
-            if not self.has_default:
-                raise UnresolvedError(self)
-            return self.default.resolve(lookup) if isinstance(self.default, Reference) else self.default
-        return value
+        term = self.expression.term
+        if isinstance(term, Name):  # by far the most
+            found = lookup(term.path)
+            if found is not MISSING:
+                return found
+        return self.expression.value(lookup)
 
 
 Parts = tuple[str | Reference, ...]
 
+MAX_SHOWN: Final = 60
+"""Characters of an expression in a message."""
+
 _OPEN = re.compile(r"\$\$\{|\$\{")
-_NAME = re.compile(r"[^\s.\[\]{}$?\"'`]+")
-_INDEX = re.compile(r"\[(-?[0-9]+|\"[^\"]*\"|'[^']*')\]")
+_SIGNS = r"\s.\[\]{}$?\"'`+*/%<>=!(),|&"
+_PLAIN_PATH = re.compile(
+    rf"[^{_SIGNS}-][^{_SIGNS}]*(?:\.[^{_SIGNS}]+|\[(?:-?[0-9]+|\"[^\"\\]*\"|'[^'\\]*')\])*"
+)
 
 
+@lru_cache(maxsize=2048)
 def parse(text: str) -> Parts:
-    """Returns the text and the references of a template, in order. Raises TemplateError."""
-    parts: list[str | Reference] = []
-    position = 0
-    while (found := _OPEN.search(text, position)) is not None:
-        if found.start() > position:
-            parts.append(text[position : found.start()])
-        if found[0] == "$${":
-            parts.append("${")
-            position = found.end()
-            continue
-        end = closing_brace(text, found.end())
-        parts.append(_reference(text[found.end() : end]))
-        position = end + 1
-    if position < len(text):
-        parts.append(text[position:])
-    return tuple(parts)
+    """Returns the text and the references of a template, in order. Raises ExpressionError."""
+    return tuple(part for part, _ in _placed(text))
 
 
-def parse_path(text: str) -> Path:
-    """Returns the steps of a path such as `node.key[0]['odd name']`. Raises TemplateError."""
-    steps: list[Step] = []
-    position = 0
-    while position < len(text):
-        if text[position] == "[":
-            index = _INDEX.match(text, position)
-            if index is None:
-                raise TemplateError(f"{text!r}: brackets hold a number or a quoted name")
-            steps.append(index[1][1:-1] if index[1][0] in "\"'" else int(index[1]))
-            position = index.end()
-            continue
-        if steps:
-            if text[position] != ".":
-                raise TemplateError(f"{text!r}: a dot is missing before {text[position:]!r}")
-            position += 1
-        name = _NAME.match(text, position)
-        if name is None:
-            raise TemplateError(f"{text!r}: a name is missing" if text else "a name is missing")
-        steps.append(name[0])
-        position = name.end()
-    if not steps:
-        raise TemplateError("a name is missing")
-    return tuple(steps)
-
-
-def written_path(path: Path) -> str:
-    """Returns a path as it is written in a template."""
-    text = ""
-    for step in path:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        elif _NAME.fullmatch(step):
-            text += f".{step}" if text else step
-        else:
-            text += f"[{json.dumps(step)}]"
+def renamed(text: str, old: str, new: str) -> str:
+    """Returns a template in which a name is replaced by another, wherever it is read."""
+    for part, start in reversed(list(_placed(text))):
+        if isinstance(part, Reference):
+            for read in reversed([read for read in part.expression.reads if read.path[0] == old]):
+                at = start + read.offset
+                end = at + len(old) + (2 if text[at] == "`" else 0)
+                text = f"{text[:at]}{written_path((new,))}{text[end:]}"
     return text
 
 
+def _placed(text: str) -> Iterator[tuple[str | Reference, int]]:
+    """Yields the parts of a template, with the place of each; that of a reference is behind its brace."""
+    position = 0
+    while (found := _OPEN.search(text, position)) is not None:
+        if found.start() > position:
+            yield text[position : found.start()], position
+        if found[0] == "$${":
+            yield "${", found.start()
+            position = found.end()
+            continue
+        end = closing_brace(text, found.end())
+        yield _reference(text[found.end() : end]), found.end()
+        position = end + 1
+    if position < len(text):
+        yield text[position:], position
+
+
+def _reference(text: str) -> Reference:
+    # Names of nodes may hold what an expression would take for signs.
+    bare = text.strip()
+    if _PLAIN_PATH.fullmatch(bare) and bare not in CONSTANTS:
+        path = parse_path(bare)
+        return Reference(bare, Expression(text, Name(path), (Read(path, text.index(bare)),)))
+    try:
+        return Reference(bare, parse_expression(text))
+    except ExpressionError as error:
+        shown = bare if len(bare) <= MAX_SHOWN else f"{bare[: MAX_SHOWN - 1]}…"
+        raise ExpressionError(f"${{{shown}}}: {error}", hint=error.hint) from None
+
+
 def render(value: Any, lookup: Lookup) -> Any:
-    """Returns the value with every template in it resolved, at any depth. Raises UnresolvedError."""
+    """Returns the value with every template in it resolved, at any depth. Raises ExpressionError, and
+    UnresolvedError where a name has no value."""
     if isinstance(value, str):
         return _render_text(value, lookup) if "${" in value else value
     if is_object(value):
@@ -148,33 +120,22 @@ def render(value: Any, lookup: Lookup) -> Any:
     return value
 
 
-def references(value: Any) -> Iterator[Reference]:
-    """Yields all references of the templates in a value, also in defaults. Raises TemplateError."""
+def expressions(value: Any) -> Iterator[Reference]:
+    """Yields all `${…}` of the templates in a value. Raises ExpressionError."""
     if isinstance(value, str):
-        for part in parse(value):
-            while isinstance(part, Reference):
-                yield part
-                part = part.default
+        yield from (part for part in parse(value) if isinstance(part, Reference)) if "${" in value else ()
     elif is_object(value):
         for item in value.values():
-            yield from references(item)
+            yield from expressions(item)
     elif is_array(value):
         for item in value:
-            yield from references(item)
+            yield from expressions(item)
 
 
-def descend(value: Any, path: Path) -> Any:
-    """Returns the part of a value at a path, or MISSING."""
-    for step in path:
-        if is_object(value) and step in value:
-            value = value[str(step)]
-        elif is_array(value) and isinstance(step, int) and -len(value) <= step < len(value):
-            value = value[step]
-        elif is_array(value) and isinstance(step, str) and step.isdecimal() and int(step) < len(value):
-            value = value[int(step)]
-        else:
-            return MISSING
-    return value
+def references(value: Any) -> Iterator[Read]:
+    """Yields all places that the templates in a value read. Raises ExpressionError."""
+    for reference in expressions(value):
+        yield from reference.expression.reads
 
 
 def _render_text(text: str, lookup: Lookup) -> Any:
@@ -194,9 +155,9 @@ def closing_brace(text: str, start: int) -> int:
     depth, position = 1, start
     while position < len(text):
         char = text[position]
-        if char in "\"'":
-            end = text.find(char, position + 1)
-            position = position if end < 0 else end
+        if char in "\"'`":
+            quoted = _QUOTED[char].match(text, position)
+            position = position if quoted is None else quoted.end() - 1
         elif char == "{":
             depth += 1
         elif char == "}":
@@ -204,25 +165,11 @@ def closing_brace(text: str, start: int) -> int:
             if depth == 0:
                 return position
         position += 1
-    raise TemplateError(f"{text[max(0, start - 2) :]!r} is not closed with a brace")
+    raise ExpressionError(f"{text[max(0, start - 2) :]!r} is not closed with a brace")
 
 
-def _reference(text: str, depth: int = 0) -> Reference:
-    path, operator, default = text.partition("??")
-    steps = parse_path(path.strip())
-    if not operator:
-        return Reference(steps, text.strip())
-    return Reference(steps, text.strip(), has_default=True, default=_default(default.strip(), depth + 1))
-
-
-def _default(text: str, depth: int) -> Any:
-    if depth > MAX_DEFAULTS:
-        raise TemplateError(f"more than {MAX_DEFAULTS} defaults stand one inside the other")
-    if text.startswith("${") and text.endswith("}") and closing_brace(text, 2) == len(text) - 1:
-        return _reference(text[2:-1], depth)
-    if len(text) > 1 and text[0] == text[-1] == "'":
-        return text[1:-1]
-    try:
-        return loads(text, unique=False)
-    except ValueError:
-        return text
+_QUOTED = {
+    '"': re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL),
+    "'": re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL),
+    "`": re.compile(r"`[^`]*`"),
+}

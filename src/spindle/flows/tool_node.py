@@ -13,8 +13,8 @@ from spindle.errors import FlowError, InputRequired, PermissionDeniedError
 from spindle.flows.definition import Batch, CacheRule, NodeDefinition, Parse, Question, Retry
 from spindle.flows.failures import REFUSED, NodeFailure
 from spindle.flows.interface import is_wrapped, natural_key
+from spindle.flows.paths import MISSING
 from spindle.flows.shared import SharedLookup
-from spindle.flows.templates import MISSING
 from spindle.flows.text_values import as_text, value_of_text
 from spindle.flows.workspace_node import NodeDone, WorkspaceNode
 

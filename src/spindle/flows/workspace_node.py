@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 from spindle.domain.json_schema import JsonObject, is_array
 from spindle.errors import CallTimeoutError, FlowError, SpindleError, ToolError, suggest
 from spindle.flows.definition import Batch, CacheRule, NodeDefinition
+from spindle.flows.expressions.errors import ExpressionError, UnresolvedError
 from spindle.flows.failures import ERROR, NodeFailure, action_of, may_pass
 from spindle.flows.node import Node
+from spindle.flows.paths import MISSING, parse_path, written_path
 from spindle.flows.shared import SharedLookup, write_output
-from spindle.flows.templates import MISSING, TemplateError, UnresolvedError, parse_path, render, written_path
+from spindle.flows.templates import render
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -137,7 +139,7 @@ class WorkspaceNode(Node):
 
     def _refuse_failure(self, value: Any) -> None:
         """Raises ToolError if the output is what `fail_when` describes."""
-        from spindle.flows.expression import ExpressionError, parse
+        from spindle.flows.expressions.parsing import parse
 
         text = self.definition.fail_when
         assert text is not None
@@ -256,18 +258,18 @@ class WorkspaceNode(Node):
             return render(value, lookup)
         except UnresolvedError as error:
             raise self._unresolved(error, lookup, what) from None
-        except TemplateError as error:
-            raise FlowError(f"node {self.id!r}: {what}: {error}") from None
+        except ExpressionError as error:
+            raise FlowError(f"node {self.id!r}: {what}: {error}", hint=error.hint) from None
 
     def _unresolved(self, error: UnresolvedError, lookup: SharedLookup, what: str) -> FlowError:
-        path = error.reference.path
+        path = error.path
         meant = suggest(written_path(path), lookup.known(path))
         hint = f"did you mean ${{{meant}}}?" if meant else None
         if hint is None and str(path[0]).isupper() and len(path) == 1:
             hint = "flows do not read the environment: declare it as an input of the flow"
         return FlowError(
             f"node {self.id!r}: {what}: {error}",
-            hint=hint or f"give it a default, ${{{error.reference.text} ?? …}}, if it may be missing",
+            hint=hint or f"give it a default, ${{{error.written} ?? …}}, if it may be missing",
         )
 
     def _mapped(self, name: str, lookup: SharedLookup) -> Any:
@@ -275,7 +277,7 @@ class WorkspaceNode(Node):
         place = self.definition.inputs[name]
         try:
             found = lookup(parse_path(place))
-        except TemplateError as error:
+        except ExpressionError as error:
             raise FlowError(f"node {self.id!r}: inputs.{name}: {error}") from None
         if found is MISSING:
             raise FlowError(

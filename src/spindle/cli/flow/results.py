@@ -36,8 +36,9 @@ async def print_key(cli: CliContext, app: Spindle, flow: Flow, run_id: str, resu
     """Prints one output of the flow, or the value that its nodes left under a shared key."""
     from spindle.domain.json_schema import is_object
     from spindle.errors import NotFoundError, did_you_mean
+    from spindle.flows.expressions.errors import ExpressionError
+    from spindle.flows.paths import MISSING, parse_path
     from spindle.flows.shared import SharedLookup
-    from spindle.flows.templates import MISSING, TemplateError, parse_path
 
     outputs: Mapping[str, Any] = result.structured if is_object(result.structured) else {}
     if key in outputs:
@@ -46,7 +47,7 @@ async def print_key(cli: CliContext, app: Spindle, flow: Flow, run_id: str, resu
     shared = await app.flows.left(run_id, flow)
     try:
         path = parse_path(key.removeprefix("${").removesuffix("}"))
-    except TemplateError as error:
+    except ExpressionError as error:
         raise NotFoundError(f"--output: {error}") from None
     found = SharedLookup(shared, outputs)(path)
     if found is MISSING:

@@ -27,7 +27,10 @@ from spindle.flows.check.parts import (
     unknown_output,
 )
 from spindle.flows.check.shapes import Shape
+from spindle.flows.check.types import expression_types
 from spindle.flows.definition import NodeDefinition
+from spindle.flows.expressions.errors import ExpressionError
+from spindle.flows.paths import Path, descend, parse_path, written_path
 from spindle.schemas.compiled import schema_problem
 
 
@@ -145,26 +148,26 @@ class DataCheck:
             return
         wanted = types_of(schema, schema)
         try:
-            found = list(templates.references(value))
+            found = list(templates.expressions(value))
             parts = templates.parse(value) if isinstance(value, str) else ()
-        except templates.TemplateError as error:
-            yield place, Complaint("error", f"{called}: {error}")
+        except ExpressionError as error:
+            yield place, Complaint("error", f"{called}: {error}", error.hint)
             return
         types: Types = frozenset()
         for reference in found:
-            self._reads(reader, sight.at, str(reference.path[0]))
-            complaints, types = sight.look(reference)
+            for read in reference.expression.reads:
+                self._reads(reader, sight.at, str(read.path[0]))
+            complaints, types = expression_types(reference.expression, sight)
             for complaint in complaints:
                 yield place, Complaint(complaint.severity, f"{called}: {complaint.message}", complaint.hint)
         if len(parts) == 1 and isinstance(parts[0], templates.Reference):
-            types = sight.look(parts[0])[1]
             if not fits(types, wanted):
                 message = (
                     f"{called}: ${{{parts[0].text}}} is {article(types)}, but should be {article(wanted)}"
                 )
                 yield place, Complaint("error", message)
-            else:
-                yield from self._misfits(parts[0], schema, sight, place, called)
+            elif parts[0].path is not None:
+                yield from self._misfits(parts[0].path, schema, sight, place, called)
         elif any(isinstance(part, templates.Reference) for part in parts) and not fits(
             frozenset({"string"}), wanted
         ):
@@ -172,17 +175,12 @@ class DataCheck:
             yield place, Complaint("error", message, "a template that is the whole value keeps its type")
 
     def _misfits(
-        self,
-        reference: templates.Reference,
-        schema: JsonObject,
-        sight: Sight,
-        place: DocumentPath,
-        called: str,
+        self, path: Path, schema: JsonObject, sight: Sight, place: DocumentPath, called: str
     ) -> Iterator[Finding]:
         """Checks what is inside a list or an object, where every writer of it has the same fault."""
-        found = [misfit(part, schema) for part in sight.parts(reference.path)]
+        found = [misfit(part, schema) for part in sight.parts(path)]
         if found and None not in found:
-            yield place, Complaint("error", f"{called}: in ${{{reference.text}}}, {found[0]}")
+            yield place, Complaint("error", f"{called}: in ${{{written_path(path)}}}, {found[0]}")
 
     def _literals(
         self, reader: str, node: NodeDefinition, here: DocumentPath, given: JsonObject
@@ -192,9 +190,9 @@ class DataCheck:
         if tool is None or not given:
             return
         for steps, message in schema_errors(tool, given):
-            value: Any = templates.descend(given, tuple(steps))
+            value: Any = descend(given, tuple(steps))
             if not holds_template(value):
-                called = name_of(node, templates.written_path(tuple(steps)))
+                called = name_of(node, written_path(tuple(steps)))
                 yield (*here, "params", *steps), Complaint("error", f"{called}: {message}")
 
     def _mapped(
@@ -209,8 +207,8 @@ class DataCheck:
     ) -> Iterator[Finding]:
         called = name_of(node, name)
         try:
-            steps = templates.parse_path(source)
-        except templates.TemplateError as error:
+            steps = parse_path(source)
+        except ExpressionError as error:
             hint = "a mapping names a place without ${…}" if "${" in source else None
             yield place, Complaint("error", f"{called}: {error}", hint)
             return

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spindle.domain.json_schema import JsonObject, is_object, parameters, resolve, type_of, types_of
+from spindle.domain.json_schema import JsonObject, is_object, parameters, resolve, types_of
 from spindle.errors import did_you_mean, suggest
 from spindle.flows.check.availability import Availability, State, Writer
 from spindle.flows.check.shapes import is_required, within
+from spindle.flows.expressions.parsing import Read
+from spindle.flows.paths import Path, written_path
 from spindle.flows.problems import Severity
-from spindle.flows.templates import Path, Reference, written_path
 
 Types = frozenset[str]
 """Types of JSON; empty if nothing is known."""
@@ -65,14 +66,14 @@ class Sight:
 
     # --- a reference
 
-    def look(self, reference: Reference) -> tuple[list[Complaint], Types]:
-        """Returns the complaints about a reference, and the types of its value."""
-        complaints, types = self.look_at(reference.path, f"${{{reference.text}}}", reference.has_default)
-        if reference.has_default and types:
-            default = reference.default
-            other = self.look(default)[1] if isinstance(default, Reference) else frozenset({type_of(default)})
-            types = types | other if other else frozenset[str]()
-        return complaints, types
+    def look(self, read: Read, shown: str | None = None) -> list[Complaint]:
+        """Returns the complaints about a place that an expression reads; `shown` is what they call it."""
+        shown = shown or f"${{{written_path(read.path)}}}"
+        complaints = self.look_at(read.path, shown, read.has_default)[0]
+        if read.is_default and len(read.path) == 1 and not self.knows(str(read.path[0])):
+            hint = f"text stands in quotes: '{read.path[0]}'"
+            return [Complaint(complaint.severity, complaint.message, hint) for complaint in complaints]
+        return complaints
 
     def look_at(self, path: Path, shown: str, has_default: bool = False) -> tuple[list[Complaint], Types]:
         key, length = self._key(path)
@@ -165,6 +166,13 @@ class Sight:
                 schemas.append(self.inputs[key])
         found = [_part(schema, path, length, "") for schema in schemas]
         return [part for part in found if not isinstance(part, Complaint)]
+
+    def part(
+        self, schema: JsonObject, path: Path, length: int, shown: str
+    ) -> tuple[JsonObject | None, Complaint | None]:
+        """Returns the schema of a part of a value, or what is wrong with the path to it."""
+        found = _part(schema, path, length, shown)
+        return (None, found) if isinstance(found, Complaint) else (found, None)
 
     def _inside(
         self, schemas: list[JsonObject], path: Path, length: int, shown: str

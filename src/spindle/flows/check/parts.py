@@ -9,10 +9,13 @@ from spindle.documents.places import DocumentPath
 from spindle.domain.json_schema import JsonObject, is_array, is_object, type_of, types_of
 from spindle.domain.tool import Tool
 from spindle.errors import did_you_mean
-from spindle.flows import expression, templates
+from spindle.flows import templates
 from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits, holds_template
 from spindle.flows.check.shapes import Shape, within
+from spindle.flows.check.types import expression_types
 from spindle.flows.definition import NodeDefinition
+from spindle.flows.expressions.errors import ExpressionError
+from spindle.flows.expressions.parsing import WHOLE, parse
 from spindle.schemas.compiled import CompiledSchema, schema_problem
 
 Finding = tuple[DocumentPath, Complaint]
@@ -42,12 +45,12 @@ def other_templates(node: NodeDefinition, sight: Sight, here: DocumentPath) -> I
 
 def _references(value: Any, sight: Sight, place: DocumentPath, called: str) -> Iterator[Finding]:
     try:
-        found = list(templates.references(value))
-    except templates.TemplateError as error:
-        yield place, Complaint("error", f"{called}: {error}")
+        found = list(templates.expressions(value))
+    except ExpressionError as error:
+        yield place, Complaint("error", f"{called}: {error}", error.hint)
         return
     for reference in found:
-        for complaint in sight.look(reference)[0]:
+        for complaint in expression_types(reference.expression, sight)[0]:
             yield place, Complaint(complaint.severity, f"{called}: {complaint.message}", complaint.hint)
 
 
@@ -56,10 +59,10 @@ def _whole_types(value: Any, sight: Sight) -> Types:
         return frozenset({type_of(value)})
     try:
         parts = templates.parse(value)
-    except templates.TemplateError:
+    except ExpressionError:
         return frozenset()
     if len(parts) == 1 and isinstance(parts[0], templates.Reference):
-        return sight.look(parts[0])[1]
+        return expression_types(parts[0].expression, sight)[1]
     return frozenset({"string"})
 
 
@@ -71,12 +74,13 @@ def item_schema(over: Any, sight: Sight) -> JsonObject:
         return {"type": sorted(types)} if whole else {}
     try:
         parts = templates.parse(over) if isinstance(over, str) else ()
-    except templates.TemplateError:
+    except ExpressionError:
         return {}
-    if len(parts) != 1 or not isinstance(parts[0], templates.Reference):
+    path = parts[0].path if len(parts) == 1 and isinstance(parts[0], templates.Reference) else None
+    if path is None:
         return {}
     found: list[JsonObject] = []
-    for schema in sight.parts(parts[0].path):
+    for schema in sight.parts(path):
         items = schema.get("items")
         found.append(within(schema, items) if is_object(items) else {})
     return found[0] if len(found) == 1 else {}
@@ -105,14 +109,14 @@ def fail_when_findings(node: NodeDefinition, shape: Shape, here: DocumentPath) -
         return
     place = (*here, "fail_when")
     try:
-        condition = expression.parse(node.fail_when)
-    except expression.ExpressionError as error:
+        condition = parse(node.fail_when)
+    except ExpressionError as error:
         yield place, Complaint("error", f"{node.id}: fail_when: {error}", error.hint)
         return
     properties = shape.whole.get("properties")
     known = list(properties) if is_object(properties) else []
-    for name in condition.names:
-        if known and name not in known and name != expression.WHOLE:
+    for name in dict.fromkeys(str(read.path[0]) for read in condition.reads):
+        if known and name not in known and name != WHOLE:
             hint = did_you_mean(name, known, f"there are {', '.join(known)}")
             message = f"{node.id}: fail_when: the output has no key {name!r} that its schema names"
             yield place, Complaint("warning", message, hint)

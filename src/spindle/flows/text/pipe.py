@@ -23,7 +23,10 @@ from spindle.domain.tool import Tool
 from spindle.errors import InvalidArgumentsError, SpindleError
 from spindle.flows import templates
 from spindle.flows.definition import DEFAULT_ACTION, Edge, FlowDefinition, NodeDefinition
+from spindle.flows.expressions.errors import ExpressionError
+from spindle.flows.expressions.parsing import Read
 from spindle.flows.interface import is_wrapped, natural_key, natural_outputs
+from spindle.flows.paths import written_path
 from spindle.flows.problems import BrokenFlowError, Positions, Problem
 from spindle.flows.text.document import too_deep
 from spindle.flows.text.files import Loaded
@@ -170,16 +173,16 @@ class _Pipe:
             return value
         offset = self.offsets.get(("nodes", index, "params", name), 0)
         try:
-            list(templates.references(value))
-        except templates.TemplateError as error:
-            self.report(f"--{name}: {error}", offset, None)
+            reads = list(templates.references(value))
+        except ExpressionError as error:
+            self.report(f"--{name}: {error}", offset, error.hint)
             return value
-        if before is None and _PREVIOUS.search(value.replace("$${", "")):
+        if before is None and any(read.path[0] == PREVIOUS for read in reads):
             self.report(
                 "${prev} has no value: this is the first node", offset, "${stdin} is what is piped in"
             )
             return value
-        return _PREVIOUS.sub(lambda found: found[1] or f"${{{before}", value)
+        return value if before is None else templates.renamed(value, PREVIOUS, before)
 
     def _declare_stdin(self, known: dict[str, Parameter], params: JsonObject) -> None:
         for name, value in params.items():
@@ -225,11 +228,11 @@ class _Pipe:
         if not _has_keys(before):
             return f"${{{node}}}"
         if len(keys) == 1:
-            return f"${{{templates.written_path((node, keys[0].name))}}}"
+            return f"${{{written_path((node, keys[0].name))}}}"
         if not item.types or "object" in item.types:
             return f"${{{node}}}"
         fitting = [key for key in keys if not item.types or types_of(key.schema, key.schema) & item.types]
-        example = templates.written_path((PREVIOUS, (fitting or keys)[0].name))
+        example = written_path((PREVIOUS, (fitting or keys)[0].name))
         returned = _listed([key.name for key in keys])
         self.report(
             f"{tool.name} needs `{item.name}`, but {before.name} returns {returned}",
@@ -239,8 +242,7 @@ class _Pipe:
         return None
 
 
-_NOT_IN_NAMES = re.compile(r"[\s.\[\]{}$?\"'`]+")
-_PREVIOUS = re.compile(r"(\$\$\{)|\$\{\s*prev(?![^\s.\[\]{}$?\"'`])")
+_NOT_IN_NAMES = re.compile(r"[\s.\[\]{}$?\"'`+*/%<>=!(),|&]+")
 
 
 def is_template(text: str) -> bool:
@@ -249,15 +251,15 @@ def is_template(text: str) -> bool:
         return False
     try:
         parts = templates.parse(text)
-    except templates.TemplateError:
+    except ExpressionError:
         return True  # what is wrong with it is said where templates are read
     return len(parts) == 1 and isinstance(parts[0], templates.Reference)
 
 
-def _references(value: Any) -> Iterator[templates.Reference]:
+def _references(value: Any) -> Iterator[Read]:
     try:
         yield from templates.references(value)
-    except templates.TemplateError:
+    except ExpressionError:
         return  # reported already
 
 

@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from spindle.flows.templates import TemplateError, closing_brace
+from spindle.flows.expressions.errors import ExpressionError
+from spindle.flows.templates import closing_brace
 
 MAX_LENGTH: Final = 64 * 1024
 MAX_NODES: Final = 1000
@@ -143,7 +144,7 @@ def _template(text: str, position: int, pieces: list[str]) -> int:
     if text.startswith("${", position):
         try:
             end = closing_brace(text, position + 2)
-        except TemplateError:
+        except ExpressionError:
             raise PipeError("this template is not closed with a brace", position) from None
     pieces.append(text[position : end + 1])
     return end + 1

@@ -419,7 +419,8 @@ def _terms(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 _LEAVES = st.sampled_from(
     ["a", "b.c", "value", "item", "item.a", "none ?? 1", "'x'", "' a b '", "'2026-11-17'", "'{\"a\": [1]}'",
-     "'%Y'", "1", "-2.5", "0", "1e300", "null", "true", "[]", "{}", "[3, 1, 2]", "['b', 'a']", "9000000000000000000"]
+     "'%Y'", "1", "-2.5", "0", "1e300", "null", "true", "[]", "{}", "[3, 1, 2]", "['b', 'a']",
+     "9000000000000000000"]
 )  # fmt: skip
 EXPRESSIONS = st.recursive(_LEAVES, _terms, max_leaves=8)
 

@@ -22,8 +22,8 @@ from spindle.errors import NotFoundError
 from spindle.flows.check.check import check
 from spindle.flows.definition import Edge, FlowDefinition, FlowOutput, NodeDefinition, Question
 from spindle.flows.expressions.errors import ExpressionError
+from spindle.flows.expressions.paths import MISSING
 from spindle.flows.library import with_fingerprints
-from spindle.flows.paths import MISSING
 from spindle.flows.templates import Reference, parse
 from spindle.flows.text.files import read
 from spindle.flows.text.pipe import read_pipe

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.calls.record import masked
 from spindle.domain.json_schema import JsonObject, is_object
+from spindle.flows.expressions.paths import MISSING
 from spindle.flows.outputs import outputs_of
-from spindle.flows.paths import MISSING
 from spindle.flows.run_context import Notes, RunContext
 from spindle.flows.shared import SharedLookup
 from spindle.flows.signature import input_schema

@@ -8,7 +8,7 @@ from typing import Any
 from spindle.domain.json_schema import JsonObject
 from spindle.errors import FlowError
 from spindle.flows.expressions.errors import ExpressionError, UnresolvedError
-from spindle.flows.paths import written_path
+from spindle.flows.expressions.paths import written_path
 from spindle.flows.shared import SharedLookup
 from spindle.flows.signature import output_of
 from spindle.flows.templates import render

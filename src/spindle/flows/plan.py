@@ -11,8 +11,8 @@ from spindle.domain.json_schema import JsonObject, is_array, is_object, paramete
 from spindle.errors import FlowError
 from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition, NodeKind, says
 from spindle.flows.expressions.errors import ExpressionError, UnresolvedError
+from spindle.flows.expressions.paths import MISSING, Lookup, written_path
 from spindle.flows.interface import natural_outputs
-from spindle.flows.paths import MISSING, Lookup, written_path
 from spindle.flows.shared import SharedLookup
 from spindle.flows.templates import references, render
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, MutableMapping
 from typing import Any
 
 from spindle.domain.json_schema import is_object
-from spindle.flows.paths import MISSING, Path, descend, written_path
+from spindle.flows.expressions.paths import MISSING, Path, descend, written_path
 
 
 class SharedLookup:

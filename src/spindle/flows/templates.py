@@ -22,8 +22,8 @@ from spindle.flows.expressions.errors import ExpressionError as ExpressionError
 from spindle.flows.expressions.errors import UnresolvedError as UnresolvedError
 from spindle.flows.expressions.parsing import CONSTANTS, Expression, Read
 from spindle.flows.expressions.parsing import parse as parse_expression
+from spindle.flows.expressions.paths import MISSING, Lookup, Path, parse_path, written_path
 from spindle.flows.expressions.terms import Name
-from spindle.flows.paths import MISSING, Lookup, Path, parse_path, written_path
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from spindle.calls.reported import error_of
 from spindle.domain.json_schema import JsonObject, is_object, parameters, types_of
 from spindle.errors import FlowError, InputRequired, PermissionDeniedError
 from spindle.flows.definition import Batch, CacheRule, NodeDefinition, Parse, Question, Retry
+from spindle.flows.expressions.paths import MISSING
 from spindle.flows.failures import REFUSED, NodeFailure
 from spindle.flows.interface import is_wrapped, natural_key
-from spindle.flows.paths import MISSING
 from spindle.flows.shared import SharedLookup
 from spindle.flows.text_values import as_text, value_of_text
 from spindle.flows.workspace_node import NodeDone, WorkspaceNode

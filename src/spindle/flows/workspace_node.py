@@ -12,9 +12,9 @@ from spindle.domain.json_schema import JsonObject, is_array
 from spindle.errors import CallTimeoutError, FlowError, SpindleError, ToolError, suggest
 from spindle.flows.definition import Batch, CacheRule, NodeDefinition
 from spindle.flows.expressions.errors import ExpressionError, UnresolvedError
+from spindle.flows.expressions.paths import MISSING, parse_path, written_path
 from spindle.flows.failures import ERROR, NodeFailure, action_of, may_pass
 from spindle.flows.node import Node
-from spindle.flows.paths import MISSING, parse_path, written_path
 from spindle.flows.shared import SharedLookup, write_output
 from spindle.flows.templates import render
 

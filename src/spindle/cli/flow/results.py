@@ -37,7 +37,7 @@ async def print_key(cli: CliContext, app: Spindle, flow: Flow, run_id: str, resu
     from spindle.domain.json_schema import is_object
     from spindle.errors import NotFoundError, did_you_mean
     from spindle.flows.expressions.errors import ExpressionError
-    from spindle.flows.paths import MISSING, parse_path
+    from spindle.flows.expressions.paths import MISSING, parse_path
     from spindle.flows.shared import SharedLookup
 
     outputs: Mapping[str, Any] = result.structured if is_object(result.structured) else {}

@@ -30,7 +30,7 @@ from spindle.flows.check.shapes import Shape
 from spindle.flows.check.types import expression_types
 from spindle.flows.definition import NodeDefinition
 from spindle.flows.expressions.errors import ExpressionError
-from spindle.flows.paths import Path, descend, parse_path, written_path
+from spindle.flows.expressions.paths import Path, descend, parse_path, written_path
 from spindle.schemas.compiled import schema_problem
 
 

@@ -12,7 +12,7 @@ from spindle.errors import did_you_mean, suggest
 from spindle.flows.check.availability import Availability, State, Writer
 from spindle.flows.check.shapes import is_required, within
 from spindle.flows.expressions.parsing import Read
-from spindle.flows.paths import Path, written_path
+from spindle.flows.expressions.paths import Path, written_path
 from spindle.flows.problems import Severity
 
 Types = frozenset[str]

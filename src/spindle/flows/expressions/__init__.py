@@ -14,6 +14,8 @@ sees JSON values alone, no attributes, and does nothing: `now()` is the time at 
     terms.py       the parts of an expression, and how they are evaluated
     tokens.py      text → words
     functions.py   the functions, with all that the check and the reference say of them
+    scope.py       the values that an expression sees
+    paths.py       places in values
     dates.py       times as seconds, and their texts
     values.py      kinds, equality, order and size of JSON values; the bounds
 """

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from spindle.flows.paths import Path
-
 
 class ExpressionError(ValueError):
     """An expression or a template that cannot be read, or that has no value. `column` counts from 1."""
@@ -21,7 +16,7 @@ class ExpressionError(ValueError):
 class UnresolvedError(ExpressionError):
     """A name for which there is no value."""
 
-    def __init__(self, path: Path, written: str) -> None:
+    def __init__(self, path: tuple[str | int, ...], written: str) -> None:
         super().__init__(f"${{{written}}} has no value")
         self.path = path
         self.written = written

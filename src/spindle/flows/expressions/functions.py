@@ -15,7 +15,7 @@ from spindle.documents import json_text
 from spindle.domain.json_schema import is_array, to_json
 from spindle.flows.expressions import dates
 from spindle.flows.expressions.errors import ExpressionError
-from spindle.flows.expressions.terms import Scope
+from spindle.flows.expressions.scope import Scope
 from spindle.flows.expressions.values import MAX_SIZE, NOUNS, kind_of, noun, number
 
 

@@ -16,6 +16,8 @@ from spindle.domain.json_schema import is_object
 from spindle.errors import did_you_mean
 from spindle.flows.expressions.errors import ExpressionError
 from spindle.flows.expressions.functions import FUNCTIONS, Function
+from spindle.flows.expressions.paths import MISSING, Lookup, Path, Step, descend
+from spindle.flows.expressions.scope import Scope
 from spindle.flows.expressions.terms import (
     ORDERS,
     Calculated,
@@ -34,12 +36,10 @@ from spindle.flows.expressions.terms import (
     Negated,
     ObjectOf,
     Part,
-    Scope,
     Term,
 )
 from spindle.flows.expressions.tokens import Token, number_of, text_of, tokens
 from spindle.flows.expressions.values import kind_of
-from spindle.flows.paths import MISSING, Lookup, Path, Step, descend
 
 MAX_LENGTH: Final = 4000
 MAX_DEPTH: Final = 25

@@ -5,33 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from spindle.flows.expressions.errors import ExpressionError, UnresolvedError
-from spindle.flows.expressions.values import Budget, can_be_ordered, contains, equal, kind_of, noun, number
-from spindle.flows.paths import MISSING, Lookup, Path, descend, written_path
-
-if TYPE_CHECKING:
-    from spindle.flows.expressions.functions import Function
-
-
-class Scope:
-    """The values that an expression sees. `is_strict`: what is not there is an error, and so is an order
-    between values that have none; otherwise the first is null, the second false."""
-
-    __slots__ = ("budget", "is_strict", "lookup", "names", "now")
-
-    def __init__(self, lookup: Lookup, now: Callable[[], float], *, is_strict: bool) -> None:
-        self.lookup = lookup
-        self.is_strict = is_strict
-        self.names: dict[str, Any] = {}
-        """The items of the lists that are gone through."""
-        self.now = now
-        self.budget = Budget()
-
-    def missing(self, path: Path) -> None:
-        if self.is_strict:
-            raise UnresolvedError(path, written_path(path))
+from spindle.flows.expressions.functions import Function
+from spindle.flows.expressions.paths import MISSING, Path, descend
+from spindle.flows.expressions.scope import Scope
+from spindle.flows.expressions.values import can_be_ordered, contains, equal, kind_of, noun, number
 
 
 class Term:

@@ -25,8 +25,8 @@ from spindle.flows import templates
 from spindle.flows.definition import DEFAULT_ACTION, Edge, FlowDefinition, NodeDefinition
 from spindle.flows.expressions.errors import ExpressionError
 from spindle.flows.expressions.parsing import Read
+from spindle.flows.expressions.paths import written_path
 from spindle.flows.interface import is_wrapped, natural_key, natural_outputs
-from spindle.flows.paths import written_path
 from spindle.flows.problems import BrokenFlowError, Positions, Problem
 from spindle.flows.text.document import too_deep
 from spindle.flows.text.files import Loaded

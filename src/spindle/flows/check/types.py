@@ -13,7 +13,6 @@ from spindle.flows.expressions.parsing import Expression
 from spindle.flows.expressions.terms import (
     Calculated,
     Called,
-    Chosen,
     Compared,
     Constant,
     Default,
@@ -26,7 +25,8 @@ from spindle.flows.expressions.terms import (
     Name,
     Negated,
     ObjectOf,
-    Part,
+    OneOfTwo,
+    PartOf,
     Term,
 )
 
@@ -101,14 +101,14 @@ class _Typing:
                 return found
             case Default(terms):
                 return self._default(terms)
-            case Chosen(condition, one, other):
+            case OneOfTwo(condition, one, other):
                 self.types(condition)
                 return _either(self.types(one), self.types(other))
             case Called(function, arguments):
                 return self._called(function, arguments)
             case Each():
                 return self._each(term)
-            case Part(whole, key):
+            case PartOf(whole, key):
                 self._all((whole, key))
                 return UNKNOWN
             case _:

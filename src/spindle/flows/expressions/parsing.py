@@ -22,7 +22,6 @@ from spindle.flows.expressions.terms import (
     ORDERS,
     Calculated,
     Called,
-    Chosen,
     Compared,
     Constant,
     Default,
@@ -35,7 +34,8 @@ from spindle.flows.expressions.terms import (
     Name,
     Negated,
     ObjectOf,
-    Part,
+    OneOfTwo,
+    PartOf,
     Term,
 )
 from spindle.flows.expressions.tokens import Token, number_of, text_of, tokens
@@ -61,7 +61,7 @@ class Read:
 
     path: Path
     offset: int
-    """Where it stands in the text."""
+    """The place of its name in the text."""
     has_default: bool = False
     """True if it may be missing."""
     is_default: bool = False
@@ -294,7 +294,7 @@ class _Parser:
                 arguments.append(self._either())
         self._check_count(function, len(arguments), token)
         if name == "if":
-            return Chosen(*arguments)
+            return OneOfTwo(*arguments)
         if each is not None:
             return Each(function, arguments[0], *each)
         return Called(function, tuple(arguments))
@@ -354,7 +354,7 @@ class _Parser:
             if opening is None or opening.text != "[":
                 break
             self._next += 1
-            term = Part(term, self._either())
+            term = PartOf(term, self._either())
             self._expect("]", opening)
         self._depth = outside
         return term

@@ -7,7 +7,7 @@ from typing import Any
 
 from spindle.flows.expressions.errors import UnresolvedError
 from spindle.flows.expressions.paths import Lookup, Path, written_path
-from spindle.flows.expressions.values import Budget
+from spindle.flows.expressions.values import WorkBudget
 
 
 class Scope:
@@ -22,7 +22,7 @@ class Scope:
         self.names: dict[str, Any] = {}
         """The items of the lists that are gone through."""
         self.now = now
-        self.budget = Budget()
+        self.budget = WorkBudget()
 
     def missing(self, path: Path) -> None:
         if self.is_strict:

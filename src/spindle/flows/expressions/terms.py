@@ -25,6 +25,8 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Constant(Term):
+    """A value that is written there."""
+
     given: Any
 
     def value(self, scope: Scope) -> Any:
@@ -66,7 +68,7 @@ class Inside(Term):
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Term):
+class PartOf(Term):
     """A key or an item of a value, by a term."""
 
     whole: Term
@@ -82,6 +84,8 @@ class Part(Term):
 
 @dataclass(frozen=True, slots=True)
 class ListOf(Term):
+    """A list of terms."""
+
     items: tuple[Term, ...]
 
     def value(self, scope: Scope) -> Any:
@@ -90,6 +94,8 @@ class ListOf(Term):
 
 @dataclass(frozen=True, slots=True)
 class ObjectOf(Term):
+    """An object of terms by key."""
+
     pairs: tuple[tuple[str, Term], ...]
 
     def value(self, scope: Scope) -> Any:
@@ -98,6 +104,8 @@ class ObjectOf(Term):
 
 @dataclass(frozen=True, slots=True)
 class Negated(Term):
+    """`not`."""
+
     term: Term
 
     def value(self, scope: Scope) -> bool:
@@ -119,6 +127,8 @@ class Logical(Term):
 
 @dataclass(frozen=True, slots=True)
 class Compared(Term):
+    """A comparison of two terms."""
+
     left: Term
     sign: str
     right: Term
@@ -152,6 +162,8 @@ ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Minus(Term):
+    """A number with the other sign."""
+
     term: Term
 
     def value(self, scope: Scope) -> Any:
@@ -218,7 +230,7 @@ class Default(Term):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen(Term):
+class OneOfTwo(Term):
     """`if(condition, one, other)`."""
 
     condition: Term
@@ -231,6 +243,8 @@ class Chosen(Term):
 
 @dataclass(frozen=True, slots=True)
 class Called(Term):
+    """A call of a function."""
+
     function: Function
     arguments: tuple[Term, ...]
 

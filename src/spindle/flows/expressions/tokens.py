@@ -12,6 +12,8 @@ from spindle.flows.expressions.errors import ExpressionError
 
 @dataclass(frozen=True, slots=True)
 class Token:
+    """One word or sign, and its place."""
+
     kind: str
     text: str
     column: int
@@ -41,6 +43,7 @@ _FOREIGN = {
 
 
 def tokens(text: str) -> list[Token]:
+    """Returns the words of an expression. Raises ExpressionError."""
     found: list[Token] = []
     position = 0
     while position < len(text):
@@ -67,6 +70,7 @@ def _not_understood(text: str, position: int) -> ExpressionError:
 
 
 def number_of(token: Token) -> int | float:
+    """Returns the number that a token is."""
     if token.text.isdecimal():
         return int(token.text)
     found = float(token.text)
@@ -76,6 +80,7 @@ def number_of(token: Token) -> int | float:
 
 
 def text_of(token: Token) -> str:
+    """Returns the text that a token holds in quotes."""
     text = token.text
     if text[0] == "'":
         inner = re.sub(r"\\'|\"", lambda match: "'" if match[0] == "\\'" else '\\"', text[1:-1])

@@ -50,7 +50,7 @@ def noun(value: Any) -> str:
     return NOUNS[kind_of(value)]
 
 
-class Budget:
+class WorkBudget:
     """The work that one evaluation may still do, and what it may still make."""
 
     __slots__ = ("room", "steps")
@@ -104,7 +104,7 @@ def number(value: float) -> int | float:
     return value
 
 
-def equal(left: Any, right: Any, budget: Budget) -> bool:
+def equal(left: Any, right: Any, budget: WorkBudget) -> bool:
     """True if both are equal as JSON: true is not 1, at any depth."""
     waiting = [(left, right)]
     while waiting:
@@ -127,7 +127,7 @@ def equal(left: Any, right: Any, budget: Budget) -> bool:
     return True
 
 
-def contains(needle: Any, haystack: Any, budget: Budget) -> bool:
+def contains(needle: Any, haystack: Any, budget: WorkBudget) -> bool:
     """True for a text in a text, an item in a list, a key in an object."""
     kind = kind_of(haystack)
     if kind == "text":

@@ -39,6 +39,27 @@ def test_the_first_key_seals_and_all_open(seal: Callable[[Sealer, Any, str], byt
         both.open(sealed, "there")
 
 
+@pytest.mark.parametrize("seal", [Sealer.seal, Sealer.seal_often])
+def test_the_key_of_another_home_gets_a_hint_that_names_the_one_in_use(
+    seal: Callable[[Sealer, Any, str], bytes], tmp_path: Path
+) -> None:
+    sealed = seal(Sealer(keys_in(tmp_path / "ann")), {"a": 1}, "here")
+    with pytest.raises(StoreError) as caught:
+        Sealer(keys_in(tmp_path / "bob")).open(sealed, "here")
+    assert caught.value.hint == (
+        f"the key here is that of {tmp_path / 'bob' / 'key'}; if another user or HOME sealed it, "
+        "use the key file of theirs, or put the one that it was sealed with into SPINDLE_KEY"
+    )
+    theirs = (tmp_path / "ann" / "key").read_text().strip()
+    with pytest.raises(StoreError) as caught:
+        Sealer(keys_in(tmp_path / "bob", {"SPINDLE_KEY": new_key()})).open(sealed, "here")
+    assert caught.value.hint == (
+        "the key in SPINDLE_KEY is another: give the one that it was as well, after a comma"
+    )
+    both = keys_in(tmp_path / "bob", {"SPINDLE_KEY": f"{new_key()},{theirs}"})
+    assert Sealer(both).open(sealed, "here") == {"a": 1}, "what it says helps"
+
+
 def test_keys_come_from_the_environment_before_anything_else(tmp_path: Path) -> None:
     keys = keys_in(tmp_path, {"SPINDLE_KEY": " one, two "}, key="keyring")
     assert list(keys()) == ["one", "two"]

@@ -306,7 +306,7 @@ def test_a_flow_that_waits_for_a_person_is_told_like_a_call(flows: Any, spindle:
     ]
     went_on = spindle("resume", pause["token"], "--approve")
     assert (went_on.code, went_on.out) == (0, "deleted X\n")
-    assert lines(went_on.err) == ["✓ upper  done before", "✓ delete"]
+    assert lines(went_on.err) == ["note: 1 node done before", "✓ delete"]
     assert spindle("run", "-y", "upper --text=x >> delete").out == "deleted X\n"
 
 

@@ -19,6 +19,13 @@ _NONCE: Final = 12
 _MAX_KNOWN: Final = 256
 
 
+def other_key(keys: Callable[[], Sequence[str]]) -> str:
+    """Returns the hint for a value that none of the keys opens."""
+    from spindle.auth.keys import VARIABLE, Keys
+
+    return keys.other_key if isinstance(keys, Keys) else f"give the key that it was as well, in {VARIABLE}"
+
+
 class NoSeal:
     """Opens what was stored in clear, for a store that has no key."""
 
@@ -70,7 +77,7 @@ class DetailSealer:
             return opened
         raise StoreError(
             "what is stored here was encrypted with another key, or has been changed",
-            hint="give the old key as a second one in SPINDLE_KEY",
+            hint=other_key(self._read_keys),
         )
 
     def _opened(self, stored: bytes, place: str) -> bytes | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from spindle.auth.details import MARK, DetailSealer
+from spindle.auth.details import MARK, DetailSealer, other_key
 from spindle.domain.json_schema import from_json, to_json
 from spindle.errors import StoreError
 
@@ -80,7 +80,7 @@ class Sealer:
         except InvalidToken:
             raise StoreError(
                 "a stored secret was encrypted with another key, or has been changed",
-                hint="give the old key as a second one in SPINDLE_KEY, or log in again",
+                hint=other_key(self._keys),
             ) from None
 
     def peek(self, sealed: bytes) -> bytes:
@@ -92,7 +92,10 @@ class Sealer:
         try:
             return self._fernet.decrypt(sealed)
         except InvalidToken:
-            raise StoreError("a stored value was encrypted with another key, or has been changed") from None
+            raise StoreError(
+                "a stored value was encrypted with another key, or has been changed",
+                hint=other_key(self._keys),
+            ) from None
 
     def reseal(self, sealed: bytes) -> bytes:
         """The same under the newest key."""

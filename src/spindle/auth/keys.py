@@ -56,6 +56,19 @@ class Keys:
         return "the system's keyring" if self._settings.key == "keyring" else str(self.file)
 
     @property
+    def other_key(self) -> str:
+        """The way to what was sealed with a key that is not among these, as text."""
+        if self._environ.get(VARIABLE, "").strip():
+            return f"the key in {VARIABLE} is another: give the one that it was as well, after a comma"
+        other = f"put the one that it was sealed with into {VARIABLE}"
+        if self._settings.key == "keyring":
+            return f"the key in the system's keyring is another: {other}"
+        return (
+            f"the key here is that of {self.file}; if another user or HOME sealed it, "
+            f"use the key file of theirs, or {other}"
+        )
+
+    @property
     def is_ours_to_change(self) -> bool:
         return not self._environ.get(VARIABLE, "").strip()
 

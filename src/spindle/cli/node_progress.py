@@ -32,6 +32,8 @@ class NodeProgress:
         self._running: dict[tuple[str, int], float] = {}
         self._told: set[tuple[str, int]] = set()
         """The nodes that were shown, which need not be shown again after a pause."""
+        self._before = 0
+        """Nodes that another process has shown, which are only counted."""
 
     def observe(self, event: NodeEvent) -> None:
         """Shows one event of a node."""
@@ -43,6 +45,12 @@ class NodeProgress:
         self._running.pop(key, None)
         if not self._quiet and key not in self._told:
             self._told.add(key)
+            if event.was_known or was_recorded(event):
+                self._before += 1
+                return
+            if self._before:
+                self._output.note(f"{plural(self._before, 'node')} done before")
+                self._before = 0
             self._width = min(max(self._width, len(label(event))), WIDEST)
             self._output.aside(line(event, self._width), f"{self._mark(event)} ")
 
@@ -132,7 +140,8 @@ def remarks(event: NodeEvent, *, with_message: bool = True) -> str:
 
 
 def was_recorded(event: NodeEvent) -> bool:
-    """True if the node's result was recorded before the run was resumed: a tool's node without a call."""
+    """True if the node's result was recorded before the run was resumed: a tool's node without a call. Its
+    end was not noted, if its process was killed in between."""
     made_none = event.tool is not None and not event.attempts and not event.cached
     return made_none and event.error is None and event.inputs != []
 

@@ -84,6 +84,7 @@ class _Given:
 async def _answered(cli: CliContext, token: str, given: _Given) -> int:
     from spindle.calls.flags import load_json
     from spindle.cli.outcome import conclude, watching
+    from spindle.errors import SpindleError
     from spindle.runs.outcomes import Paused
 
     async with cli.open() as app:
@@ -108,9 +109,29 @@ async def _answered(cli: CliContext, token: str, given: _Given) -> int:
         if flow is not None and pause is None:
             await _until_it_is_free(cli, app, flow)
         heard = cli.progress_of(pause.tool or token if pause else token)
-        async with watching(progress):
-            outcome = await app.resume(token, said, refused=given.refuse, on_progress=heard)
+        try:
+            async with watching(progress):
+                outcome = await app.resume(token, said, refused=given.refuse, on_progress=heard)
+        except SpindleError as error:
+            if flow is not None and flow.status == "failed":
+                error.hint = await _way_to_repeat(app, flow)
+            raise
         return await conclude(cli, app, outcome, show=show, progress=progress)
+
+
+async def _way_to_repeat(app: Spindle, run: Run) -> str | None:
+    """Returns the command that runs a flow again from the node at which this run of it failed."""
+    import shlex
+
+    from spindle.cli.run_names import SHORT
+
+    _, _, events = await app.flows.trace(run.id)
+    failed = [event.node for event in events if event.error is not None and "/" not in event.node]
+    if not failed:
+        return None
+    flow = shlex.quote(run.name) if app.flows.saved(run.name) is not None else "FLOW"
+    again = f"`spindle run {flow} --from {shlex.quote(failed[-1])} --run {run.id[:SHORT]}`"
+    return f"it has failed, and is not resumed; {again} runs the flow from there, with what this run had done"
 
 
 def _for_flow(cli: CliContext, flow: Run | None) -> tuple[NodeProgress | None, Show | None]:

@@ -197,6 +197,7 @@ class _Running:
 
     async def run(self, values: JsonObject) -> int:
         from spindle.cli.errors import UsageMistakeError
+        from spindle.cli.piped import piped_input
         from spindle.cli.run_words import read_params
         from spindle.flows.build import build
         from spindle.flows.inputs import with_params
@@ -213,7 +214,8 @@ class _Running:
         self._flow = with_params(self._flow, params)
         self._made = build(self._flow, positions=self._loaded.positions, place=self._loaded.place)
         reuse = await self._to_reuse(start)
-        inputs |= await self._piped(inputs, needed=start is None and not options["dry_run"])
+        needed = start is None and not options["dry_run"]
+        inputs |= await piped_input(self._app, self._flow, self._names, inputs, needed=needed)
         if options["dry_run"]:
             return await self._show_plan(inputs, start, reuse)
         return await self._execute(inputs, start, reuse)
@@ -232,46 +234,6 @@ class _Running:
         if found is not None and not self._options["quiet"]:
             self._cli.output.note(f"using the data of run {found[:SHORT]}")
         return found
-
-    async def _piped(self, inputs: JsonObject, *, needed: bool) -> JsonObject:
-        """Returns piped input as the input `stdin`, or as the only one that is missing."""
-        from spindle.calls.flags import value_of
-        from spindle.cli.stdin import PATIENCE_WHEN_NEEDED, PATIENCE_WHEN_OPTIONAL, read_stdin
-
-        missing = [name for name in self._names.required if name not in inputs]
-        name = "stdin" if "stdin" in self._names.inputs else missing[0] if len(missing) == 1 else None
-        if name is None or name in inputs:
-            return {}
-        is_needed = needed and name in missing
-        text = await read_stdin(PATIENCE_WHEN_NEEDED if is_needed else PATIENCE_WHEN_OPTIONAL)
-        if text is None or (not text and not is_needed):
-            self._require(name, is_needed)
-            return {}
-        # As `$(…)` in a shell: what ends the last line does not belong to the text.
-        return {name: value_of(text.removesuffix("\n").removesuffix("\r"), self._names.inputs[name], name)}
-
-    def _require(self, name: str, is_needed: bool) -> None:
-        from spindle.errors import InvalidArgumentsError
-
-        if not is_needed:
-            return
-        if name != "stdin":
-            raise InvalidArgumentsError(
-                f"{self._name} needs the input {name!r}", hint=f"give --{name}=VALUE, or pipe it in"
-            )
-        bound = next(
-            (
-                f"`{key}` of node {node.id!r}"
-                for node in self._flow.nodes
-                for key, value in node.params.items()
-                if value == "${stdin}"
-            ),
-            "the flow",
-        )
-        raise InvalidArgumentsError(
-            f"{bound} takes piped input, and nothing was piped in",
-            hint="pipe something into `spindle run`, or set it with a flag",
-        )
 
     async def _show_plan(self, inputs: JsonObject, start: str | None, reuse: str | None) -> int:
         from spindle.flows.check.before import refuse_broken

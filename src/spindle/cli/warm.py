@@ -32,8 +32,8 @@ _ALONE = ("once", "trusted")
 
 
 _COMMANDS = (
-    "arguments", "auth.here", "call", "call_trace", "outcome", "results", "run", "search", "sources", "stdin",
-    "tools",
+    "arguments", "auth.here", "call", "call_trace", "outcome", "piped", "results", "run", "search", "sources",
+    "stdin", "tools",
 )  # fmt: skip
 
 

@@ -53,6 +53,8 @@ class NodeEvent:
     usage: JsonObject | None = None
     """The use that a model or an agent has made."""
     error: JsonObject | None = None
+    was_known: bool = False
+    """True if it had ended before the run was resumed."""
 
     def to_dict(self) -> JsonObject:
         names = ("node", "visit", "started_at", "duration", "tool", "action", "attempts", "cached", "inputs",
@@ -210,9 +212,9 @@ class Recording:
         return self.output
 
     def _note(self, event: NodeEvent, observe: Observe | None) -> None:
-        self._keep(f"{event.node}:{event.visit}", event.to_dict())
+        is_new = self._keep(f"{event.node}:{event.visit}", event.to_dict())
         if observe is not None:
-            observe(event)
+            observe(event if is_new else replace(event, was_known=True))
 
 
 def told(error: Exception) -> JsonObject:

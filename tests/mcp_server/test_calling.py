@@ -1,27 +1,23 @@
-"""Calls that go past the SDK's models are answered as the SDK would."""
+"""Calls that take the shortest way are answered as the SDK would."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from mcp_types import ClientCapabilities, Implementation, InitializeRequestParams
 from mcp_types.methods import serialize_server_result
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
-from spindle.mcp_imports import Connection
 from spindle.mcp_server.calling import METHOD, _is_plain, is_plain_call
+from spindle.mcp_server.connection import Connection
 
 TEXT = {"type": "text", "text": "hello"}
 
 
 def handshaken(version: str = LATEST_HANDSHAKE_VERSION) -> Any:
-    connection = Connection.for_loop(None)  # type: ignore[arg-type]
-    info = Implementation(name="test", version="1")
-    connection.client_params = InitializeRequestParams(
-        protocol_version=version, capabilities=ClientCapabilities(), client_info=info
-    )
-    connection.protocol_version = version
+    connection = Connection()
+    info = {"name": "test", "version": "1"}
+    connection.agree(version, {"protocolVersion": version, "capabilities": {}, "clientInfo": info})
     return connection
 
 
@@ -51,12 +47,12 @@ async def test_a_usual_call_needs_no_model() -> None:
         {"name": "x", "requestState": "s"},
     ],
 )
-async def test_what_is_unusual_about_a_call_is_left_to_the_sdk(params: Any) -> None:
+async def test_what_is_unusual_about_a_call_is_left_to_the_kernel(params: Any) -> None:
     assert not is_plain_call(params, handshaken())
 
 
-async def test_a_connection_that_does_not_take_calls_yet_is_left_to_the_sdk() -> None:
-    assert not is_plain_call({"name": "x"}, Connection.for_loop(None))  # type: ignore[arg-type]
+async def test_a_connection_that_does_not_take_calls_yet_is_left_to_the_kernel() -> None:
+    assert not is_plain_call({"name": "x"}, Connection())
     assert not is_plain_call({"name": "x", "_meta": {}}, alone({"elicitation": 5}))
     assert not is_plain_call({"name": "x"}, alone({}))
 
@@ -90,5 +86,5 @@ def test_a_plain_result_is_what_the_sdk_would_send(result: Any) -> None:
         {"resultType": "input_required"},
     ],
 )
-def test_other_results_are_shaped_by_the_sdk(result: Any) -> None:
+def test_other_results_are_looked_at(result: Any) -> None:
     assert not _is_plain(result, is_modern=False)

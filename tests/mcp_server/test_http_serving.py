@@ -12,7 +12,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.shared.exceptions import MCPError
+from mcp_types import RequestParams
 from starlette.applications import Starlette
 
 import spindle
@@ -22,16 +24,18 @@ from spindle import Context, Principal, tool
 from spindle.catalog.diff import SyncReport
 from spindle.domain.serve import ServeConfig, TokenConfig
 from spindle.mcp_protocol.errors import McpError
+from spindle.mcp_protocol.names import CLIENT_CAPABILITIES as CAPABILITIES
+from spindle.mcp_protocol.names import CLIENT_INFO, INVALID_REQUEST, LOG_LEVEL, PROTOCOL_VERSION
+from spindle.mcp_server.connection import Connection
 from spindle.mcp_server.http import McpApp
 from spindle.mcp_server.inbound import Inbound
+from spindle.mcp_server.kernel import IDENTITY, Answer, ServedRequest
 from spindle.mcp_server.server import CatalogServer
+from spindle.mcp_server.tasks import EXTENSION
 from spindle.serving.access import ServingAccess
 
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
+META = {PROTOCOL_VERSION: "2026-07-28", CAPABILITIES: {}}
 
 
 def rpc(method: str, number: Any = 1, **params: Any) -> dict[str, Any]:
@@ -95,32 +99,42 @@ async def both_transports(tmp_path: Path) -> AsyncGenerator[tuple[httpx2.AsyncCl
     """Clients of the same handlers behind our transport and behind the SDK's."""
     async with spindle.open(tmp_path, tools=[shout, work]) as app:
         catalog = CatalogServer(app, ServingAccess.of(ServeConfig(), {}))
-        theirs = _with_inbound(catalog).streamable_http_app(host="127.0.0.1")
-        manager = catalog.server.session_manager
+        server = sdk_server(catalog)
+        theirs = server.streamable_http_app(host="127.0.0.1")
         async with (
-            manager.run(),
+            server.session_manager.run(),
             _client(McpApp(catalog)) as mine,
             _client(theirs) as other,
         ):
             yield mine, other
 
 
-def _with_inbound(catalog: CatalogServer) -> Any:
-    """The handlers want to know where a request came in, which the SDK's transport says in its own way."""
-    from dataclasses import replace
+def sdk_server(catalog: CatalogServer) -> Server[Any]:
+    """The SDK's server over the same handlers."""
+    server: Server[Any] = Server(
+        IDENTITY["name"], version=IDENTITY["version"], instructions=catalog.kernel.instructions
+    )
+    server.extensions = {EXTENSION: {}}
+    for method, answer in catalog.kernel.answers.items():
+        if server.get_request_handler(method) is None:
+            server.add_request_handler(method, RequestParams, _as_theirs(answer))
+    # Clients of the handshake era are told that they hear of changes.
+    told = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+    options = server.create_initialization_options(told)
+    server.create_initialization_options = lambda *_: options  # type: ignore[method-assign]
+    return server
 
-    async def add(ctx: Any, call_next: Any) -> Any:
-        if not isinstance(ctx.request, Inbound):
-            connection = ctx.session._connection
-            channel = ctx.session._request_outbound
-            ctx = replace(ctx, request=Inbound(connection, Principal(), channel))
+
+def _as_theirs(answer: Answer) -> Any:
+    async def handle(ctx: Any, _: Any) -> Any:
+        connection = Connection.from_envelope(ctx.protocol_version, None, {})
+        facts = Inbound(connection, Principal(), ctx.session._request_outbound)
         try:
-            return await call_next(ctx)
+            return await answer(ServedRequest(facts, ctx.method, dict(ctx.params or {})))
         except McpError as error:
             raise MCPError(error.code, error.message, error.data) from error
 
-    catalog.server.middleware.append(add)
-    return catalog.server
+    return handle
 
 
 def _client(app: McpApp | Starlette) -> httpx2.AsyncClient:
@@ -134,6 +148,16 @@ def answer_of(response: httpx2.Response) -> Any:
         events = [line[5:] for line in response.text.splitlines() if line.startswith("data:")]
         return [found for found in map(json.loads, filter(str.strip, events)) if "id" in found][-1]
     return response.json() if response.content else None
+
+
+INFO = {"name": "test", "version": "1"}
+
+
+def told(key: str, value: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """A list of tools whose client says this of itself."""
+    body, headers = modern("tools/list")
+    body["params"]["_meta"] = {**META, key: value}
+    return body, headers
 
 
 MODERN_REQUESTS: dict[str, tuple[Any, dict[str, str]]] = {
@@ -158,6 +182,32 @@ MODERN_REQUESTS: dict[str, tuple[Any, dict[str, str]]] = {
         {**modern("tools/call", "shout")[1], "mcp-name": "work"},
     ),
     "wrong parameters": modern("tools/call", arguments={}),
+    "wrong arguments": modern("tools/call", "shout", arguments=[1]),
+    "a wrong cursor": modern("tools/list", cursor=5),
+    "another's cursor": modern("tools/list", cursor="x"),
+    "resources": modern("resources/list"),
+    "templates": modern("resources/templates/list"),
+    "prompts": modern("prompts/list"),
+    "handshake": modern("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=INFO),
+    "the level is gone": modern("logging/setLevel", level="error"),
+    "subscribing is gone": modern("resources/subscribe", uri="x:y"),
+    "a task that is none": modern("tasks/get", taskId="none"),
+    "malformed capabilities": told(CAPABILITIES, {"elicitation": 5}),
+    "capabilities that are no object": told(CAPABILITIES, "all"),
+    "capabilities with nulls": told(CAPABILITIES, {"roots": None, "sampling": {"tools": None}, "new": 1}),
+    "a malformed client": told(CLIENT_INFO, {"name": 5}),
+    "a client": told(CLIENT_INFO, {**INFO, "icons": [{"src": "x"}], "new": 1}),
+    "an unknown level": told(LOG_LEVEL, "loud"),
+    "a level": told(LOG_LEVEL, "debug"),
+    "a version that is no text": told(PROTOCOL_VERSION, 5),
+    "a token that is none": told("progressToken", True),
+    "a token that is a list": told("progressToken", []),
+    "completion": modern(
+        "completion/complete", ref={"type": "ref/prompt", "name": "x"}, argument={"name": "a", "value": ""}
+    ),
+    "a malformed completion": modern("completion/complete", ref={"type": "ref/other"}, argument={}),
+    "an empty answer": modern("tools/call", "shout", arguments={"text": "hi"}, inputResponses={}),
+    "a malformed answer": modern("tools/call", "shout", inputResponses={"a": {"action": "maybe"}}),
     "a notification": (
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}},
         {**JSON, "mcp-protocol-version": "2026-07-28"},
@@ -175,7 +225,7 @@ async def test_a_request_of_2026_gets_the_answer_that_the_sdk_gives(tmp_path: Pa
         ours = await mine.post("/mcp", json=body, headers=headers)
         theirs = await other.post("/mcp", json=body, headers=headers)
     assert ours.status_code == theirs.status_code
-    assert _comparable(answer_of(ours)) == _comparable(answer_of(theirs))
+    assert comparable(ours) == comparable(theirs)
 
 
 HANDSHAKE_REQUESTS: dict[str, Any] = {
@@ -185,6 +235,29 @@ HANDSHAKE_REQUESTS: dict[str, Any] = {
     "unknown method": rpc("no/such"),
     "ping": rpc("ping", "text as id"),
     "wrong parameters": rpc("tools/call", arguments=7),
+    "no parameters": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+    "no parameters where some are needed": {"jsonrpc": "2.0", "id": 1, "method": "tools/call"},
+    "a task that is none": rpc("tasks/get", taskId="none"),
+    "a wrong cursor": rpc("tools/list", cursor=5),
+    "another's cursor": rpc("tools/list", cursor="x"),
+    "resources": rpc("resources/list"),
+    "templates": rpc("resources/templates/list"),
+    "prompts": rpc("prompts/list", cursor=None),
+    "subscribing": rpc("resources/subscribe", uri=5),
+    "listening": rpc("subscriptions/listen", notifications={}),
+    "a resource that is none": rpc("resources/read", uri="x:y"),
+    "a prompt that is none": rpc("prompts/get", name="x", arguments={"a": "b"}),
+    "a prompt with a wrong argument": rpc("prompts/get", name="x", arguments={"a": 5}),
+    "malformed meta": rpc("tools/list", _meta=5),
+    "no meta": rpc("tools/list", _meta=None),
+    "a token that is none": rpc("tools/list", _meta={"progressToken": 1.5}),
+    "a task": rpc("tools/call", name="shout", arguments={"text": "hi"}, task={"ttl": "60"}),
+    "a malformed task": rpc("tools/call", name="shout", arguments={"text": "hi"}, task={"ttl": "long"}),
+    "another handshake": initialize("2024-11-05", roots={"listChanged": True}),
+    "a handshake of no version": initialize("1.0"),
+    "a malformed handshake": initialize(elicitation=5),
+    "a handshake with nulls": initialize(roots=None, sampling={"tools": None}, new=1),
+    "a handshake without a client": rpc("initialize", protocolVersion="2025-11-25", capabilities={}),
     "set the level": rpc("logging/setLevel", level="error"),
     "an unknown level": rpc("logging/setLevel", level="loud"),
     "discover": rpc("server/discover"),
@@ -201,16 +274,17 @@ async def test_a_request_of_a_session_gets_the_answer_that_the_sdk_gives(tmp_pat
         for client in clients:
             headers = await handshake(client, "/mcp")
             response = await client.post("/mcp", json=HANDSHAKE_REQUESTS[name], headers=headers)
-            answers.append((response.status_code, _comparable(answer_of(response))))
+            answers.append((response.status_code, comparable(response)))
             assert (await client.delete("/mcp", headers=headers)).status_code == 200
             assert (await client.post("/mcp", json=rpc("ping"), headers=headers)).status_code == 404
     assert answers[0] == answers[1]
 
 
-def _comparable(answer: Any) -> Any:
-    """Without words, which are each's own."""
-    if isinstance(answer, dict) and "error" in answer:
-        return {"id": answer.get("id"), "code": answer["error"]["code"]}
+def comparable(response: httpx2.Response) -> Any:
+    """The answer, without the words of what is no request: each transport has its own for those."""
+    answer = answer_of(response)
+    if isinstance(answer, dict) and "error" in answer and answer["error"]["code"] == INVALID_REQUEST:
+        return {"id": answer.get("id"), "code": INVALID_REQUEST}
     return answer
 
 

@@ -25,6 +25,7 @@ HeaderMap = dict[Path, str]
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 _ENCODED = re.compile(r"=\?base64\?.*\?=")
+_DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _TYPES = frozenset({"string", "integer", "boolean"})
 _ONE = frozenset(
     {
@@ -60,6 +61,14 @@ def repeated_arguments(schema: Any) -> HeaderMap:
     return found
 
 
+def is_repeated(schema: Any) -> bool:
+    """True if a call repeats some of its arguments as headers."""
+    try:
+        return bool(repeated_arguments(schema))
+    except ValueError:
+        return False
+
+
 def _parts(schema: Any) -> Generator[tuple[Path | None, JsonObject]]:
     """All schemas in a schema, each with the names of properties that lead to it; None where more than
     properties do. Not by recursion: a schema may be nested as deeply as its author likes."""
@@ -84,10 +93,7 @@ def argument_headers(headers: HeaderMap, arguments: Mapping[str, Any]) -> dict[s
     """The headers of a call that repeat its arguments. Those that it does not have, it does not repeat."""
     found: dict[str, str] = {}
     for path, name in headers.items():
-        value: Any = arguments
-        for step in path:
-            value = value.get(step) if is_object(value) else None
-        text = as_text(value)
+        text = as_text(_at(arguments, path))
         if text is not None:
             found[f"{PARAMETER}{name}"] = encoded(text)
     return found
@@ -110,3 +116,64 @@ def encoded(value: str) -> str:
     if _PRINTABLE.fullmatch(value) and value == value.strip() and not _ENCODED.fullmatch(value):
         return value
     return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+def decoded(value: str | None) -> str | None:
+    """The text that the value of a header stands for; None if there is none, or its base64 is not right."""
+    if value is None or not _ENCODED.fullmatch(value):
+        return value
+    payload = value[len("=?base64?") : -len("?=")]
+    try:
+        found = base64.b64decode(payload, validate=True)
+        # Only one form stands for each text.
+        return found.decode() if base64.b64encode(found).decode() == payload else None
+    except ValueError:
+        return None
+
+
+def wrong_header(schema: Any, arguments: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:
+    """What is wrong with the headers that repeat arguments of a call, as its tool's schema asks for; None if
+    nothing is. `headers` are by name in lower case."""
+    try:
+        repeated = repeated_arguments(schema)
+    except ValueError:
+        return None  # clients do not offer such a tool
+    for path, end in repeated.items():
+        name, where = f"{PARAMETER}{end}", ".".join(path)
+        given, value = headers.get(name.lower()), _at(arguments, path)
+        text = as_text(value)
+        if text is None and given is None:
+            continue
+        if value is None:
+            return f"{name} header is present but the request body's {where!r} argument is absent"
+        if given is None:
+            return f"{name} header is missing but the request body's {where!r} argument is present"
+        said = decoded(given)
+        if text is not None and said is None:
+            return f"{name} header carries a malformed base64 sentinel value"
+        if text is None or said is None or not _is_same(_at(schema, _steps(path)), value, text, said):
+            return f"{name} header does not match the request body's {where!r} argument"
+    return None
+
+
+def _at(value: Any, path: Path) -> Any:
+    for step in path:
+        value = value.get(step) if is_object(value) else None
+    return value
+
+
+def _steps(path: Path) -> Path:
+    """The way through a schema to the schema of an argument."""
+    return tuple(step for name in path for step in ("properties", name))
+
+
+def _is_same(schema: Any, value: Any, text: str, said: str) -> bool:
+    """True if a header says what an argument is. Integers are compared as numbers: 42 is 42.0."""
+    is_whole = not isinstance(value, bool) and isinstance(value, (int, float)) and value == value // 1
+    if schema.get("type") == "integer" and is_whole and _DECIMAL.fullmatch(said):
+        whole, _, fraction = said.partition(".")
+        try:
+            return not fraction.strip("0") and int(whole) == int(value)
+        except ValueError:
+            return False  # more digits than Python reads
+    return said == text

@@ -23,6 +23,31 @@ async def load() -> None:
         await asyncio.to_thread(importlib.import_module, MODULE)
 
 
+async def check_request(method: str, version: str, params: JsonObject | None) -> None:
+    """Raises ValidationError for a client's request whose parameters are not as this version has them."""
+    await load()
+    from mcp_types.methods import validate_client_request
+
+    validate_client_request(method, version, params)
+
+
+async def client_params(params: JsonObject) -> JsonObject:
+    """What a client says of itself in the handshake, which was found to be right."""
+    await load()
+    from mcp_types import InitializeRequestParams
+
+    found = dumped(InitializeRequestParams.model_validate(params, by_name=False)) or {}
+    return {name: found[name] for name in ("protocolVersion", "capabilities", "clientInfo")}
+
+
+async def served_result(method: str, version: str, result: JsonObject) -> JsonObject:
+    """A result of ours as this version has it. Raises ValidationError for one that is none."""
+    await load()
+    from mcp_types.methods import serialize_server_result
+
+    return serialize_server_result(method, version, result)
+
+
 async def checked_result(method: str, version: str, result: JsonObject) -> JsonObject:
     """The result of a server without the fields that only later versions know. Raises ValidationError if it
     is not as this version has it; one of a method that it does not know is as it is."""

@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcp_types import SubscriptionsListenRequestParams
-
 from spindle.calls.relay import UPDATED
 from spindle.errors import ClientError, SpindleError
-from spindle.mcp_server.inbound import LOG_LEVEL, SdkContext, inbound
+from spindle.mcp_server.inbound import LOG_LEVEL, inbound
 from spindle.mcp_server.listeners import LISTS, Listener, SessionListener, StreamListener
 from spindle.serving.quotas import Shares
 
@@ -22,7 +20,8 @@ if TYPE_CHECKING:
     from spindle.catalog.diff import SyncReport
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
-    from spindle.mcp_imports import Connection, Server
+    from spindle.mcp_server.connection import Connection
+    from spindle.mcp_server.inbound import RequestContext
     from spindle.mcp_server.relay import ClientRelay
     from spindle.serving.access import ServingAccess
     from spindle.serving.connecting import ConnectTools
@@ -59,12 +58,7 @@ class Changes:
     """Tells clients about changes of the catalog."""
 
     def __init__(
-        self,
-        app: Spindle,
-        access: ServingAccess,
-        relay: ClientRelay,
-        connect: ConnectTools,
-        server: Server[Any],
+        self, app: Spindle, access: ServingAccess, relay: ClientRelay, connect: ConnectTools
     ) -> None:
         self._app = app
         self._access = access
@@ -81,9 +75,6 @@ class Changes:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._seen = -1
         self._relayed = relay.settings
-        server.add_request_handler(
-            "subscriptions/listen", SubscriptionsListenRequestParams, self._serve_listen
-        )
 
     def start(self) -> None:
         self._app.catalog.on_change(self._changed)
@@ -248,24 +239,24 @@ class Changes:
             except SpindleError as error:
                 logger.warning("%s is no longer watched: %s", uri, error.message)
 
-    async def _serve_listen(self, ctx: SdkContext, params: SubscriptionsListenRequestParams) -> Any:
-        uris = params.notifications.resource_subscriptions or []
+    async def listen(self, ctx: RequestContext) -> JsonObject:
+        """Answers a client of 2026-07-28 with a stream of what it wants to hear of."""
         request = inbound(ctx)
-        listener = StreamListener(request.principal, request.scope)
+        listener = StreamListener(request.principal, request.scope, (ctx.params or {})["notifications"])
         self.take_stream(listener)
         self._streams.add(listener)
         try:
-            for uri in uris:
+            for uri in listener.uris:
                 try:
                     await self._watch(listener, uri)
                 except SpindleError as error:
                     # As the protocol has it, listening for what never comes is no mistake.
                     logger.debug("%s is not watched: %s", uri, error.message)
-            return await listener.serve(ctx, params)
+            return await listener.serve(ctx)
         finally:
             self._streams.discard(listener)
             self.open_streams.remove(listener.principal.id, listener)
-            self._let_go(listener, [(listener.principal.id, uri) for uri in uris])
+            self._let_go(listener, [(listener.principal.id, uri) for uri in listener.uris])
 
     async def _watch(self, listener: Listener, uri: str) -> None:
         """Have the source tell of a resource, as it shows it to this principal."""

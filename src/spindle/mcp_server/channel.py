@@ -1,4 +1,4 @@
-"""One request of a client while it is served, as the SDK's handlers see it; the same over any transport."""
+"""The way to the client of a request while that is served; the same over any transport."""
 
 from __future__ import annotations
 
@@ -6,17 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import anyio
-from mcp_types import RequestId
-
-from spindle.domain.json_schema import JsonObject
-from spindle.mcp_imports import (
-    CallOptions,
-    ServerMessageMetadata,
-    TransportContext,
-    progress_token_from_params,
-)
-from spindle.mcp_protocol.errors import NoWayBackError
+from spindle.domain.json_schema import JsonObject, is_object
+from spindle.mcp_protocol.errors import NoWayBackError, RequestId, as_request_id
 
 if TYPE_CHECKING:
     from spindle.mcp_server.inbound import Inbound
@@ -30,17 +21,15 @@ Ask = Callable[[str, Mapping[str, Any] | None, Send], Awaitable[JsonObject]]
 
 
 class RequestChannel:
-    """Satisfies the SDK's `DispatchContext`."""
+    """What a request's client is told and asked meanwhile."""
 
     is_cancelled = False
     """True once the client has cancelled the request."""
     facts: Inbound | None = None
     """All else that the handlers are told."""
-    _cancelled: anyio.Event | None = None
 
     def __init__(
         self,
-        kind: str,
         request_id: RequestId | None,
         params: Mapping[str, Any] | None,
         send: Send,
@@ -48,45 +37,21 @@ class RequestChannel:
     ) -> None:
         self.request_id = request_id
         self.can_send_request = ask is not None
-        self._kind = kind
-        self._token = progress_token_from_params(params) if params and "_meta" in params else None
+        meta = params.get("_meta") if params else None
+        self._token = as_request_id(meta.get("progressToken")) if is_object(meta) else None
         self._send = send
         self._ask = ask
-
-    # Made when they are asked for: the way of a call does without.
-
-    @property
-    def transport(self) -> TransportContext:
-        return TransportContext(kind=self._kind, can_send_request=self.can_send_request)
-
-    @property
-    def message_metadata(self) -> ServerMessageMetadata:
-        return ServerMessageMetadata(can_send_request=self.can_send_request, request_context=self.facts)
-
-    @property
-    def cancel_requested(self) -> anyio.Event:
-        if self._cancelled is None:
-            self._cancelled = anyio.Event()
-            if self.is_cancelled:
-                self._cancelled.set()
-        return self._cancelled
 
     def cancel(self) -> None:
         """Notes that the client has cancelled the request."""
         self.is_cancelled = True
-        if self._cancelled is not None:
-            self._cancelled.set()
 
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> JsonObject:
+    async def send_raw_request(self, method: str, params: Mapping[str, Any] | None) -> JsonObject:
         if self._ask is None:
             raise NoWayBackError(method)
         return await self._ask(method, params, self._send)
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
+    async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
         message: JsonObject = {"jsonrpc": "2.0", "method": method}
         await self._send(message | ({"params": dict(params)} if params is not None else {}))
 

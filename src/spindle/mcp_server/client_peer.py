@@ -96,9 +96,7 @@ class ClientPeer:
     @property
     def capabilities(self) -> JsonObject:
         if self._capabilities is None:
-            declared = self._ctx.session.client_capabilities
-            shown = declared.model_dump(by_alias=True, mode="json", exclude_none=True) if declared else {}
-            self._capabilities = shown
+            self._capabilities = self._ctx.session.client_capabilities or {}
         return self._capabilities
 
     @property

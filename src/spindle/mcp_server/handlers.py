@@ -1,10 +1,10 @@
-"""Our handlers as the SDK's server calls them: parameters and results as they are on the wire."""
+"""Our handlers as the kernel calls them: audited, watched, and their errors as the protocol's."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spindle.errors import Interruption, SpindleError
 from spindle.mcp_server.client_peer import refusal
@@ -14,6 +14,7 @@ from spindle.telemetry import metrics, tracing
 if TYPE_CHECKING:
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
+    from spindle.mcp_server.kernel import Answer
     from spindle.serving.audit import AuditLog
 
 CACHEABLE = frozenset(
@@ -79,11 +80,10 @@ def watched(handler: Handler) -> Handler:
     return seen
 
 
-def raw(handler: Handler) -> Callable[[RequestContext, Any], Awaitable[JsonObject]]:
-    """A handler that takes the parameters as they came. The SDK has checked them against the version's
-    own schema before."""
+def answering(handler: Handler) -> Answer:
+    """The handler as the kernel calls it, which has checked the parameters before."""
 
-    async def handle(ctx: RequestContext, _typed: Any) -> JsonObject:
+    async def handle(ctx: RequestContext) -> JsonObject:
         try:
             result = await handler(ctx, inbound(ctx).principal, dict(ctx.params or {}))
         except (SpindleError, Interruption) as error:

@@ -1,5 +1,4 @@
-"""Streamable HTTP, both eras, as an ASGI app. What the SDK checks is checked here in the same order, and
-its kernel answers the requests; only the way there is ours: no queue and no task stands between."""
+"""Streamable HTTP, both eras, as an ASGI app: no queue and no task between a request and its answer."""
 
 from __future__ import annotations
 
@@ -9,39 +8,39 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from mcp_types import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
-
 from spindle.domain.json_schema import JsonObject, from_json, is_object
 from spindle.errors import RateLimitedError
 from spindle.listening.headers import headers_of
 from spindle.listening.whole import whole_body
-from spindle.mcp_imports import (
-    ERROR_CODE_HTTP_STATUS,
-    Connection,
-    InboundLadderRejection,
-    InboundModernRoute,
-    ServerRunner,
-    as_request_id,
-    cancelled_request_id_from_params,
-    classify_inbound_request,
-    coerce_request_id,
-    find_duplicated_routing_header,
-    unsupported_protocol_version_rejection,
-    validate_mcp_param_headers,
+from spindle.mcp_protocol.errors import McpError, as_request_id, same_id
+from spindle.mcp_protocol.names import (
+    HANDSHAKE_VERSIONS,
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    LATEST_HANDSHAKE,
+    PARSE_ERROR,
 )
 from spindle.mcp_server.calling import answered
 from spindle.mcp_server.channel import RequestChannel, error_message
+from spindle.mcp_server.connection import Connection
+from spindle.mcp_server.envelope import (
+    HTTP_STATUSES,
+    check_version,
+    compare_arguments,
+    read_envelope,
+    repeated_header,
+)
 from spindle.mcp_server.exchange import JSON_TYPE, Headers, PostExchange, respond
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.sessions import SESSION_HEADER, HttpSession, Sessions
 from spindle.timers import Timers
 
 if TYPE_CHECKING:
-    from mcp_types import RequestId
     from starlette.types import Receive, Scope, Send
 
     from spindle.domain.identity import Principal
+    from spindle.mcp_protocol.errors import RequestId
     from spindle.mcp_server.server import CatalogServer
 
 PATH = "/mcp"
@@ -80,8 +79,8 @@ class McpApp:
         principal = self._catalog.access.principal(scope)
         request = _Request(scope, principal, receive, send)
         try:
-            version = request.headers.get(VERSION_HEADER, LATEST_HANDSHAKE_VERSION)
-            if version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            version = request.headers.get(VERSION_HEADER, LATEST_HANDSHAKE)
+            if version not in HANDSHAKE_VERSIONS:
                 await self._modern(request)
             elif scope["method"] == "POST":
                 await self._post(request)
@@ -114,29 +113,25 @@ class McpApp:
         request_id, method, params = _parts(message)
         if method == "subscriptions/listen" and not request.takes_stream:
             raise Refused(406, INVALID_REQUEST, "listening needs Accept: text/event-stream", request_id)
-        pairs = [
-            (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.scope["headers"]
-        ]
-        duplicated = find_duplicated_routing_header(pairs)
+        duplicated = repeated_header(request.scope["headers"])
         if duplicated is not None:
             raise Refused(400, HEADER_MISMATCH, f"{duplicated} header appears more than once", request_id)
         headers = request.headers.texts()
-        route = classify_inbound_request(message, headers=headers)
-        if isinstance(route, InboundModernRoute) and method == "tools/call":
-            route = await self._check_parameter_headers(request, headers, params or {}) or route
-        if isinstance(route, InboundLadderRejection):
-            body = error_message(request_id, route.code, route.message, route.data)
-            await respond(request.send, ERROR_CODE_HTTP_STATUS.get(route.code, 400), body)
+        try:
+            said = read_envelope(method, params, headers)
+            if method == "tools/call":
+                await self._check_parameter_headers(request, headers, params or {})
+        except McpError as error:
+            body = error_message(request_id, error.code, error.message, error.data)
+            await respond(request.send, HTTP_STATUSES.get(error.code, 400), body)
             return
         exchange = request.exchange(cancels=True)
-        connection = Connection.from_envelope(
-            route.protocol_version, route.client_info, route.client_capabilities
-        )
-        channel = RequestChannel("streamable-http", request_id, params, exchange.event)
+        connection = Connection.from_envelope(said.version, said.info, said.capabilities)
+        channel = RequestChannel(request_id, params, exchange.event)
         channel.facts = Inbound(connection, request.principal, channel, request.scope)
         task = asyncio.current_task()
         assert task is not None
-        work = answered(self._catalog, None, channel, method, params)
+        work = answered(self._catalog, channel, method, params)
         answer = await exchange.run(self._timers, task, work)
         if answer is not None:
             await exchange.answer(answer, _status(answer))
@@ -145,23 +140,25 @@ class McpApp:
         """Notifications have nothing to act on where every request stands alone, but are no mistake."""
         if message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
             raise Refused(400, INVALID_REQUEST, NO_MESSAGE)
-        unsupported = unsupported_protocol_version_rejection(request.headers.get(VERSION_HEADER))
-        if unsupported is not None:
-            refused = Refused(400, unsupported.code, unsupported.message)
-            refused.body = error_message(None, unsupported.code, unsupported.message, unsupported.data)
-            raise refused
+        try:
+            check_version(request.headers.get(VERSION_HEADER))
+        except McpError as error:
+            refused = Refused(400, error.code, error.message)
+            refused.body = error_message(None, error.code, error.message, error.data)
+            raise refused from None
 
     async def _check_parameter_headers(
         self, request: _Request, headers: Mapping[str, str], params: JsonObject
-    ) -> InboundLadderRejection | None:
+    ) -> None:
         name = params.get("name")
         arguments: Any = params.get("arguments") or {}
         if not isinstance(name, str) or not is_object(arguments):
-            return None
+            return
         if not arguments and not any(header.startswith("mcp-param-") for header in headers):
-            return None
+            return
         schema = await self._catalog.listing.header_schema(request.principal, name)
-        return validate_mcp_param_headers(schema, arguments, headers) if schema is not None else None
+        if schema is not None:
+            compare_arguments(schema, arguments, headers)
 
     # --- the handshake era: requests belong to a session
 
@@ -193,7 +190,7 @@ class McpApp:
             headers=session.headers,
         )
         channel = self._channel(request, session, exchange, request_id, params)
-        answer = await answered(self._catalog, session.runner, channel, method, params)
+        answer = await answered(self._catalog, channel, method, params)
         if "result" in answer:
             await self.sessions.opened(session)
             exchange.headers = session.headers
@@ -203,7 +200,7 @@ class McpApp:
 
     async def _answer(self, request: _Request, session: HttpSession, message: JsonObject) -> None:
         request_id, method, params = _parts(message)
-        key = coerce_request_id(request_id)
+        key = same_id(request_id)
         if key in session.running:
             raise Refused(400, INVALID_REQUEST, "this id is already in use", request_id)
         if len(session.running) >= MAX_RUNNING:
@@ -220,7 +217,7 @@ class McpApp:
         assert task is not None
         session.running[key] = task, channel
         try:
-            work = answered(self._catalog, session.runner, channel, method, params)
+            work = answered(self._catalog, channel, method, params)
             answer = await exchange.run(self._timers, task, work)
         except asyncio.CancelledError:
             if not channel.is_cancelled:
@@ -243,7 +240,7 @@ class McpApp:
         params: JsonObject | None,
     ) -> RequestChannel:
         ask = session.questions.ask if request.takes_stream else None
-        channel = RequestChannel("streamable-http", request_id, params, exchange.event, ask)
+        channel = RequestChannel(request_id, params, exchange.event, ask)
         channel.facts = Inbound(session.connection, session.principal, channel, request.scope)
         return channel
 
@@ -254,14 +251,11 @@ class McpApp:
         if params is not None and not is_object(params):
             raise Refused(400, INVALID_REQUEST, "params must be an object")
         if method == "notifications/cancelled":
-            cancelled = cancelled_request_id_from_params(params)
+            cancelled = as_request_id((params or {}).get("requestId"))
             if cancelled is not None:
                 await self.sessions.cancelled(session, cancelled)
             return
-        channel = RequestChannel("streamable-http", None, params, session.put)
-        channel.facts = Inbound(session.connection, session.principal, channel, request.scope)
-        runner: ServerRunner[Any] = session.runner
-        await runner.on_notify(channel, method, params)
+        self._catalog.kernel.notified(session.connection, method, params)
 
     async def _get(self, request: _Request) -> None:
         if not request.takes_stream:
@@ -380,4 +374,4 @@ def _parts(message: JsonObject) -> tuple[RequestId, str, JsonObject | None]:
 
 def _status(answer: JsonObject) -> int:
     error = answer.get("error")
-    return ERROR_CODE_HTTP_STATUS.get(error["code"], 200) if error is not None else 200
+    return HTTP_STATUSES.get(error["code"], 200) if error is not None else 200

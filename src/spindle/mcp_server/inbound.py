@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
-from spindle.domain.json_schema import is_object
-from spindle.mcp_imports import ServerRequestContext
+from spindle.domain.json_schema import JsonObject, is_object
+from spindle.mcp_protocol.names import MODERN_VERSIONS
 
 if TYPE_CHECKING:
-    from mcp_types import ClientCapabilities
-
     from spindle.domain.identity import Principal
-    from spindle.mcp_imports import Connection, DispatchContext, TransportContext
+    from spindle.mcp_server.channel import RequestChannel
+    from spindle.mcp_server.connection import Connection
 
 
 class ClientSide(Protocol):
     """The client of a request, as far as it has told about itself."""
 
     @property
-    def client_capabilities(self) -> ClientCapabilities | None: ...
+    def client_capabilities(self) -> JsonObject | None: ...
     @property
     def can_send_request(self) -> bool: ...
 
 
 class RequestContext(Protocol):
-    """The part of the SDK's `ServerRequestContext` that our handlers read."""
+    """A request as our handlers see it."""
 
     @property
     def session(self) -> ClientSide: ...
@@ -44,9 +41,6 @@ class RequestContext(Protocol):
     def request(self) -> Any: ...
 
 
-SdkContext: TypeAlias = ServerRequestContext[Any, Any]
-"""A request as the SDK's kernel hands it to those handlers that need all of it."""
-
 LOG_LEVEL = "spindle.log_level"
 """The key under which a connection of the handshake era remembers the level that its client set."""
 
@@ -57,7 +51,7 @@ class Inbound:
 
     connection: Connection
     principal: Principal
-    channel: DispatchContext[TransportContext]
+    channel: RequestChannel
     """The channel to the client for this request."""
     scope: Mapping[str, Any] | None = None
     """Of the HTTP request; None over stdio."""
@@ -70,24 +64,24 @@ def inbound(ctx: RequestContext) -> Inbound:
 
 def is_modern(ctx: RequestContext) -> bool:
     """True if the request is of the protocol version 2026-07-28 or later."""
-    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return ctx.protocol_version in MODERN_VERSIONS
 
 
-def is_capable(capabilities: ClientCapabilities | None, method: str, params: Any = None) -> bool:
+def is_capable(capabilities: JsonObject | None, method: str, params: Any = None) -> bool:
     """True if the client declared that it answers this request."""
     if capabilities is None:
         return False
     match method:
         case "elicitation/create":
-            found = capabilities.elicitation
+            found: JsonObject | None = capabilities.get("elicitation")
             if found is None:
                 return False
             wants_url = is_object(params) and params.get("mode") == "url"
             # Before there were modes, the capability was an empty object and meant forms.
-            return found.url is not None if wants_url else found.form is not None or found.url is None
+            return "url" in found if wants_url else "form" in found or "url" not in found
         case "sampling/createMessage":
-            return capabilities.sampling is not None
+            return "sampling" in capabilities
         case "roots/list":
-            return capabilities.roots is not None
+            return "roots" in capabilities
         case _:
             return False

@@ -22,5 +22,5 @@ async def introduced(catalog: CatalogServer, principal: Principal, opening: Json
     if not said:
         return opening
     seen = {item.source for item in await catalog.listing.visible(principal)}
-    text = joined(catalog.server.instructions, {name: said[name] for name in said if name in seen})
+    text = joined(catalog.kernel.instructions, {name: said[name] for name in said if name in seen})
     return {**opening, "instructions": text} if text else opening

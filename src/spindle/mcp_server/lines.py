@@ -7,32 +7,21 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcp_types import (
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    PARSE_ERROR,
-    PROTOCOL_VERSION_META_KEY,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    RequestId,
-)
-from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
-
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
 from spindle.domain.trail import inherited
-from spindle.mcp_imports import (
-    CallOptions,
-    Connection,
-    InboundLadderRejection,
-    NotifyOnlyOutbound,
-    ServerRunner,
-    as_request_id,
-    cancelled_request_id_from_params,
-    classify_inbound_request,
-    coerce_request_id,
+from spindle.mcp_protocol.errors import McpError, RequestId, as_request_id, same_id
+from spindle.mcp_protocol.names import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    MODERN_VERSIONS,
+    PARSE_ERROR,
+    PROTOCOL_VERSION,
+    UNSUPPORTED_PROTOCOL_VERSION,
 )
-from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_server.calling import answered
 from spindle.mcp_server.channel import RequestChannel, error_message
+from spindle.mcp_server.connection import Connection
+from spindle.mcp_server.envelope import read_envelope
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.listeners import SessionListener
 from spindle.mcp_server.questions import Questions
@@ -59,7 +48,6 @@ class LineServer:
         *,
         scope: Mapping[str, Any] | None = None,
         close: Callable[[], None] = lambda: None,
-        kind: str = "stdio",
     ) -> None:
         """`scope` is the HTTP request that opened the connection, where one did; `close` ends it."""
         self._catalog = catalog
@@ -70,10 +58,8 @@ class LineServer:
         self._others: set[asyncio.Task[None]] = set()
         self._trail = inherited() if scope is None else ()
         self._is_modern: bool | None = None
-        self._connection = Connection.for_loop(self)
-        self._runner = ServerRunner(catalog.server, self._connection, {}, init_options=catalog.init_options)
+        self._connection = Connection(self)
         self._scope = scope
-        self._kind = kind
         catalog.changes.joined(SessionListener(self._connection, principal, lambda: scope, close))
 
     # --- what the client sends
@@ -117,7 +103,7 @@ class LineServer:
         self._spawn(self._send(error_message(request_id, INVALID_REQUEST, f"Invalid Request: {reason}")))
 
     def _request(self, request_id: RequestId, method: str, params: JsonObject | None) -> None:
-        key = coerce_request_id(request_id)
+        key = same_id(request_id)
         if key in self._running:
             self._refuse({"id": request_id}, "this id is already in use")
             return
@@ -128,7 +114,7 @@ class LineServer:
         if self._is_modern is None:
             self._is_modern = method != "initialize" and _has_envelope(params)
         ask = None if self._is_modern else self._questions.ask
-        channel = RequestChannel(self._kind, request_id, params, self._send, ask)
+        channel = RequestChannel(request_id, params, self._send, ask)
         task = asyncio.create_task(self._serve(channel, method, params))
         self._running[key] = task, channel
         task.add_done_callback(lambda _: self._running.pop(key, None))
@@ -140,8 +126,7 @@ class LineServer:
             await self._send(error_message(channel.request_id, refused.code, refused.message, refused.data))
             return
         channel.facts = Inbound(connection, self._principal, channel, self._scope)
-        runner = self._runner if connection is self._connection else None
-        await self._send(await answered(self._catalog, runner, channel, method, params, self._trail))
+        await self._send(await answered(self._catalog, channel, method, params, self._trail))
 
     def _connection_of(self, method: str, params: JsonObject | None) -> Connection:
         """The connection that a request belongs to: of 2026-07-28, each has its own."""
@@ -153,50 +138,29 @@ class LineServer:
                 )
             return self._connection
         if method == "initialize":
-            supported = {"supported": list(MODERN_PROTOCOL_VERSIONS)}
+            supported = {"supported": list(MODERN_VERSIONS)}
             requested = (params or {}).get("protocolVersion")
             data = {**supported, "requested": requested} if isinstance(requested, str) else supported
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "this connection speaks 2026-07-28", data)
-        route = classify_inbound_request({"method": method, "params": params})
-        if isinstance(route, InboundLadderRejection):
-            raise McpError(route.code, route.message, route.data)
-        return Connection.from_envelope(
-            route.protocol_version, route.client_info, route.client_capabilities,
-            outbound=NotifyOnlyOutbound(self),
-        )  # fmt: skip
+        said = read_envelope(method, params)
+        return Connection.from_envelope(said.version, said.info, said.capabilities)
 
     def _notification(self, method: str, params: JsonObject | None) -> None:
         if method == "notifications/cancelled":
-            request_id = cancelled_request_id_from_params(params)
-            running = self._running.get(coerce_request_id(request_id)) if request_id is not None else None
+            request_id = as_request_id((params or {}).get("requestId"))
+            running = self._running.get(same_id(request_id)) if request_id is not None else None
             if running is not None:
                 # As the protocol has it, a cancelled request gets no answer.
                 running[1].cancel()
                 running[0].cancel()
             return
-        connection = self._connection
-        if self._is_modern:
-            connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None)
-        channel = RequestChannel(self._kind, None, params, self._send)
-        channel.facts = Inbound(connection, self._principal, channel)
-        runner = (
-            self._runner
-            if connection is self._connection
-            else ServerRunner(self._catalog.server, connection, {})
-        )
-        self._spawn(runner.on_notify(channel, method, params))
+        if not self._is_modern:
+            self._catalog.kernel.notified(self._connection, method, params)
 
-    # --- what is sent to the client outside of any request: the SDK's `Outbound`
+    # --- what is sent to the client outside of any request
 
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> JsonObject:
-        return await self._questions.ask(method, params, self._send)
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        await RequestChannel(self._kind, None, None, self._send).notify(method, params)
+    async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
+        await RequestChannel(None, None, self._send).notify(method, params)
 
     async def _send(self, message: JsonObject) -> None:
         try:
@@ -231,4 +195,4 @@ class LineServer:
 
 def _has_envelope(params: Mapping[str, Any] | None) -> bool:
     meta = (params or {}).get("_meta")
-    return is_object(meta) and PROTOCOL_VERSION_META_KEY in meta
+    return is_object(meta) and PROTOCOL_VERSION in meta

@@ -3,32 +3,37 @@ listens on. Each is told only while the token that it showed is good."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from spindle.calls.relay import UPDATED
-from spindle.mcp_imports import (
-    ListenHandler,
-    PromptsListChanged,
-    ResourcesListChanged,
-    ResourceUpdated,
-    ToolsListChanged,
+from spindle.mcp_protocol.names import (
+    PROMPTS_CHANGED,
+    RESOURCES_CHANGED,
+    SUBSCRIPTION_ID,
+    TOOLS_CHANGED,
 )
+from spindle.mcp_server.inbound import inbound
 
 if TYPE_CHECKING:
-    from mcp_types import SubscriptionsListenRequestParams
-
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
-    from spindle.mcp_imports import Connection, ServerEvent
-    from spindle.mcp_server.inbound import SdkContext
+    from spindle.mcp_server.connection import Connection
+    from spindle.mcp_server.inbound import RequestContext
 
-_EVENTS: dict[str, Callable[[], ServerEvent]] = {
-    "notifications/tools/list_changed": ToolsListChanged,
-    "notifications/prompts/list_changed": PromptsListChanged,
-    "notifications/resources/list_changed": ResourcesListChanged,
+logger = logging.getLogger("spindle.serve")
+
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+WANTED = {
+    TOOLS_CHANGED: "toolsListChanged",
+    PROMPTS_CHANGED: "promptsListChanged",
+    RESOURCES_CHANGED: "resourcesListChanged",
 }
-LISTS = frozenset(_EVENTS)
+"""By the notification that a list changed, the switch of a client that wants to hear of it."""
+LISTS = frozenset(WANTED)
+MAX_UNREAD = 1024
+"""Messages that a client may leave unread. One that does loses its stream, and asks for what changed."""
 
 
 class SessionListener:
@@ -47,45 +52,50 @@ class SessionListener:
         self.close = close
 
     async def tell(self, method: str, params: JsonObject | None) -> None:
-        if self.connection.initialized.is_set():
+        if self.connection.is_initialized:
             await self.connection.notify(method, params)
 
 
 class StreamListener:
-    """A stream that a client listens on. It is also the bus of the SDK's handler, so that each stream hears
-    what is meant for it alone."""
+    """A stream that a client of 2026-07-28 listens on: the answer to its request."""
 
-    def __init__(self, principal: Principal, scope: Mapping[str, Any] | None) -> None:
+    def __init__(self, principal: Principal, scope: Mapping[str, Any] | None, wanted: JsonObject) -> None:
+        """`wanted` is what the client asked to hear of; nothing else is said on the stream."""
         self.principal = principal
         self.scope = lambda: scope
-        self._handler = ListenHandler(self)
-        self._deliver: Callable[[ServerEvent], None] | None = None
+        self.uris: list[str] = wanted.get("resourceSubscriptions") or []
+        self._wanted: JsonObject = {name: True for name in WANTED.values() if wanted.get(name)}
+        if self.uris:
+            self._wanted["resourceSubscriptions"] = self.uris
+        self._unread: asyncio.Queue[tuple[str, JsonObject] | None] = asyncio.Queue()
+        self._is_open = True
 
-    async def serve(self, ctx: SdkContext, params: SubscriptionsListenRequestParams) -> Any:
+    async def serve(self, ctx: RequestContext) -> JsonObject:
         """Answers the request with the stream, until either side ends it."""
-        return await self._handler(ctx, params)
+        channel = inbound(ctx).channel
+        meta = {SUBSCRIPTION_ID: channel.request_id}
+        await channel.notify(ACKNOWLEDGED, {"notifications": self._wanted, "_meta": meta})
+        while (message := await self._unread.get()) is not None:
+            method, params = message
+            await channel.notify(method, {**params, "_meta": meta})
+        return {"resultType": "complete", "_meta": meta}
 
     async def tell(self, method: str, params: JsonObject | None) -> None:
-        event = ResourceUpdated(uri=str((params or {})["uri"])) if method == UPDATED else _EVENTS[method]()
-        await self.publish(event)
+        said: JsonObject = {} if method in LISTS else {"uri": str((params or {})["uri"])}
+        wanted = WANTED[method] in self._wanted if method in LISTS else said["uri"] in self.uris
+        if not wanted or not self._is_open:
+            return
+        if self._unread.qsize() < MAX_UNREAD:
+            self._unread.put_nowait((method, said))
+        else:
+            logger.warning("a stream of %s ends: its client does not read", self.principal.id)
+            self.close()
 
     def close(self) -> None:
-        """Ends the stream in good order."""
-        self._handler.close()
-
-    # --- the bus
-
-    async def publish(self, event: ServerEvent) -> None:
-        if self._deliver is not None:
-            self._deliver(event)
-
-    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        self._deliver = listener
-
-        def unsubscribe() -> None:
-            self._deliver = None
-
-        return unsubscribe
+        """Ends the stream in good order, after all that was said."""
+        if self._is_open:
+            self._is_open = False
+            self._unread.put_nowait(None)
 
 
 Listener = SessionListener | StreamListener

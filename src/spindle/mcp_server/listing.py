@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.names import NameStyle, served_names
 from spindle.domain.tool import SHOWN, Tool, ToolSummary
-from spindle.mcp_imports import x_mcp_header_map
+from spindle.mcp_protocol.headers import is_repeated
 from spindle.mcp_server.convert import to_wire_tool
 from spindle.ports.store import ToolFilter
 
@@ -147,7 +147,7 @@ class Listing:
         known = (await self._current()).header_schemas
         if tool.name not in known:
             schema = (await self._catalog.find(tool.name)).input_schema
-            known[tool.name] = schema if x_mcp_header_map(schema) else None
+            known[tool.name] = schema if is_repeated(schema) else None
         return known[tool.name]
 
     def source_of(self, full: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The catalog behind `mcp`'s low-level server: one handler for each request of the protocol."""
+"""The catalog as an MCP server: one handler for each request of the protocol."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcp_types import INVALID_PARAMS, RequestParams
-
 from spindle.auth.details import DetailSealer
 from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject
@@ -18,8 +16,8 @@ from spindle.errors import (
     ConfigurationError,
     LoopError,
 )
-from spindle.mcp_imports import NotificationOptions, Server
 from spindle.mcp_protocol.errors import McpError
+from spindle.mcp_protocol.names import INVALID_PARAMS
 from spindle.mcp_server import search_mode
 from spindle.mcp_server.changes import Changes
 from spindle.mcp_server.client_peer import (
@@ -30,8 +28,9 @@ from spindle.mcp_server.convert import (
     for_handshake_tool,
     to_wire_tool,
 )
-from spindle.mcp_server.handlers import Handler, audited, raw, watched
+from spindle.mcp_server.handlers import Handler, answering, audited, watched
 from spindle.mcp_server.inbound import RequestContext, inbound, is_modern
+from spindle.mcp_server.kernel import Kernel
 from spindle.mcp_server.listing import BadCursorError, Listing
 from spindle.mcp_server.relay import ClientRelay
 from spindle.mcp_server.requests import (
@@ -47,14 +46,12 @@ from spindle.mcp_server.tool_calls import ToolCalls
 from spindle.serving.connecting import ConnectTools
 from spindle.serving.instruction import instruction
 from spindle.serving.processes import Processes
-from spindle.version import __version__
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.catalog.diff import SyncReport
     from spindle.domain.identity import Principal
     from spindle.domain.serve import ServeConfig
-    from spindle.mcp_imports import InitializationOptions
     from spindle.serving.access import ServingAccess
 
 logger = logging.getLogger("spindle.serve")
@@ -65,7 +62,7 @@ NO_TOOLS: Mapping[str, Tool] = {}
 
 
 class CatalogServer:
-    """Serves an open workspace. The transports bring requests in through `server`."""
+    """Serves an open workspace. The transports bring requests in through `kernel`."""
 
     def __init__(self, app: Spindle, access: ServingAccess) -> None:
         self.app = app
@@ -78,15 +75,12 @@ class CatalogServer:
         self._search = SearchMode(app, self.listing, self.access)
         self._workspace = app.catalog.sources.workspace
         text = instruction(self.config, app.settings.root)
-        self.server: Server[Any] = Server("spindle", version=__version__, instructions=text)
-        # Spans are made where calls are, and cost every request here.
-        self.server.middleware.clear()
+        self.kernel = Kernel(text, {EXTENSION: {}})
         self.processes = Processes(app.store, DetailSealer(app.auth.keys), time.time)
-        self.changes = Changes(app, self.access, self.relay, self.connect, self.server)
+        self.changes = Changes(app, self.access, self.relay, self.connect)
         self._waiting = SuspendedCalls(access, self.processes)
         self._first_sync: asyncio.Task[Any] | None = None
         self.tasks = ServedTasks(app, self.listing, self.relay, lambda: self.config)
-        self.server.extensions = {EXTENSION: {}}
         self.calls = ToolCalls(
             app,
             access,
@@ -108,7 +102,6 @@ class CatalogServer:
             "resources/read": self._read_resource,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
-            # Also where no source has any: one that does may come while a client is connected.
             "prompts/list": _listing("prompts", self.relay.prompts),
             "prompts/get": self._get_prompt,
             "completion/complete": self._complete,
@@ -117,18 +110,14 @@ class CatalogServer:
         }
         for method, handler in handlers.items():
             handler = audited(handler, method, self.access.audit)
-            self.server.add_request_handler(method, RequestParams, raw(watched(handler)))
-        self.handle_call = raw(watched(self.calls.call))
+            self.kernel.answers[method] = answering(watched(handler))
+        self.kernel.answers["subscriptions/listen"] = self.changes.listen
+        self.handle_call = answering(watched(self.calls.call))
 
     @property
     def config(self) -> ServeConfig:
         """The settings in force at the moment: they may change while we serve."""
         return self.access.config
-
-    @property
-    def init_options(self) -> InitializationOptions:
-        told = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
-        return self.server.create_initialization_options(told)
 
     async def start(self) -> None:
         """Begin to ask sources that were never asked, and to hear of changes."""
@@ -149,7 +138,7 @@ class CatalogServer:
             return
         # The settings are others. Clients that come from now on get the text that they name.
         try:
-            self.server.instructions = instruction(self.config, self.app.settings.root)
+            self.kernel.instructions = instruction(self.config, self.app.settings.root)
         except ConfigurationError as error:
             # It was there when the settings were taken over.
             logger.warning("the instruction stays as it was: %s", error.message)

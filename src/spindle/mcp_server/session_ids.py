@@ -8,7 +8,7 @@ import secrets
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from spindle.auth.details import MARK
 from spindle.domain.identity import Secret
@@ -114,8 +114,7 @@ class SessionIds:
         raise BusyError("the store could not be given a name for sessions", retry_after=1.0)
 
 
-def client_of(params: Any) -> JsonObject:
+def client_of(told: JsonObject) -> JsonObject:
     """Returns a client's description of itself, as an id carries it: without pictures."""
-    told: JsonObject = params.model_dump(by_alias=True, mode="json", exclude_none=True)
     info: JsonObject = {key: value for key, value in told["clientInfo"].items() if key != "icons"}
     return {**told, "clientInfo": info}

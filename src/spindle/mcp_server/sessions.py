@@ -12,18 +12,10 @@ import time
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcp_types import InitializeRequestParams, RequestId
-
 from spindle.auth.details import DetailSealer
 from spindle.domain.json_schema import JsonObject, to_json
-from spindle.mcp_imports import (
-    CallOptions,
-    Connection,
-    ServerRunner,
-    aclose_shielded,
-    coerce_request_id,
-)
-from spindle.mcp_protocol.errors import NoWayBackError
+from spindle.mcp_protocol.errors import RequestId, same_id
+from spindle.mcp_server.connection import Connection
 from spindle.mcp_server.exchange import NoticeStream
 from spindle.mcp_server.inbound import LOG_LEVEL
 from spindle.mcp_server.listeners import SessionListener
@@ -62,8 +54,7 @@ class HttpSession:
         self.scope: Mapping[str, Any] | None = None
         """Of the request that opened the stream."""
         self.running: dict[RequestId, tuple[asyncio.Task[Any], RequestChannel]] = {}
-        self.connection = Connection.for_loop(self)
-        self.runner = ServerRunner(catalog.server, self.connection, {}, init_options=catalog.init_options)
+        self.connection = Connection(self)
         self.last_used = time.monotonic()
         self._missed: dict[bytes, JsonObject] = {}
         self.listener = SessionListener(self.connection, principal, lambda: self.scope, self.close_stream)
@@ -86,9 +77,8 @@ class HttpSession:
         self.id, self.facts = session_id, facts
         self.connection.session_id = facts.key
         if client is not None:
-            self.connection.protocol_version = facts.version
-            self.connection.client_params = InitializeRequestParams.model_validate(client, by_name=False)
-            self.connection.initialized.set()
+            self.connection.agree(facts.version, client)
+            self.connection.is_initialized = True
 
     def recall(self, record: SessionRecord) -> None:
         """Sets what the client has set, in whichever process."""
@@ -97,7 +87,7 @@ class HttpSession:
 
     def cancel(self, request_id: RequestId) -> bool:
         """Ends a request of the client, and returns True if it runs here."""
-        running = self.running.get(coerce_request_id(request_id))
+        running = self.running.get(same_id(request_id))
         if running is None:
             return False
         task, channel = running
@@ -105,16 +95,7 @@ class HttpSession:
         task.cancel()
         return True
 
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> JsonObject:
-        if self.stream is None:
-            raise NoWayBackError(method)
-        return await self.questions.ask(method, params, self.put)
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
+    async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
         message: JsonObject = {"jsonrpc": "2.0", "method": method}
         await self.put(message | ({"params": dict(params)} if params is not None else {}))
 
@@ -237,7 +218,6 @@ class Sessions:
         session.close_stream()
         for task, _ in list(session.running.values()):
             task.cancel()
-        await aclose_shielded(session.connection)
 
     # --- what clients tell another process than the one that it is for
 

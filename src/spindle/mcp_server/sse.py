@@ -9,9 +9,8 @@ import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from mcp_types import INVALID_REQUEST
-
 from spindle.listening.headers import RequestHeaders
+from spindle.mcp_protocol.names import INVALID_REQUEST
 from spindle.mcp_server.channel import error_message
 from spindle.mcp_server.exchange import QUIET, SSE_HEADERS, respond
 from spindle.mcp_server.lines import LineServer
@@ -39,7 +38,7 @@ class SseSession:
         self.principal = principal
         self._unread: asyncio.Queue[bytes] = asyncio.Queue(MAX_UNREAD)
         self._closed = asyncio.Event()
-        self.server = LineServer(catalog, self._write, principal, scope=scope, close=self.close, kind="sse")
+        self.server = LineServer(catalog, self._write, principal, scope=scope, close=self.close)
 
     async def _write(self, line: bytes) -> None:
         try:

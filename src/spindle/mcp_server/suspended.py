@@ -15,16 +15,20 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY
-
 from spindle.domain.identity import Principal
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import ConnectionFailedError, Interruption, RateLimitedError, SpindleError
-from spindle.mcp_imports import Connection
 from spindle.mcp_protocol.errors import McpError
-from spindle.mcp_protocol.names import INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT
+from spindle.mcp_protocol.names import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    REQUEST_TIMEOUT,
+)
 from spindle.mcp_server.channel import RequestChannel
 from spindle.mcp_server.client_peer import refusal
+from spindle.mcp_server.connection import Connection
 from spindle.mcp_server.inbound import Inbound, inbound
 from spindle.mcp_server.suspended_state import (
     Answered,
@@ -37,8 +41,6 @@ from spindle.serving.quotas import Shares
 from spindle.serving.relays import Relays
 
 if TYPE_CHECKING:
-    from mcp_types import ClientCapabilities
-
     from spindle.mcp_server.inbound import RequestContext
     from spindle.serving.access import ServingAccess
     from spindle.serving.processes import Processes
@@ -168,9 +170,9 @@ class SuspendedCalls:
         params: JsonObject = body["params"] or {}
         meta: JsonObject = params.get("_meta") or {}
         connection = Connection.from_envelope(
-            body["version"], meta.get(CLIENT_INFO_META_KEY), meta.get(CLIENT_CAPABILITIES_META_KEY)
+            body["version"], meta.get(CLIENT_INFO), meta.get(CLIENT_CAPABILITIES)
         )
-        channel = RequestChannel("relay", None, params, say)
+        channel = RequestChannel(None, params, say)
         facts = Inbound(connection, principal, channel)
         ctx = _FromElsewhere(body["method"], body["version"], params, meta, facts)
         try:
@@ -272,5 +274,5 @@ class _FromElsewhere:
         return self
 
     @property
-    def client_capabilities(self) -> ClientCapabilities | None:
+    def client_capabilities(self) -> JsonObject | None:
         return self.request.connection.client_capabilities

@@ -10,20 +10,19 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from mcp_types import (
-    HEADER_MISMATCH,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    MISSING_REQUIRED_CLIENT_CAPABILITY,
-)
-
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.domain.visible import visible
 from spindle.errors import NotFoundError, SpindleError
 from spindle.listening.headers import RequestHeaders
 from spindle.mcp_protocol.errors import McpError
+from spindle.mcp_protocol.names import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+)
 from spindle.mcp_server.client_peer import answer_of, question_of, refusal
 from spindle.mcp_server.convert import is_of_server, to_wire_error, to_wire_result
 from spindle.mcp_server.inbound import RequestContext, inbound, is_modern
@@ -60,7 +59,7 @@ AT_ONCE = frozenset({"flows"})
 
 
 class TaskCreated(Exception):  # noqa: N818 - an answer, not a mistake
-    """Carries the answer to a call that became a task past the SDK, whose models know of none."""
+    """Carries the answer to a call that became a task."""
 
     def __init__(self, result: JsonObject) -> None:
         super().__init__("the call became a task")
@@ -70,7 +69,7 @@ class TaskCreated(Exception):  # noqa: N818 - an answer, not a mistake
 def knows_tasks(ctx: RequestContext) -> bool:
     """True if the client of a request takes a task for an answer."""
     capabilities = ctx.session.client_capabilities
-    return is_modern(ctx) and capabilities is not None and EXTENSION in (capabilities.extensions or {})
+    return is_modern(ctx) and capabilities is not None and EXTENSION in capabilities.get("extensions", {})
 
 
 def _missing() -> McpError:

@@ -7,14 +7,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mcp_types import INVALID_PARAMS
-
 from spindle.calls.options import CallOptions
 from spindle.calls.sampling import answered_by, of_client
 from spindle.calls.validate import Validation
 from spindle.domain.json_schema import JsonObject, canonical, is_object
 from spindle.errors import LoopError, NotFoundError, ServerError, SpindleError
 from spindle.mcp_protocol.errors import McpError
+from spindle.mcp_protocol.names import INVALID_PARAMS
 from spindle.mcp_server import search_mode
 from spindle.mcp_server.client_peer import (
     ANSWER,

@@ -92,3 +92,47 @@ def test_a_text_is_written_as_the_sdk_writes_it_and_reads_it(text: str) -> None:
 def test_arguments_are_repeated_as_the_sdk_repeats_them(arguments: dict[str, Any]) -> None:
     asked = {("a",): "Region", ("b", "c"): "Zone"}
     assert headers.argument_headers(asked, arguments) == inbound.mcp_param_headers(asked, arguments)
+
+
+@given(
+    st.text()
+    | st.text(st.characters(max_codepoint=127)).map(lambda text: f"=?base64?{text}?=")
+    | st.sampled_from(["=?base64?aGk=?=", "=?base64?aGl=?=", "=?base64?/w==?="])
+)
+def test_a_header_is_read_as_the_sdk_reads_it(value: str) -> None:
+    assert headers.decoded(value) == inbound.decode_header_value(value)
+
+
+def test_base64_that_is_not_ascii_stands_for_nothing() -> None:
+    assert headers.decoded("=?base64?\x80?=") is None
+
+
+NAMED = schema(
+    a=repeated("Region"), b=schema(c=repeated("Zone", type="integer")), d=repeated("On", type="boolean")
+)
+SAID = st.sampled_from(
+    ["eu", "5", "5.0", "5.5", "-5", "true", "=?base64?aGk=?=", "=?base64?a?=", "é", "1e2", "9" * 5000]
+)
+
+
+@given(
+    st.sampled_from([NAMED, schema(a=repeated("Same"), b=repeated("same")), schema(), schema(a=repeated(5))]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "a": st.sampled_from(["eu", "hi", "é", 5, None, ["x"], True, 10**5000]),
+            "b": st.sampled_from(
+                [{"c": 5}, {"c": 5.0}, {"c": 5.5}, {"c": -5}, {"c": None}, {}, 5, {"c": "eu"}]
+            ),
+            "d": st.sampled_from([True, False, None, "true"]),
+        },
+    ),
+    st.dictionaries(
+        st.sampled_from(["mcp-param-region", "mcp-param-zone", "mcp-param-on", "mcp-param-same"]), SAID
+    ),
+)
+def test_headers_are_compared_with_arguments_as_the_sdk_does(
+    schema: dict[str, Any], arguments: dict[str, Any], given: dict[str, str]
+) -> None:
+    theirs = inbound.validate_mcp_param_headers(schema, arguments, given)
+    assert headers.wrong_header(schema, arguments, given) == (theirs.message if theirs is not None else None)

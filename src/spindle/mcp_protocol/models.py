@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from spindle.domain.json_schema import JsonObject
+from spindle.mcp_protocol.messages import fitted
 from spindle.mcp_protocol.names import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
 MODULE = "mcp_types.methods"
@@ -51,6 +52,9 @@ async def served_result(method: str, version: str, result: JsonObject) -> JsonOb
 async def checked_result(method: str, version: str, result: JsonObject) -> JsonObject:
     """The result of a server without the fields that only later versions know. Raises ValidationError if it
     is not as this version has it; one of a method that it does not know is as it is."""
+    plain = fitted(method, version, result)
+    if plain is not None and plain.keys() == result.keys():
+        return result
     await load()
     from mcp_types.methods import SERVER_RESULTS, validate_server_result
 

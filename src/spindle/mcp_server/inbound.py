@@ -11,7 +11,7 @@ from spindle.mcp_protocol.names import MODERN_VERSIONS
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Principal
-    from spindle.mcp_server.channel import RequestChannel
+    from spindle.mcp_protocol.errors import RequestId
     from spindle.mcp_server.connection import Connection
 
 
@@ -22,6 +22,20 @@ class ClientSide(Protocol):
     def client_capabilities(self) -> JsonObject | None: ...
     @property
     def can_send_request(self) -> bool: ...
+
+
+class Channel(Protocol):
+    """The way to the client of a request while that is served."""
+
+    @property
+    def request_id(self) -> RequestId | None: ...
+    @property
+    def can_send_request(self) -> bool: ...
+    async def send_raw_request(self, method: str, params: Mapping[str, Any] | None) -> JsonObject: ...
+    async def notify(self, method: str, params: Mapping[str, Any] | None) -> None: ...
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None: ...
 
 
 class RequestContext(Protocol):
@@ -51,7 +65,7 @@ class Inbound:
 
     connection: Connection
     principal: Principal
-    channel: RequestChannel
+    channel: Channel
     """The channel to the client for this request."""
     scope: Mapping[str, Any] | None = None
     """Of the HTTP request; None over stdio."""

@@ -9,20 +9,22 @@ from mcp_types.methods import serialize_server_result
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from spindle.mcp_server.calling import METHOD, _is_plain, is_plain_call
-from spindle.mcp_server.connection import Connection
+from spindle.mcp_server.connection import ClientConnection
 
 TEXT = {"type": "text", "text": "hello"}
 
 
 def handshaken(version: str = LATEST_HANDSHAKE_VERSION) -> Any:
-    connection = Connection()
+    connection = ClientConnection()
     info = {"name": "test", "version": "1"}
     connection.agree(version, {"protocolVersion": version, "capabilities": {}, "clientInfo": info})
     return connection
 
 
 def alone(capabilities: Any) -> Any:
-    return Connection.from_envelope(LATEST_MODERN_VERSION, {"name": "test", "version": "1"}, capabilities)
+    return ClientConnection.from_envelope(
+        LATEST_MODERN_VERSION, {"name": "test", "version": "1"}, capabilities
+    )
 
 
 async def test_a_usual_call_needs_no_model() -> None:
@@ -52,7 +54,7 @@ async def test_what_is_unusual_about_a_call_is_left_to_the_kernel(params: Any) -
 
 
 async def test_a_connection_that_does_not_take_calls_yet_is_left_to_the_kernel() -> None:
-    assert not is_plain_call({"name": "x"}, Connection())
+    assert not is_plain_call({"name": "x"}, ClientConnection())
     assert not is_plain_call({"name": "x", "_meta": {}}, alone({"elicitation": 5}))
     assert not is_plain_call({"name": "x"}, alone({}))
 

@@ -26,7 +26,7 @@ from spindle.domain.serve import ServeConfig, TokenConfig
 from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_protocol.names import CLIENT_CAPABILITIES as CAPABILITIES
 from spindle.mcp_protocol.names import CLIENT_INFO, INVALID_REQUEST, LOG_LEVEL, PROTOCOL_VERSION
-from spindle.mcp_server.connection import Connection
+from spindle.mcp_server.connection import ClientConnection
 from spindle.mcp_server.http import McpApp
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.kernel import IDENTITY, Answer, ServedRequest
@@ -127,7 +127,7 @@ def sdk_server(catalog: CatalogServer) -> Server[Any]:
 
 def _as_theirs(answer: Answer) -> Any:
     async def handle(ctx: Any, _: Any) -> Any:
-        connection = Connection.from_envelope(ctx.protocol_version, None, {})
+        connection = ClientConnection.from_envelope(ctx.protocol_version, None, {})
         facts = Inbound(connection, Principal(), ctx.session._request_outbound)
         try:
             return await answer(ServedRequest(facts, ctx.method, dict(ctx.params or {})))

@@ -1,4 +1,4 @@
-"""What clients ask and servers answer, method by method, in both eras of the protocol.
+"""Requests of clients and answers of servers, method by method, in both eras of the protocol.
 `tests/mcp_protocol/test_messages.py` compares it with the SDK's models."""
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ CAPABILITIES = record(
         "tasks": _TASKS,
     },
 )
-"""What a client can do."""
+"""The capabilities of a client."""
 _SERVER_CAPABILITIES = record(
     {},
     {
@@ -85,7 +85,7 @@ _SERVER_CAPABILITIES = record(
     },
 )
 CLIENT = record({"protocolVersion": text, "capabilities": CAPABILITIES, "clientInfo": IMPLEMENTATION})
-"""What a client says of itself in the handshake."""
+"""The description that a client gives of itself in the handshake."""
 
 # --- content, the same in both eras but for `_meta`, which has no nulls in the later one
 
@@ -203,13 +203,13 @@ META = record(
     {CLIENT_INFO: IMPLEMENTATION, LOG_LEVEL: one_of(*LOG_LEVELS), "progressToken": mark},
     anything,
 )
-"""What every request of 2026-07-28 says of its client."""
+"""The description of its client that every request of 2026-07-28 has."""
 _HANDSHAKE_META = record({}, {"progressToken": mark}, anything)
 
 _FORM = record({"action": one_of("accept", "cancel", "decline")}, {"content": map_of(plain)})
 _ROOTS = record({"roots": list_of(record({"uri": text}, {"name": text, "_meta": whatever}))})
 _RESPONSES = map_of(either(_FORM, _ROOTS))
-"""What clients answer when they are asked: a form or their roots. What a model said is left to the SDK."""
+"""Answers of clients who are asked: a form or their roots. What a model said is left to the SDK."""
 _WATCHED = record(
     {},
     {

@@ -33,7 +33,7 @@ async def check_request(method: str, version: str, params: JsonObject | None) ->
 
 
 async def client_params(params: JsonObject) -> JsonObject:
-    """What a client says of itself in the handshake, which was found to be right."""
+    """Returns the description that a client gives of itself in the handshake, which was found to be right."""
     await load()
     from mcp_types import InitializeRequestParams
 

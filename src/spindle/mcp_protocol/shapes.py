@@ -51,7 +51,7 @@ def share(value: Any) -> float:
 
 
 def mark(value: Any) -> str | int:
-    """What stands for a request: text or an integer."""
+    """A mark that stands for a request: text or an integer."""
     if type(value) is not str and type(value) is not int:
         raise Misfit
     return value

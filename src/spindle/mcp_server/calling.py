@@ -26,7 +26,7 @@ from spindle.mcp_server.tasks import TaskCreated
 
 if TYPE_CHECKING:
     from spindle.mcp_server.channel import RequestChannel
-    from spindle.mcp_server.connection import Connection
+    from spindle.mcp_server.connection import ClientConnection
     from spindle.mcp_server.server import CatalogServer
 
 logger = logging.getLogger("spindle.serve")
@@ -74,7 +74,7 @@ async def answered(
     return {"jsonrpc": "2.0", "id": channel.request_id, "result": result}
 
 
-def is_plain_call(params: JsonObject | None, connection: Connection) -> bool:
+def is_plain_call(params: JsonObject | None, connection: ClientConnection) -> bool:
     """True for a call whose parameters are as every version of the protocol has them, on a connection that
     takes calls."""
     if params is None or not params.keys() <= _PARAMS or not isinstance(params.get("name"), str):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from spindle.catalog.diff import SyncReport
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
-    from spindle.mcp_server.connection import Connection
+    from spindle.mcp_server.connection import ClientConnection
     from spindle.mcp_server.inbound import RequestContext
     from spindle.mcp_server.relay import ClientRelay
     from spindle.serving.access import ServingAccess
@@ -66,7 +66,7 @@ class Changes:
         self._connect = connect
         self.sessions: KeptSessions | None = None
         """Keeps what clients set in sessions that outlive this process."""
-        self._sessions: dict[Connection, SessionListener] = {}
+        self._sessions: dict[ClientConnection, SessionListener] = {}
         """Those of the handshake era that are open."""
         self._streams: set[StreamListener] = set()
         self.open_streams: Shares[Listener] = Shares("streams open", MAX_STREAMS)
@@ -99,7 +99,7 @@ class Changes:
         """A session of the handshake era is open."""
         self._sessions[listener.connection] = listener
 
-    def left(self, connection: Connection) -> None:
+    def left(self, connection: ClientConnection) -> None:
         """A session of the handshake era is over."""
         listener = self._sessions.pop(connection, None)
         if listener is not None:
@@ -208,21 +208,21 @@ class Changes:
 
     # --- what clients of the handshake era set
 
-    async def set_level(self, connection: Connection, level: str) -> None:
+    async def set_level(self, connection: ClientConnection, level: str) -> None:
         connection.state[LOG_LEVEL] = level
         if self.sessions is not None:
             await self.sessions.set_level(connection.session_id, level)
 
     # --- watched resources
 
-    async def subscribe(self, connection: Connection, uri: str) -> None:
+    async def subscribe(self, connection: ClientConnection, uri: str) -> None:
         listener = self._sessions.get(connection)
         if listener is not None:
             await self._watch(listener, uri)
             if self.sessions is not None:
                 await self.sessions.set_watched(connection.session_id, uri, watched=True)
 
-    async def unsubscribe(self, connection: Connection, uri: str) -> None:
+    async def unsubscribe(self, connection: ClientConnection, uri: str) -> None:
         listener = self._sessions.get(connection)
         if listener is not None:
             self._let_go(listener, [(listener.principal.id, uri)])

@@ -21,7 +21,7 @@ Ask = Callable[[str, Mapping[str, Any] | None, Send], Awaitable[JsonObject]]
 
 
 class RequestChannel:
-    """What a request's client is told and asked meanwhile."""
+    """Tells the client of a request something meanwhile, or asks it."""
 
     is_cancelled = False
     """True once the client has cancelled the request."""

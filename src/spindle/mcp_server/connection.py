@@ -17,7 +17,7 @@ class Outbound(Protocol):
     async def notify(self, method: str, params: Mapping[str, Any] | None) -> None: ...
 
 
-class Connection:
+class ClientConnection:
     """One of the handshake era, until it is said otherwise."""
 
     session_id: str | None = None
@@ -33,7 +33,7 @@ class Connection:
         self._outbound = outbound
 
     @classmethod
-    def from_envelope(cls, version: str, info: Any, capabilities: Any) -> Connection:
+    def from_envelope(cls, version: str, info: Any, capabilities: Any) -> ClientConnection:
         """That of a request of 2026-07-28, which says who its client is. What is malformed counts as unsaid;
         the kernel refuses the request for it."""
         made = cls(version=version)

@@ -39,7 +39,7 @@ _ROUTING = frozenset({names.VERSION, names.METHOD, names.NAME})
 
 @dataclass(slots=True)
 class Envelope:
-    """What a request says of itself, as it came."""
+    """The description that a request gives of itself, as it came."""
 
     version: str
     info: Any

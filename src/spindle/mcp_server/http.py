@@ -23,7 +23,7 @@ from spindle.mcp_protocol.names import (
 )
 from spindle.mcp_server.calling import answered
 from spindle.mcp_server.channel import RequestChannel, error_message
-from spindle.mcp_server.connection import Connection
+from spindle.mcp_server.connection import ClientConnection
 from spindle.mcp_server.envelope import (
     HTTP_STATUSES,
     check_version,
@@ -126,7 +126,7 @@ class McpApp:
             await respond(request.send, HTTP_STATUSES.get(error.code, 400), body)
             return
         exchange = request.exchange(cancels=True)
-        connection = Connection.from_envelope(said.version, said.info, said.capabilities)
+        connection = ClientConnection.from_envelope(said.version, said.info, said.capabilities)
         channel = RequestChannel(request_id, params, exchange.event)
         channel.facts = Inbound(connection, request.principal, channel, request.scope)
         task = asyncio.current_task()

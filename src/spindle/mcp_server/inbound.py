@@ -12,7 +12,7 @@ from spindle.mcp_protocol.names import MODERN_VERSIONS
 if TYPE_CHECKING:
     from spindle.domain.identity import Principal
     from spindle.mcp_protocol.errors import RequestId
-    from spindle.mcp_server.connection import Connection
+    from spindle.mcp_server.connection import ClientConnection
 
 
 class ClientSide(Protocol):
@@ -63,7 +63,7 @@ LOG_LEVEL = "spindle.log_level"
 class Inbound:
     """The connection, principal and channel of a request."""
 
-    connection: Connection
+    connection: ClientConnection
     principal: Principal
     channel: Channel
     """The channel to the client for this request."""

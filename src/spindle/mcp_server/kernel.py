@@ -26,7 +26,7 @@ from spindle.mcp_server.inbound import RequestContext
 from spindle.version import __version__
 
 if TYPE_CHECKING:
-    from spindle.mcp_server.connection import Connection
+    from spindle.mcp_server.connection import ClientConnection
     from spindle.mcp_server.inbound import Inbound
 
 logger = logging.getLogger("spindle.serve")
@@ -92,7 +92,7 @@ class Kernel:
         result = await answer(ServedRequest(facts, method, params))
         return await self.shaped(method, version, result)
 
-    def notified(self, connection: Connection, method: str, params: JsonObject | None) -> None:
+    def notified(self, connection: ClientConnection, method: str, params: JsonObject | None) -> None:
         """Takes a notification, of which only one means something to us."""
         meta = (params or {}).get("_meta")
         if method == INITIALIZED and connection.protocol_version in HANDSHAKE_VERSIONS:
@@ -118,7 +118,7 @@ class Kernel:
 
     # --- who we are
 
-    async def _initialize(self, connection: Connection, params: JsonObject) -> JsonObject:
+    async def _initialize(self, connection: ClientConnection, params: JsonObject) -> JsonObject:
         client = plainly(CLIENT, params) or await models.client_params(params)
         wanted = client["protocolVersion"]
         connection.agree(wanted if wanted in HANDSHAKE_VERSIONS else LATEST_HANDSHAKE, client)

@@ -20,7 +20,7 @@ from spindle.mcp_protocol.names import (
 )
 from spindle.mcp_server.calling import answered
 from spindle.mcp_server.channel import RequestChannel, error_message
-from spindle.mcp_server.connection import Connection
+from spindle.mcp_server.connection import ClientConnection
 from spindle.mcp_server.envelope import read_envelope
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.listeners import SessionListener
@@ -58,7 +58,7 @@ class LineServer:
         self._others: set[asyncio.Task[None]] = set()
         self._trail = inherited() if scope is None else ()
         self._is_modern: bool | None = None
-        self._connection = Connection(self)
+        self._connection = ClientConnection(self)
         self._scope = scope
         catalog.changes.joined(SessionListener(self._connection, principal, lambda: scope, close))
 
@@ -128,7 +128,7 @@ class LineServer:
         channel.facts = Inbound(connection, self._principal, channel, self._scope)
         await self._send(await answered(self._catalog, channel, method, params, self._trail))
 
-    def _connection_of(self, method: str, params: JsonObject | None) -> Connection:
+    def _connection_of(self, method: str, params: JsonObject | None) -> ClientConnection:
         """The connection that a request belongs to: of 2026-07-28, each has its own."""
         if not self._is_modern:
             if method != "initialize" and _has_envelope(params):
@@ -143,7 +143,7 @@ class LineServer:
             data = {**supported, "requested": requested} if isinstance(requested, str) else supported
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "this connection speaks 2026-07-28", data)
         said = read_envelope(method, params)
-        return Connection.from_envelope(said.version, said.info, said.capabilities)
+        return ClientConnection.from_envelope(said.version, said.info, said.capabilities)
 
     def _notification(self, method: str, params: JsonObject | None) -> None:
         if method == "notifications/cancelled":

@@ -19,7 +19,7 @@ from spindle.mcp_server.inbound import inbound
 if TYPE_CHECKING:
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
-    from spindle.mcp_server.connection import Connection
+    from spindle.mcp_server.connection import ClientConnection
     from spindle.mcp_server.inbound import RequestContext
 
 logger = logging.getLogger("spindle.serve")
@@ -41,7 +41,7 @@ class SessionListener:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ClientConnection,
         principal: Principal,
         scope: Callable[[], Mapping[str, Any] | None],
         close: Callable[[], None],

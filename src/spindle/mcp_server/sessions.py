@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from spindle.auth.details import DetailSealer
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.mcp_protocol.errors import RequestId, same_id
-from spindle.mcp_server.connection import Connection
+from spindle.mcp_server.connection import ClientConnection
 from spindle.mcp_server.exchange import NoticeStream
 from spindle.mcp_server.inbound import LOG_LEVEL
 from spindle.mcp_server.listeners import SessionListener
@@ -54,7 +54,7 @@ class HttpSession:
         self.scope: Mapping[str, Any] | None = None
         """Of the request that opened the stream."""
         self.running: dict[RequestId, tuple[asyncio.Task[Any], RequestChannel]] = {}
-        self.connection = Connection(self)
+        self.connection = ClientConnection(self)
         self.last_used = time.monotonic()
         self._missed: dict[bytes, JsonObject] = {}
         self.listener = SessionListener(self.connection, principal, lambda: self.scope, self.close_stream)

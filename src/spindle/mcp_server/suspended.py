@@ -28,7 +28,7 @@ from spindle.mcp_protocol.names import (
 )
 from spindle.mcp_server.channel import RequestChannel
 from spindle.mcp_server.client_peer import refusal
-from spindle.mcp_server.connection import Connection
+from spindle.mcp_server.connection import ClientConnection
 from spindle.mcp_server.inbound import Inbound, inbound
 from spindle.mcp_server.suspended_state import (
     Answered,
@@ -169,7 +169,7 @@ class SuspendedCalls:
         principal = Principal(body["principal"], frozenset(body["groups"]))
         params: JsonObject = body["params"] or {}
         meta: JsonObject = params.get("_meta") or {}
-        connection = Connection.from_envelope(
+        connection = ClientConnection.from_envelope(
             body["version"], meta.get(CLIENT_INFO), meta.get(CLIENT_CAPABILITIES)
         )
         channel = RequestChannel(None, params, say)

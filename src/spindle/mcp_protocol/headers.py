@@ -132,7 +132,7 @@ def decoded(value: str | None) -> str | None:
 
 
 def wrong_header(schema: Any, arguments: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:
-    """Returns the mistake in the headers that repeat arguments of a call, as its tool's schema asks for; None if
+    """Returns the mistake in the headers that repeat arguments of a call, as its tool's schema asks; None if
     there is none. `headers` are by name in lower case."""
     try:
         repeated = repeated_arguments(schema)

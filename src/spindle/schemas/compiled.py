@@ -16,6 +16,7 @@ from spindle.domain.json_schema import JsonObject, to_json
 from spindle.domain.schema_cost import SchemaCost, SchemaCosts
 from spindle.ports.list_budget import size_of
 from spindle.schemas.keywords import NEWEST
+from spindle.schemas.simple import SimpleSchema
 
 if TYPE_CHECKING:
     from jsonschema_rs import FancyRegexOptions, Validator
@@ -64,13 +65,22 @@ class CompiledSchema:
         self._cost = cost
         self._schema = schema
         self._is_plain = cost.is_plain
-        try:
-            self._validator = _validator_for(schema)
-        except ValueError as error:
-            raise ValueError(shortened(str(error).split("\n", 1)[0])) from None
+        self._simple = SimpleSchema.of(schema)
+        if self._simple is None:
+            try:
+                self._validator = _validator_for(schema)
+            except ValueError as error:
+                raise ValueError(shortened(str(error).split("\n", 1)[0])) from None
+
+    @cached_property
+    def _validator(self) -> Validator:
+        """Made at once, but for a schema that nearly all values need no library for."""
+        return _validator_for(self._schema)
 
     def accepts(self, value: Any) -> bool:
         """True if the value fits; raises TooCostlyError."""
+        if self._simple is not None and self._simple.plainly_accepts(value):
+            return True
         if not self._is_plain and self._cost.looks(value, MAX_LOOKS) > MAX_LOOKS:
             raise TooCostlyError(
                 f"it would take more than {MAX_LOOKS:,} steps to check this value against its schema"

@@ -301,6 +301,8 @@ def _print_plan(cli: CliContext, name: str, inputs: JsonObject, planned: Sequenc
         pad = " " * (widest + 4)
         if node.over is not None:
             output.line(f"{pad}for each of {shown_value(node.over)}")
+        if node.approval is not None:
+            output.line(f"{pad}only with approval of {', '.join(['the owner', *node.approval])}")
         for key, value in node.arguments.items():
             output.line(f"{pad}{key} = {shown_value(value)}")
         for key in node.missing:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+CALLER = "caller"
+"""Among `approvers`: whoever made the call."""
+GROUP = "group:"
+"""Begins the name of a group among `approvers`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +88,14 @@ class Secret:
     used: bool = False
     """It did what it was for and can do it no more, but is remembered in order to say so."""
     updated_at: float = 0.0
+
+
+def names_approver(approvers: Collection[str], principal: Principal, caller: Principal) -> bool:
+    """True if a principal is among those who may approve what the caller does: users, `group:NAME`, and
+    `caller` for whoever does it."""
+    if principal.id == caller.id:
+        return CALLER in approvers
+    groups = {f"{GROUP}{name}" for name in principal.groups}
+    # A user may be called like one of our words.
+    users = {name for name in approvers if name != CALLER and not name.startswith(GROUP)}
+    return principal.id in users or not groups.isdisjoint(approvers)

@@ -18,7 +18,7 @@ from pydantic import (
 from spindle.domain.call import KeyPlace
 from spindle.domain.doubt import InDoubt, KeyConfig, table_of
 from spindle.domain.error_rules import ErrorRules
-from spindle.domain.identity import Principal
+from spindle.domain.identity import GROUP, Principal, names_approver
 from spindle.domain.section import Section as Section
 from spindle.domain.section import check_patterns
 from spindle.domain.tool import Hints, ToolSpec
@@ -37,11 +37,6 @@ method of a request, or the workspace gave them."""
 
 FormatCheck = bool | Literal["note"]
 """True: a text without the format that its schema names is an error; "note": it is noted."""
-
-CALLER = "caller"
-"""Among `approvers`: whoever made the call."""
-GROUP = "group:"
-"""Begins the name of a group among `approvers`."""
 
 
 def may_destroy(hints: Hints, kind: str, *, trusted: bool) -> bool:
@@ -369,12 +364,7 @@ class SourceConfig(Section):
     def lets_approve(self, principal: Principal, caller: Principal) -> bool:
         """True if a principal may approve a call of the caller's. Nobody approves their own call unless the
         caller may."""
-        if principal.id == caller.id:
-            return CALLER in self.approvers
-        groups = {f"{GROUP}{name}" for name in principal.groups}
-        # A user may be called like one of our words.
-        users = {name for name in self.approvers if name != CALLER and not name.startswith(GROUP)}
-        return principal.id in users or not groups.isdisjoint(self.approvers)
+        return names_approver(self.approvers, principal, caller)
 
     def wants_approval(self, tool: str, *, destructive: bool) -> bool:
         """True if a person must approve each call of the tool of this name."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spindle.flows.build import inline as inline
     from spindle.flows.context import context as context
+    from spindle.flows.definition import Approval as Approval
     from spindle.flows.definition import Batch as Batch
     from spindle.flows.definition import CacheRule as CacheRule
     from spindle.flows.definition import FlowOutput as FlowOutput
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AgentNode": "model_node",
+    "Approval": "definition",
     "Ask": "tool_node",
     "BaseNode": "node",
     "Batch": "definition",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spindle.errors import FlowError
-from spindle.flows.definition import Batch, CacheRule, Edge, FlowDefinition, NodeDefinition, Retry
+from spindle.flows.definition import Approval, Batch, CacheRule, Edge, FlowDefinition, NodeDefinition, Retry
 from spindle.flows.flow import Flow
 from spindle.flows.flow_node import FlowNode
 from spindle.flows.model_node import AgentNode, ModelNode
@@ -100,6 +100,7 @@ def inline(
     batch: Batch | None = None,
     cache: CacheRule | bool | None = None,
     fail_when: str | None = None,
+    approval: Approval | None = None,
     description: str = "",
 ) -> FlowNode:
     """Returns a flow of tools and questions as a node of another: with inputs, retries, a time limit, or done
@@ -109,7 +110,7 @@ def inline(
         NodeDefinition(
             id=id, flow=definition, description=description, params=dict(params or {}),
             inputs=dict(inputs or {}), outputs=dict(outputs or {}), retry=retry or Retry(), timeout=timeout,
-            batch=batch, cache=cache, fail_when=fail_when,
+            batch=batch, cache=cache, fail_when=fail_when, approval=approval,
         ),
         build(definition, id),
     )  # fmt: skip

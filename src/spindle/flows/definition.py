@@ -100,6 +100,16 @@ class AgentTask:
     settings: JsonObject = field(default_factory=dict[str, Any])
 
 
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A person must approve what a node is about to do, each time that it is visited."""
+
+    by: tuple[str, ...] = ()
+    """Users, `group:NAME`, and `caller` for whoever started the run; the owner of the workspace always may."""
+    message: str = ""
+    """A text with templates."""
+
+
 NodeKind = Literal["tool", "ask", "flow", "model", "agent"]
 KINDS: Final[tuple[NodeKind, ...]] = get_args(NodeKind)
 """The keys of which a node has exactly one."""
@@ -140,6 +150,7 @@ class NodeDefinition:
     """The way in which other nodes see a text that a tool returns without structured data."""
     fingerprint: str | None = None
     """The fingerprint of the tool when the flow was saved."""
+    approval: Approval | None = None
 
     @property
     def kinds(self) -> list[NodeKind]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from spindle.domain.json_schema import JsonObject
-from spindle.flows.definition import AgentTask, Batch, ModelPrompt, NodeDefinition, Retry
+from spindle.flows.definition import AgentTask, Approval, Batch, ModelPrompt, NodeDefinition, Retry
 from spindle.flows.shared import SharedLookup
 from spindle.flows.text_values import as_text
 from spindle.flows.workspace_node import NodeDone, WorkspaceNode
@@ -63,13 +63,14 @@ class ModelNode(_AnsweredNode):
         timeout: float | None = None,
         batch: Batch | None = None,
         fail_when: str | None = None,
+        approval: Approval | None = None,
         description: str = "",
     ) -> None:
         asked = ModelPrompt(prompt, system, schema, model, dict(limits or {}), dict(settings or {}))
         super().__init__(
             NodeDefinition(
                 id, model=asked, outputs=dict(outputs or {}), retry=retry or Retry(), timeout=timeout,
-                batch=batch, fail_when=fail_when, description=description,
+                batch=batch, fail_when=fail_when, approval=approval, description=description,
             )
         )  # fmt: skip
 
@@ -98,6 +99,7 @@ class AgentNode(_AnsweredNode):
         timeout: float | None = None,
         batch: Batch | None = None,
         fail_when: str | None = None,
+        approval: Approval | None = None,
         description: str = "",
     ) -> None:
         asked = AgentTask(
@@ -107,7 +109,7 @@ class AgentNode(_AnsweredNode):
         super().__init__(
             NodeDefinition(
                 id, agent=asked, outputs=dict(outputs or {}), retry=retry or Retry(), timeout=timeout,
-                batch=batch, fail_when=fail_when, description=description,
+                batch=batch, fail_when=fail_when, approval=approval, description=description,
             )
         )  # fmt: skip
 

@@ -37,6 +37,8 @@ class Planned:
     """Required arguments for which there is no value."""
     over: Any = None
     """The items of a batch, or the template for them."""
+    approval: tuple[str, ...] | None = None
+    """Those who may approve it, besides the owner, if somebody must."""
     next: Mapping[str, str] = field(default_factory=dict[str, str])
     """By action, the next node."""
 
@@ -53,6 +55,7 @@ class Planned:
             "arguments": self.arguments if self.kind in ("tool", "flow") else None,
             "missing": list(self.missing) or None,
             "over": self.over,
+            "approval": list(self.approval) if self.approval is not None else None,
             "next": dict(self.next) or None,
         }
         return {key: value for key, value in fields.items() if value is not None}
@@ -115,9 +118,10 @@ class _Planning:
         if node.tool is None:
             self._writers[node.id] = node.id
             lookup = SharedLookup(shared)
+            by = _approvers(node)
             said = str(self._known(next(iter(node.texts.values())), lookup))
             over = self._known(node.batch.over, lookup) if node.batch is not None else None
-            return [Planned(name, kind=node.kinds[0], text=said, over=over, next=following)]
+            return [Planned(name, kind=node.kinds[0], text=said, over=over, approval=by, next=following)]
         tool = await self._find(node.tool)
         lookup = SharedLookup(shared)
         arguments, missing = self._arguments(node, tool, lookup, params)
@@ -129,7 +133,13 @@ class _Planning:
             shared.pop(written, None)  # what was given under that name is not what will be there
         self._writers[node.id] = node.id
         shown = masked(arguments, tool.input_schema, ())
-        return [Planned(name, tool.name, arguments=shown, missing=tuple(missing), over=over, next=following)]
+        by = _approvers(node)
+        return [
+            Planned(
+                name, tool.name, arguments=shown, missing=tuple(missing), over=over, approval=by,
+                next=following,
+            )
+        ]  # fmt: skip
 
     async def _inline(
         self,
@@ -156,9 +166,10 @@ class _Planning:
         own = {key: value for key, value in own.items() if key not in flow.inputs}
         inside = await self.nodes(flow, shared, own, flow.start_id, prefix=f"{name}/")
         self._writers[node.id] = node.id
-        if not given and over is None:
+        by = _approvers(node)
+        if not given and over is None and by is None:
             return inside
-        return [Planned(name, kind="flow", arguments=given, over=over, next=following), *inside]
+        return [Planned(name, kind="flow", arguments=given, over=over, approval=by, next=following), *inside]
 
     def _arguments(
         self, node: NodeDefinition, tool: Tool, lookup: Lookup, params: Mapping[str, Any]
@@ -198,6 +209,10 @@ class _Planning:
         if is_array(value):
             return [self._known(item, lookup) for item in value]
         return value
+
+
+def _approvers(node: NodeDefinition) -> tuple[str, ...] | None:
+    return node.approval.by if node.approval is not None else None
 
 
 def _node(flow: FlowDefinition, id: str) -> NodeDefinition:

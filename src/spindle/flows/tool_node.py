@@ -10,7 +10,7 @@ from spindle.calls.record import masked, mentions_secrets
 from spindle.calls.reported import error_of
 from spindle.domain.json_schema import JsonObject, is_object, parameters, types_of
 from spindle.errors import FlowError, InputRequired, PermissionDeniedError
-from spindle.flows.definition import Batch, CacheRule, NodeDefinition, Parse, Question, Retry
+from spindle.flows.definition import Approval, Batch, CacheRule, NodeDefinition, Parse, Question, Retry
 from spindle.flows.expressions.paths import MISSING
 from spindle.flows.failures import REFUSED, NodeFailure
 from spindle.flows.interface import is_wrapped, natural_key
@@ -46,12 +46,14 @@ class ToolNode(WorkspaceNode):
         fail_when: str | None = None,
         parse: Parse = "auto",
         fingerprint: str | None = None,
+        approval: Approval | None = None,
         description: str = "",
     ) -> None:
         definition = NodeDefinition(
             id=id or natural_key(tool), tool=tool, description=description, params=dict(params or {}),
             inputs=dict(inputs or {}), outputs=dict(outputs or {}), retry=retry or Retry(), timeout=timeout,
             batch=batch, cache=cache, fail_when=fail_when, parse=parse, fingerprint=fingerprint,
+            approval=approval,
         )  # fmt: skip
         super().__init__(definition)
 
@@ -132,11 +134,13 @@ class Ask(WorkspaceNode):
         batch: Batch | None = None,
         fail_when: str | None = None,
         outputs: Mapping[str, str] | None = None,
+        approval: Approval | None = None,
         description: str = "",
     ) -> None:
         super().__init__(
             NodeDefinition(
                 id=id,
+                approval=approval,
                 ask=Question(message, schema),
                 batch=batch,
                 fail_when=fail_when,

@@ -9,11 +9,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from spindle.domain.json_schema import JsonObject, is_array
-from spindle.errors import CallTimeoutError, FlowError, SpindleError, ToolError, suggest
+from spindle.errors import (
+    ApprovalRequired,
+    CallTimeoutError,
+    FlowError,
+    PermissionDeniedError,
+    SpindleError,
+    ToolError,
+    suggest,
+)
 from spindle.flows.definition import Batch, CacheRule, NodeDefinition
 from spindle.flows.expressions.errors import ExpressionError, UnresolvedError
 from spindle.flows.expressions.paths import MISSING, parse_path, written_path
-from spindle.flows.failures import ERROR, NodeFailure, action_of, may_pass
+from spindle.flows.failures import ERROR, REFUSED, NodeFailure, action_of, may_pass
 from spindle.flows.node import Node
 from spindle.flows.shared import SharedLookup, write_output
 from spindle.flows.templates import render
@@ -68,6 +76,7 @@ class WorkspaceNode(Node):
     """A node that needs a workspace to run in. The workspace records its calls and questions."""
 
     remembers = False
+    _approval_message = ""
 
     def __init__(self, definition: NodeDefinition) -> None:
         retry = definition.retry
@@ -116,7 +125,10 @@ class WorkspaceNode(Node):
 
     async def prep(self, shared: Any) -> Any:
         await self._meet()
-        batch = self.definition.batch
+        batch, approval = self.definition.batch, self.definition.approval
+        if approval is not None and approval.message:
+            message = self._rendered(approval.message, SharedLookup(shared), "approval.message")
+            self._approval_message = str(message)
         if batch is None:
             given = self._given(shared, None)
             self.report.inputs = self._shown(given)
@@ -164,6 +176,9 @@ class WorkspaceNode(Node):
 
     async def _exec(self, prepared: Any, running: RunContext) -> Any:
         batch = self.definition.batch
+        refused = self._refusal(prepared)
+        if refused is not None:
+            return refused
         if batch is None:
             return await self._attempts(prepared, running)
         has_failed = False
@@ -178,6 +193,26 @@ class WorkspaceNode(Node):
 
         outcomes = await running.each(one, prepared, batch.concurrency)
         return self._gathered(outcomes, batch)
+
+    def _refusal(self, prepared: Any) -> NodeFailure | None:
+        """Returns the failure of a node that a person did not approve. Raises ApprovalRequired until somebody
+        has decided; one decision counts for all items of a batch and for all attempts."""
+        approval = self.definition.approval
+        if approval is None or (self.definition.batch is not None and not prepared):
+            return None
+        what = self.report.tool or f"node {self.id!r}"
+        message = self._approval_message or f"node {self.id!r} runs only with approval"
+        details: JsonObject = {
+            "node": self.id,
+            "visit": self.visit,
+            "inputs": self.report.inputs,
+            "approvers": list(approval.by),
+        }
+        reply = self._host().ask(ApprovalRequired(message, tool=what, details=details))
+        if reply.refused is None:
+            return None
+        reason = f": {reply.refused}" if reply.refused else ""
+        return NodeFailure(PermissionDeniedError(f"node {self.id!r} was not approved{reason}"), REFUSED)
 
     def _gathered(self, outcomes: list[Any], batch: Batch) -> NodeDone | NodeFailure:
         # With arguments as they are recorded: what is secret in them does not belong into errors.

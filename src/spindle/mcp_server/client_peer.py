@@ -297,7 +297,7 @@ def _question(pause: OpenPause) -> JsonObject | None:
             url = str(pause.details["url"])
             params = {"mode": "url", "message": message, "url": url, "elicitationId": pause.token}
         case "approval":
-            known = ("tool", "arguments", "in_doubt")
+            known = ("tool", "arguments", "node", "inputs", "in_doubt")
             about = {key: pause.details[key] for key in known if key in pause.details}
             shown = f"\n{to_json(about).decode()}" if about else ""
             params["message"] = f"{message}{visible(shown)}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.calls.caller import DEFAULT_OPTIONS, CallOptions, Clock
 from spindle.domain.call import Progress, Result, new_id
+from spindle.domain.identity import names_approver
 from spindle.domain.run import Pause, Run, RunEvent
 from spindle.errors import (
     ClientError,
@@ -170,8 +171,11 @@ class Runner:
 
     def may_approve(self, pause: Pause | OpenPause, principal: Principal) -> bool:
         """True if a principal may answer a request for approval. One that a tool makes itself is a question
-        to its caller; one that settings make is answered by those that they name."""
+        to its caller; one that settings or a flow make is answered by those that they name."""
         if pause.source is None:
+            details = pause.details if isinstance(pause, OpenPause) else self.details(pause).details
+            if "approvers" in details:
+                return names_approver(details["approvers"], principal, pause.principal)
             return principal.id == pause.principal.id
         return self._caller.lets_approve(pause.source, principal, pause.principal)
 

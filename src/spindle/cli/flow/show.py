@@ -115,6 +115,8 @@ def _settings(node: NodeDefinition) -> list[str]:
         lines.append(f"up to {node.retry.attempts} attempts, {node.retry.wait:g} s apart")
     if node.timeout is not None:
         lines.append(f"timeout {node.timeout:g} s")
+    if node.approval is not None:
+        lines.append(f"only with approval of {', '.join(['the owner', *node.approval.by])}")
     if node.cache:
         lines.append("may be answered from the cache")
     if node.fail_when is not None:

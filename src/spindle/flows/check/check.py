@@ -13,7 +13,7 @@ from spindle.flows.check.data import DataCheck
 from spindle.flows.check.graph import Graph
 from spindle.flows.check.lookups import Complaint
 from spindle.flows.check.parts import Finding, fail_when_findings
-from spindle.flows.check.shapes import Shape, shape_of, shape_of_flow
+from spindle.flows.check.shapes import Shape, shape_of, shape_of_flow, with_approval
 from spindle.flows.definition import DEFAULT_ACTION, KINDS, FlowDefinition, NodeDefinition
 from spindle.flows.problems import NOWHERE, Positions, Problem
 from spindle.remedies import Remedy, Surface
@@ -101,6 +101,8 @@ def _level(definition: FlowDefinition, tools: Mapping[str, Tool], prefix: str) -
             shapes[node.id] = shape_of_flow(node, _endings(below), ids)
         else:
             shapes[node.id] = shape_of(node, tools.get(prefix + node.id), ids)
+        if node.approval is not None:
+            shapes[node.id] = with_approval(shapes[node.id])
     level = Level(definition, graph, shapes, prefix, inner)
     level.ends = lambda id: bool(_last_actions(level, id))
     return level

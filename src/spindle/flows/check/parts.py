@@ -26,6 +26,9 @@ def other_templates(node: NodeDefinition, sight: Sight, here: DocumentPath) -> I
     for text_place, text in node.texts.items():
         called = f"{node.id}: {'the question' if node.ask is not None else text_place}"
         yield from _references(text, sight, (*here, *text_place.split(".")), called)
+    if node.approval is not None:
+        place = (*here, "approval", "message")
+        yield from _references(node.approval.message, sight, place, f"{node.id}: approval.message")
     schema = node.answer_schema
     problem = schema_problem(schema) if schema else None
     if problem is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spindle.domain.json_schema import JsonObject, is_object, parameters, resolve
@@ -93,6 +93,12 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
         actions={DEFAULT_ACTION: "it is done", **interface.actions},
         failures=frozenset(ERROR_ACTIONS),
     )
+
+
+def with_approval(shape: Shape) -> Shape:
+    """Returns the shape of the same node, if a person must approve it."""
+    actions = {REFUSED: "it was not approved", ERROR: "it was not approved, or failed", **shape.actions}
+    return replace(shape, actions=actions, failures=shape.failures | {REFUSED, ERROR})
 
 
 def shape_of_flow(node: NodeDefinition, endings: Mapping[str, str], ids: frozenset[str]) -> Shape:

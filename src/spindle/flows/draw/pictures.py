@@ -36,7 +36,7 @@ def _mermaid_flow(definition: FlowDefinition, prefix: str, indent: str, lines: l
     for node in definition.nodes:
         name, title, below = names[node.id], _quoted(node.id), _quoted(_subtitle(node))
         if node.flow is not None:
-            lines.append(f'{indent}subgraph {name}["{title}"]')
+            lines.append(f'{indent}subgraph {name}["{title}{f" {below}" if below else ""}"]')
             _mermaid_flow(node.flow, f"{name}_", f"{indent}  ", lines)
             lines.append(f"{indent}end")
         elif node.tool is None:
@@ -153,7 +153,7 @@ def _draw_node(
         f'rx="{radius:g}"/>',
     ]
     if inner is not None:
-        parts.append(_text(node.id, "id", left + PAD, top + 20, "start"))
+        parts.append(_text(f"{node.id} {_subtitle(node)}".strip(), "id", left + PAD, top + 20, "start"))
         x = left + (width - inner.width) / 2
         parts.append(
             f'<g class="nested" transform="translate({x:.1f} {top + HEADER:.1f})">{inner.content}</g>'
@@ -210,7 +210,7 @@ def _text(text: str, kind: str, x: float, y: float, anchor: str = "middle") -> s
 
 
 def _size(node: NodeDefinition, inner: _Picture | None) -> tuple[float, float]:
-    title = _text_width(_short(node.id), 13.5)
+    title = _text_width(_short(f"{node.id} {_subtitle(node)}" if inner is not None else node.id), 13.5)
     if inner is not None:
         return max(inner.width, title) + 2 * PAD, inner.height + HEADER + PAD
     below = _subtitle(node)
@@ -245,9 +245,10 @@ def _subtitle(node: NodeDefinition) -> str:
 
 def _full_subtitle(node: NodeDefinition) -> str:
     if node.flow is not None:
-        return ""
+        return "with approval" if node.approval is not None else ""
     each = " for each" if node.batch is not None and node.ask is None else ""
-    return f"{node.ask.message if node.ask is not None else node.says}{each}"
+    held = " with approval" if node.approval is not None else ""
+    return f"{node.ask.message if node.ask is not None else node.says}{each}{held}"
 
 
 def _short(text: str) -> str:

@@ -18,6 +18,7 @@ from spindle.flows.definition import (
     DEFAULT_ACTION,
     KINDS,
     AgentTask,
+    Approval,
     Batch,
     CacheRule,
     Edge,
@@ -344,6 +345,7 @@ def _node(document: JsonObject, mapping: JsonObject) -> NodeDefinition:
         fail_when=document.get("fail_when"),
         parse=document.get("parse", "auto"),
         fingerprint=document.get("fingerprint"),
+        approval=_approval(document.get("approval")),
     )
 
 
@@ -351,6 +353,12 @@ def _prompt(given: Any) -> ModelPrompt | None:
     return (
         ModelPrompt(given) if isinstance(given, str) else ModelPrompt(**given) if given is not None else None
     )
+
+
+def _approval(given: Any) -> Approval | None:
+    if not is_object(given):
+        return Approval() if given is not None else None
+    return Approval(tuple(given.get("by", ())), given.get("message", ""))
 
 
 def _task(given: JsonObject) -> AgentTask:

@@ -9,6 +9,7 @@ from spindle.domain.json_schema import JsonObject, is_object
 from spindle.flows.definition import (
     DEFAULT_ACTION,
     AgentTask,
+    Approval,
     Batch,
     CacheRule,
     Edge,
@@ -63,6 +64,7 @@ def _node(node: NodeDefinition) -> JsonObject:
         "fail_when": node.fail_when,
         "parse": node.parse if node.parse != "auto" else None,
         "fingerprint": node.fingerprint,
+        "approval": _approval(node.approval) if node.approval is not None else None,
     }
     return _given(fields)
 
@@ -75,6 +77,11 @@ def _question(question: Question) -> Any:
     if question.schema is None:
         return question.message
     return {"message": question.message, "schema": question.schema}
+
+
+def _approval(approval: Approval) -> Any:
+    fields: JsonObject = {"by": list(approval.by), "message": approval.message}
+    return {key: value for key, value in fields.items() if value} or "required"
 
 
 def _prompt(asked: ModelPrompt) -> Any:

@@ -307,7 +307,7 @@ class Interruption(BaseException):
     `details` holds what the person needs to see, as JSON.
     """
 
-    kind: ClassVar[Literal["consent", "approval", "input"]]
+    kind: ClassVar[Literal["consent", "approval", "input", "wait"]]
 
     def __init__(
         self,

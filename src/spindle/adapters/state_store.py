@@ -220,6 +220,10 @@ class RunsIn:
             and (not waiting or pause.state == "waiting")
         ]
 
+    async def due(self, limit: int) -> list[Pause]:
+        waits = [pause for pause in await self.pauses() if pause.kind == "wait" and pause.expires_at]
+        return sorted(waits, key=lambda pause: pause.expires_at or 0.0)[:limit]
+
     async def claim(self, token: str, answer: bytes | None, owner: str, lease: float, now: float) -> Claim:
         async with self._changing:
             state = await self._read()

@@ -75,7 +75,7 @@ async def answered_here(
     # Who said yes to all did not know that something would happen a second time.
     if approve and pause.kind == "approval" and not in_doubt:
         return {"answer": True}
-    if not cli.can_ask or cli.answers_later:
+    if not cli.can_ask or cli.answers_later or pause.kind == "wait":
         return None
     if pause.kind == "input" and (questions := _questions(pause)):
         return await _filled_in(cli, pause, questions)
@@ -165,8 +165,8 @@ async def _typed_answer(cli: CliContext, pause: OpenPause) -> dict[str, Any] | N
 
 def show_paused(cli: CliContext, paused: Any, *, quiet: bool = False) -> None:
     """Says what is needed and how to resume. With `quiet`, stdout has it already."""
-    if not cli.can_ask:
-        for pause in paused.pauses:
+    for pause in paused.pauses:
+        if not cli.can_ask or pause.kind == "wait":
             for line in _described(pause):
                 cli.output.aside(line)
     for pause in paused.pauses:
@@ -203,6 +203,8 @@ def _described(pause: OpenPause) -> list[str]:
             lines.append(f"  arguments: {json.dumps(shown, ensure_ascii=False)}")
         if in_doubt := details.get("in_doubt"):
             lines.append(f"  begun: {when(in_doubt['begun_at'])} on {in_doubt['process']}")
+    if "webhook" in details:
+        lines.append(f"  webhook: {details['webhook']}")
     if pause.kind == "input" and details.get("schema"):
         lines.append(f"  answer: {_wanted(details['schema'])}")
     if details.get("repeats"):
@@ -236,6 +238,9 @@ def _command(pause: OpenPause) -> str:
     from spindle.domain.json_schema import types_of
 
     start = f"spindle resume {pause.token}"
+    if pause.kind == "wait":
+        run = f"spindle resume {pause.run_id[:12]}"
+        return f"{run} when it is over; `spindle serve` and `spindle up` do so by themselves"
     if "in_doubt" in pause.details:
         return f"{start} --approve to call it again, --done if it was done, or --refuse REASON"
     if pause.kind == "approval":

@@ -237,6 +237,7 @@ async def _opened(cli: CliContext, access: ServingAccess, door: str = "http") ->
     from spindle.serving.measured import measuring
     from spindle.serving.pruning import pruned_meanwhile
     from spindle.serving.shared_access import sharing
+    from spindle.serving.waiting import continued_meanwhile
 
     async with cli.open(visible=access.shows, for_others=True) as app:
         await refuse_conflicts(app, cli.output.note)
@@ -244,6 +245,7 @@ async def _opened(cli: CliContext, access: ServingAccess, door: str = "http") ->
         async with (
             audited(app, access, door, note),
             pruned_meanwhile(app, note),
+            continued_meanwhile(app, note),
             sharing(app, access),
             measuring(app, access.config),
         ):

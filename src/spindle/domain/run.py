@@ -10,7 +10,8 @@ from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.json_schema import JsonObject
 
 RunStatus = Literal["running", "paused", "done", "failed", "cancelled"]
-PauseKind = Literal["consent", "approval", "input"]
+PauseKind = Literal["consent", "approval", "input", "wait"]
+"""`wait` is for no person: the run goes on at a time, or when something happens."""
 PauseState = Literal["waiting", "answered"]
 EventKind = Literal["started", "begun", "stopped", "step", "note", "paused", "answered", "resumed", "ended"]
 """`begun`: a call is about to be sent. Its place is in doubt until there is a `step`, its outcome, or

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from spindle.flows.definition import CacheRule as CacheRule
     from spindle.flows.definition import FlowOutput as FlowOutput
     from spindle.flows.definition import Retry as Retry
+    from spindle.flows.definition import Wait as Wait
     from spindle.flows.flow import Flow as Flow
     from spindle.flows.model_node import AgentNode as AgentNode
     from spindle.flows.model_node import ModelNode as ModelNode
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from spindle.flows.run_context import map_concurrent as map_concurrent
     from spindle.flows.tool_node import Ask as Ask
     from spindle.flows.tool_node import ToolNode as ToolNode
+    from spindle.flows.wait_node import WaitNode as WaitNode
 
 _HOMES = {
     "AgentNode": "model_node",
@@ -56,6 +58,8 @@ _HOMES = {
     "ParallelBatchNode": "node",
     "Retry": "definition",
     "ToolNode": "tool_node",
+    "Wait": "definition",
+    "WaitNode": "wait_node",
     "context": "context",
     "flow_safe": "node_cache",
     "inline": "build",

@@ -15,6 +15,7 @@ from spindle.flows.node import BaseNode
 from spindle.flows.problems import NOWHERE, Positions
 from spindle.flows.signature import output_of
 from spindle.flows.tool_node import Ask, ToolNode
+from spindle.flows.wait_node import WaitNode
 from spindle.flows.workspace_node import WorkspaceNode
 
 
@@ -79,6 +80,7 @@ _KINDS: Mapping[str, type[WorkspaceNode]] = {
     "ask": Ask,
     "model": ModelNode,
     "agent": AgentNode,
+    "wait": WaitNode,
 }
 
 

@@ -101,30 +101,49 @@ class AgentTask:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """One of four things that a run can wait for, without a process that lives meanwhile."""
+
+    until: Any = None
+    """A point in time, or a template for one: by ISO 8601 with its zone, or seconds since 1970."""
+    span: Any = None
+    """`for` in a file: seconds, or a text such as `2h`; or a template."""
+    event: str | None = None
+    """A pattern over channels and types of events; a text with templates."""
+    webhook: bool | None = None
+    """True: it waits for a call of the address `${hooks.NODE}`."""
+    schema: JsonObject | None = None
+    """The schema of the event's data, or of the body of the call."""
+    where: JsonObject | None = None
+    """By path in the event's data, the value that it must have."""
+
+
+@dataclass(frozen=True, slots=True)
 class Approval:
     """A person must approve what a node is about to do, each time that it is visited."""
 
     by: tuple[str, ...] = ()
-    """Users, `group:NAME`, and `caller` for whoever started the run; the owner of the workspace always may."""
+    """Users, `group:NAME`, and `caller` for whoever started the run. The workspace's owner always may."""
     message: str = ""
     """A text with templates."""
 
 
-NodeKind = Literal["tool", "ask", "flow", "model", "agent"]
+NodeKind = Literal["tool", "ask", "flow", "model", "agent", "wait"]
 KINDS: Final[tuple[NodeKind, ...]] = get_args(NodeKind)
 """The keys of which a node has exactly one."""
 
 
 def says(kind: NodeKind, text: str) -> str:
     """Returns what a node of this kind does, in words; `text` is the main one of its own texts."""
-    words = {"ask": "asks a person", "model": "asks a model", "agent": "lets an agent work", "flow": "a flow"}
+    words = {"ask": "asks a person", "model": "asks a model", "agent": "lets an agent work", "flow": "a flow",
+             "wait": "waits"}  # fmt: skip
     return f"{words[kind]}: {text}" if text else words[kind]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDefinition:
-    """One node: a tool, a question for a person, a flow, a question for a model, or a task for an agent.
-    Exactly one of them is set."""
+    """One node: a tool, a question for a person, a flow, a question for a model, a task for an agent, or a
+    wait. Exactly one of them is set."""
 
     id: str
     tool: str | None = None
@@ -132,6 +151,7 @@ class NodeDefinition:
     flow: FlowDefinition | None = None
     model: ModelPrompt | None = None
     agent: AgentTask | None = None
+    wait: Wait | None = None
     description: str = ""
     params: JsonObject = field(default_factory=dict[str, Any])
     """Arguments by name, with templates."""
@@ -160,7 +180,9 @@ class NodeDefinition:
     @property
     def says(self) -> str:
         """Its work in words: its tool, or the question and to whom."""
-        return self.tool or says(self.kinds[0], next(iter(self.texts.values()), ""))
+        return self.tool or says(
+            self.kinds[0], str(next(iter(self.texts.values()), "for a webhook" if self.wait else ""))
+        )
 
     @property
     def texts(self) -> Mapping[str, Any]:
@@ -172,6 +194,9 @@ class NodeDefinition:
                 return {"model.prompt": prompt, "model.system": system}
             case NodeDefinition(agent=AgentTask(task=task, instructions=instructions)):
                 return {"agent.task": task, "agent.instructions": instructions}
+            case NodeDefinition(wait=Wait(until=until, span=span, event=event)):
+                values = {"wait.until": until, "wait.for": span, "wait.event": event}
+                return {place: value for place, value in values.items() if value is not None}
             case _:
                 return {}
 
@@ -181,7 +206,9 @@ class NodeDefinition:
         for asked in (self.ask, self.model, self.agent):
             if asked is not None:
                 return asked.schema if asked.schema is not None else {"type": "string"}
-        return None
+        if self.wait is not None and (self.wait.event is not None or self.wait.webhook):
+            return self.wait.schema or {}
+        return {"type": "boolean"} if self.wait is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from spindle.flows.node import BaseNode
 from spindle.flows.outputs import outputs_of
 from spindle.flows.text_values import ParsedArray, ParsedObject
 from spindle.flows.trace import Recording
+from spindle.flows.wait_node import hooks_of
 from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ async def execute(
     for name, schema in flow.inputs.items():
         if is_object(schema) and "default" in schema:
             shared.setdefault(name, schema["default"])
+    shared |= await hooks_of(flow, host)
     recording = Recording(flow, host, pure, use_cache=use_cache)
     is_timed = _tells_time(flow)
     if start is not None:

@@ -18,6 +18,7 @@ from spindle.flows.outputs import outputs_of
 from spindle.flows.run_context import Notes, RunContext
 from spindle.flows.shared import SharedLookup
 from spindle.flows.signature import input_schema
+from spindle.flows.wait_node import hooks_of
 from spindle.flows.workspace_node import NodeDone, WorkspaceNode
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
         output: Any
         """The output of the last node."""
+        prefix: str
+        """The beginning of its nodes' names."""
 
     Within = Callable[[WorkspaceNode, Flow, Host, str], InnerNotes]
 
@@ -92,7 +95,7 @@ class FlowNode(WorkspaceNode):
         attempt = f"~{self.cur_retry + 1}" if self.cur_retry else ""
         place = f"[{given.index}]" if given.index is not None else ""
         notes = self.within(self, self.inner, host, f"{place}{attempt}")
-        above: JsonObject = {**given.inputs, **given.item}
+        above: JsonObject = {**given.inputs, **given.item, **await hooks_of(self.inner, host, notes.prefix)}
         store: ChainMap[str, Any] = ChainMap(dict(above), self._shared)  # pyright: ignore[reportArgumentType]
         params = {**self.params, **self.inner.params, **self.definition.params}
         params = {name: value for name, value in params.items() if name not in self.inner.inputs}

@@ -119,7 +119,7 @@ class _Planning:
             self._writers[node.id] = node.id
             lookup = SharedLookup(shared)
             by = _approvers(node)
-            said = str(self._known(next(iter(node.texts.values())), lookup))
+            said = str(self._known(next(iter(node.texts.values()), "for a webhook"), lookup))
             over = self._known(node.batch.over, lookup) if node.batch is not None else None
             return [Planned(name, kind=node.kinds[0], text=said, over=over, approval=by, next=following)]
         tool = await self._find(node.tool)

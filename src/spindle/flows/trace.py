@@ -91,7 +91,7 @@ class Recording:
         self._keep = note or host.note
         self._pure = pure
         self._use_cache = use_cache
-        self._prefix = prefix
+        self.prefix = prefix
         self._ids = frozenset(node.id for node in flow.nodes() if node.id is not None)
         self._rule: CacheRule | None = flow.cache or rule
         self._visits: Counter[str] = Counter()
@@ -107,7 +107,7 @@ class Recording:
         assert node.id is not None
         self._visits[node.id] += 1
         visit = self._visits[node.id]
-        event = NodeEvent(f"{self._prefix}{node.id}", visit, "started", time.time())
+        event = NodeEvent(f"{self.prefix}{node.id}", visit, "started", time.time())
         observe = observer.get()
         if observe is not None:
             observe(event)
@@ -154,7 +154,7 @@ class Recording:
                 return await make()
 
         in_doubt: InDoubt = "repeat" if is_flow_safe(type(node)) else getattr(node, "in_doubt", "ask")
-        key = [self._prefix, node.id, node.params, given]
+        key = [self.prefix, node.id, node.params, given]
         pure = self._pure.key(node, given, self._host.principal) if self._pure and self._rule else None
         if pure is not None and self._pure is not None and self._rule is not None:
             is_loop = self._visits[node.id or ""] > 1
@@ -179,6 +179,7 @@ class Recording:
             report = self._reports[id(node)] = Report()
             return report
         node.host, node.visit, node.ids = self._host, visit, self._ids
+        node.place = f"{self.prefix}{node.id}"
         node.report = Report()
         rule = node.definition.cache
         if rule is None or rule is True:
@@ -193,7 +194,7 @@ class Recording:
         number = f":{node.visit}" if node.visit > 1 else ""
         return Recording(
             flow, host, self._pure, use_cache=self._use_cache and node.definition.cache is not False,
-            prefix=f"{self._prefix}{node.id}{number}{suffix}/", rule=node.cache, note=self._keep,
+            prefix=f"{self.prefix}{node.id}{number}{suffix}/", rule=node.cache, note=self._keep,
         )  # fmt: skip
 
     def _within(self, node: BaseNode, visit: int) -> Recording | None:
@@ -202,7 +203,7 @@ class Recording:
         number = f":{visit}" if visit > 1 else ""
         return Recording(
             node, self._host, self._pure, use_cache=self._use_cache,
-            prefix=f"{self._prefix}{node.id}{number}/", rule=self._rule, note=self._keep,
+            prefix=f"{self.prefix}{node.id}{number}/", rule=self._rule, note=self._keep,
         )  # fmt: skip
 
     def leave_output(self, flow: BaseNode, shared: Any) -> Any:

@@ -317,6 +317,11 @@ class WorkspaceFlows:
                 given = self._sealer.open(event.sealed, f"run:{found.id}:started")
         return found, given, events
 
+    async def can_continue(self, run: str) -> bool:
+        """True unless the run is of a flow written in Python that is not known here."""
+        found, given, _ = await self.trace(run)
+        return found.kind != KIND or given.get("definition") is not None or given["flow"] in self._known
+
     async def came_to(self, node: str, flow: Flow | FlowDefinition) -> str | None:
         """Returns the newest run of the flow that reached a node, to be repeated from there, or else the
         newest run."""

@@ -87,6 +87,7 @@ class WorkspaceNode(Node):
         # Set for each visit by who runs the flow.
         self.host: Host | None = None
         self.visit = 1
+        self.place = definition.id
         self.ids: Collection[str] = ()
         self.cache: CacheRule | None = None
         self.use_cache = True

@@ -195,8 +195,7 @@ class CacheStore(Protocol):
 
 
 LEASE = 30.0
-"""Seconds without a sign of life after which something that a process holds may be taken over. One process
-may hold it for less; for longer only if all do."""
+"""Seconds without a sign of life after which others may take what a process holds; longer only if all do."""
 Claim = Literal["claimed", "noted", "unknown", "used", "expired"]
 """The effect of an answer to a pause: the run is ours to continue; another process that executes the run
 will find it; there is no such pause; it was answered before; it came too late."""
@@ -259,6 +258,10 @@ class RunStore(Protocol):
         waiting: bool = True,
     ) -> list[Pause]:
         """Returns pauses, the oldest first. `waiting` leaves out those that were answered."""
+        ...
+
+    async def due(self, limit: int) -> list[Pause]:
+        """Returns waits that end by their time, the first to end first."""
         ...
 
     async def claim(self, token: str, answer: bytes | None, owner: str, lease: float, now: float) -> Claim:

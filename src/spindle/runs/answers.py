@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 from spindle.calls.forms import answer_problems
 from spindle.domain.json_schema import JsonObject, is_object, to_json
 from spindle.errors import InvalidArgumentsError, did_you_mean
+from spindle.schemas.compiled import CompiledSchema
 
 if TYPE_CHECKING:
     from spindle.calls.caller import Caller
     from spindle.domain.run import Pause
 
 MAX_ANSWER = 1024 * 1024
+MAX_MISTAKES = 20
 _APPROVAL_FIELDS = ("approved", "arguments", "reason")
 _DOUBT_FIELDS = ("approved", "done", "reason", "result")
 
@@ -33,10 +35,26 @@ async def checked_answer(
             if problems:
                 raise _wrong("the answer does not fit", problems)
             return {"answer": answer}
+        case "wait":
+            return {"answer": _checked_arrival(answer, details)}
         case _:
             if answer is not None:
                 raise _wrong("a consent takes no answer: it is given at the provider", [])
             return None
+
+
+def _checked_arrival(answer: Any, details: JsonObject) -> Any:
+    """Returns what came for a run that waits for it."""
+    if "schema" not in details:
+        raise _wrong("it waits for a time, not for an answer", [], "it goes on by itself, or can be refused")
+    try:
+        mistakes = list(CompiledSchema(details["schema"]).mistakes(answer))
+    except ValueError as error:
+        raise _wrong(f"what came cannot be checked: {error}", []) from None
+    if mistakes:
+        found = [{"path": ".".join(map(str, steps)) or "body", "problem": said} for steps, said in mistakes]
+        raise _wrong("what came does not fit", found[:MAX_MISTAKES])
+    return answer
 
 
 def is_refusal(answer: Any, refused: str | None) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import bisect
 import os
-import secrets
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from spindle.domain.run import Begun, Pause, Run, RunEvent
 from spindle.errors import InputRequired, Interruption, RunLostError, SpindleError, StoreError
 from spindle.remedies import Remedy
 from spindle.runs.outcomes import open_content, written
+from spindle.runs.waits import ends_at, is_over, token_of
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
@@ -321,11 +321,11 @@ class RunJournal:
             self.replaced.append(pause)
             pause = None
         if pause is None:
-            token = secrets.token_hex(16)
+            token = token_of(question)
             pause = Pause(
                 token, self.run.id, path, question.kind, _in_general(question),
                 principal or self.run.principal, self._now(), question.source, question.tool,
-                _expiry(question),
+                ends_at(question, self._now()),
                 sealed=self._sealer.seal(content, f"pause:{token}"),
             )  # fmt: skip
             self._waiting[path] = pause
@@ -333,6 +333,10 @@ class RunJournal:
         self._stopped.append((path, question))
         self._first = self._first or question
         return question
+
+    def is_over(self, question: Interruption, path: str) -> bool:
+        """True for a wait at this place that has ended by its time."""
+        return is_over(question, self._waiting.get(path), self._now())
 
     def _is_stale(self, pause: Pause, question: Interruption) -> bool:
         if self._has_expired(pause):
@@ -389,10 +393,5 @@ async def _to_its_end(work: Awaitable[T]) -> T:
 def _in_general(question: Interruption) -> str:
     """Returns a message for anybody who reads the store: the question itself may hold the user's own
     words."""
-    what = {"consent": "consent", "approval": "approval", "input": "an answer"}[question.kind]
+    what = {"approval": "approval", "input": "an answer", "wait": "its time"}.get(question.kind, "consent")
     return f"{question.tool or question.source or 'a tool'} waits for {what}"
-
-
-def _expiry(question: Interruption) -> float | None:
-    # A link that has expired is replaced by a new one when the run goes on, so the pause itself has no end.
-    return None if question.kind == "consent" else question.expires_at

@@ -19,6 +19,7 @@ from spindle.domain.call import Reply, Result
 from spindle.domain.json_schema import JsonObject, survives_json, to_json
 from spindle.errors import AuthError, Interruption, SpindleError, interruption_in
 from spindle.runs.outcomes import read
+from spindle.runs.waits import OVER
 
 if TYPE_CHECKING:
     from spindle.domain.doubt import InDoubt
@@ -142,6 +143,8 @@ class RunPlace:
     def ask(self, question: Interruption) -> Reply:
         path = self._next(f"?{question.kind}:{_digest([question.message, question.details])}")
         reply = self._journal.reply(path)
+        if reply is None and self._journal.is_over(question, path):
+            return Reply(state=OVER)
         if reply is None:
             raise self._journal.ask(question, path, self._principal)
         return reply

@@ -27,6 +27,7 @@ from spindle.runs.outcomes import Continuing, Finished, OpenPause, Outcome, open
 from spindle.runs.tasks import KIND as TASK
 from spindle.runs.tasks import Tasks
 from spindle.runs.tasks import work as task_work
+from spindle.runs.waits import DueRuns
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
@@ -60,6 +61,7 @@ class Runner:
         known = {**(works or {}), TASK: task_work}
         self._executions = Executions(caller, store, sealer, note, clock, known)
         self.tasks = Tasks(self, store, note)
+        self.due = DueRuns(self, store, clock.now, note)
         self._owner = self._executions.owner
 
     # --- what a user does
@@ -231,10 +233,11 @@ class Runner:
         principal: Principal | None = None,
         run: str | None = None,
         approver: Principal | None = None,
+        source: str | None = None,
     ) -> list[OpenPause]:
-        """Returns the pauses that people can answer, the oldest first. `approver`: only those of others that
+        """Returns the pauses that can be answered, the oldest first. `approver`: only those of others that
         this principal may approve."""
-        found = await self._store.pauses(run=run, principal=principal and principal.id)
+        found = await self._store.pauses(run=run, principal=principal and principal.id, source=source)
         if approver is not None:
             approvals = [pause for pause in found if pause.kind == "approval"]
             found = [pause for pause in approvals if self.may_approve(pause, approver)]
@@ -332,7 +335,7 @@ class Runner:
             raise NotFoundError(f"there is no pause and no run {id!r}", hint=hint, remedy=remedy)
         _check_principal(principal, run.principal)
         if answer is not None or refused is not None:
-            waiting = await self.pauses(run=run.id)
+            waiting = [pause for pause in await self.pauses(run=run.id) if pause.kind != "wait"]
             if len(waiting) != 1:
                 tokens = ", ".join(pause.token for pause in waiting)
                 raise ClientError(

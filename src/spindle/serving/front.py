@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from spindle.domain.json_schema import to_json
+from spindle.runs.waits import HOOK_PATH
 from spindle.serving.operating import HEALTH, READY
 from spindle.serving.published import ROOT, open_list
 
@@ -68,6 +69,8 @@ PUBLISHED: Final = FrontLink("registry", ROOT, "servers that this workspace publ
 
 def front_or_list(scope: Scope, config: ServeConfig) -> Literal["page", "list"] | None:
     """The rule for what needs no token: this page, and the list where the settings open it."""
+    if scope["path"].startswith(HOOK_PATH):
+        return "page"  # who calls a webhook knows its address
     is_page = scope["path"] in _PAGES and scope["method"] in ("GET", "HEAD")
     return "page" if is_page else open_list(scope, config)
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.errors import SpindleError
 from spindle.serving.admin_api import ROOT, AdminApi
+from spindle.serving.hooks import Webhooks
 from spindle.serving.measured import PATH, shown
 from spindle.serving.problems import problem, respond
 
@@ -29,7 +30,7 @@ class Operating:
     """Answers at these paths, and leaves the rest to the app inside."""
 
     def __init__(self, app: ASGIApp, spindle: Spindle, access: ServingAccess) -> None:
-        self._app = app
+        self._app = Webhooks(app, spindle, access)
         self._spindle = spindle
         self._access = access
         self._admin = AdminApi(spindle, access)

@@ -55,6 +55,9 @@ class SqlRuns(SqlQueries):
         values = {"run": run, "principal": principal, "source": source, "waiting": waiting}
         return [pause_from_row(row) for row in await self._rows(_SELECT_PAUSES, values)]
 
+    async def due(self, limit: int) -> list[Pause]:
+        return [pause_from_row(row) for row in await self._rows(_SELECT_DUE, {"limit": limit})]
+
 
 LEASE_END = "{now} + CAST(:lease AS DOUBLE PRECISION)"
 _SELECT_RUN = select("runs", RUN).replace("lease,", "lease_until - {now},")
@@ -93,6 +96,11 @@ _SELECT_PAUSES = f"""
       AND (CAST(:source AS TEXT) IS NULL OR source = :source)
       AND (NOT :waiting OR state = 'waiting')
     ORDER BY number
+"""
+_SELECT_DUE = f"""
+    {_SELECT_PAUSE}
+    WHERE kind = 'wait' AND state = 'waiting' AND expires_at IS NOT NULL
+    ORDER BY expires_at LIMIT :limit
 """
 INSERT_PAUSE = f"""
     {insert("pauses", PAUSE).replace(".pauses", ".pauses AS known")}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from spindle import opening
 from spindle.calls.questions import LocalAnswers
 from spindle.errors import SpindleError
+from spindle.serving.waiting import continued_meanwhile
 from spindle.threads import in_thread
 from spindle.up.commands import NotOursError, WarmCommand, current
 
@@ -140,4 +141,5 @@ async def opened(settings: Settings, log: Note) -> AsyncGenerator[WarmWorkspace]
             app = await stack.enter_async_context(opening.open(settings=settings, note=notes))
         assert app.agents.sampling is not None
         app.answer_by(CommandAnswers(None, app.agents.sampling.of_workspace))
+        await stack.enter_async_context(continued_meanwhile(app, notes))
         yield WarmWorkspace(app, notes)

@@ -58,6 +58,12 @@ class DataCheck:
             if name in level.graph.edges:
                 message = f"the input {name!r} has the name of a node, whose output takes its place"
                 yield (*path, "inputs", name), Complaint("error", message, "give one of them another name")
+        hooks = {node.id: {"type": "string"} for node in definition.nodes if node.wait and node.wait.webhook}
+        if hooks:
+            inputs = {
+                **inputs,
+                "hooks": {"type": "object", "properties": hooks, "additionalProperties": False},
+            }
         reachable = set(level.graph.order)
         taken: set[str] = set()
         for index, node in enumerate(definition.nodes):

@@ -8,7 +8,7 @@ from typing import Any
 from spindle.documents.places import DocumentPath
 from spindle.domain.json_schema import JsonObject, is_array, is_object, type_of, types_of
 from spindle.domain.tool import Tool
-from spindle.errors import did_you_mean
+from spindle.errors import FlowError, did_you_mean
 from spindle.flows import templates
 from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits, holds_template
 from spindle.flows.check.shapes import Shape, within
@@ -16,6 +16,7 @@ from spindle.flows.check.types import expression_types
 from spindle.flows.definition import NodeDefinition
 from spindle.flows.expressions.errors import ExpressionError
 from spindle.flows.expressions.parsing import WHOLE, parse
+from spindle.flows.wait_node import moment, span
 from spindle.schemas.compiled import CompiledSchema, schema_problem
 
 Finding = tuple[DocumentPath, Complaint]
@@ -26,6 +27,8 @@ def other_templates(node: NodeDefinition, sight: Sight, here: DocumentPath) -> I
     for text_place, text in node.texts.items():
         called = f"{node.id}: {'the question' if node.ask is not None else text_place}"
         yield from _references(text, sight, (*here, *text_place.split(".")), called)
+    if node.wait is not None:
+        yield from _wait_findings(node, here)
     if node.approval is not None:
         place = (*here, "approval", "message")
         yield from _references(node.approval.message, sight, place, f"{node.id}: approval.message")
@@ -44,6 +47,18 @@ def other_templates(node: NodeDefinition, sight: Sight, here: DocumentPath) -> I
                 place,
                 Complaint("error", f"{node.id}: batch.over is {article(types)}, but should be a list"),
             )
+
+
+def _wait_findings(node: NodeDefinition, here: DocumentPath) -> Iterator[Finding]:
+    """Yields times to wait that are none, where they are written out."""
+    for place, value in node.texts.items():
+        read = {"wait.until": moment, "wait.for": span}.get(place)
+        if read is None or holds_template(value):
+            continue
+        try:
+            read(value, f"{node.id}: {place}")
+        except FlowError as error:
+            yield (*here, *place.split(".")), Complaint("error", error.message, error.hint)
 
 
 def _references(value: Any, sight: Sight, place: DocumentPath, called: str) -> Iterator[Finding]:

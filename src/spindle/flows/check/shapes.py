@@ -54,9 +54,11 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
         if node.batch is not None:
             schema, is_open = {"type": "array", "items": schema}, False
             gives = {node.id: schema, f"{node.id}.failed": {"type": "array", "items": {"type": "object"}}}
-        if node.ask is None:
+        if node.model is not None or node.agent is not None:
             gives |= {f"{node.id}.usage": {"type": "object"}}
         failures = _UNANSWERED if node.ask is not None else ERROR_ACTIONS
+        if node.wait is not None:
+            failures = {**_UNANSWERED, "timeout": "nothing came in time"}
         return Shape(
             gives=_renamed(gives, node, ids),
             natural=frozenset(gives),

@@ -86,6 +86,7 @@ _STYLE: Final = """
 .spindle-flow .box { fill: var(--box); stroke: var(--edge); stroke-width: 1.25; }
 .spindle-flow .ask { fill: var(--ask); stroke: var(--ask-edge); }
 .spindle-flow .model, .spindle-flow .agent { stroke: var(--line); stroke-dasharray: 2 2; }
+.spindle-flow .wait { stroke: var(--line); stroke-dasharray: 1 3; }
 .spindle-flow .inner { fill: var(--inner); stroke: var(--edge); stroke-dasharray: none; }
 .spindle-flow .id { fill: var(--text); font-size: 13px; font-weight: 600; }
 .spindle-flow .what { fill: var(--soft); font-size: 11px; }

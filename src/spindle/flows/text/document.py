@@ -28,6 +28,7 @@ from spindle.flows.definition import (
     NodeDefinition,
     Question,
     Retry,
+    Wait,
 )
 from spindle.flows.problems import NOWHERE, BrokenFlowError, Positions, Problem
 
@@ -139,6 +140,9 @@ def _finding(error: ValidationError) -> Iterator[Finding]:
             hint = _REQUIRED_HINTS.get(str(kind.property))
             yield path, f"{what} needs {kind.property!r}", hint
         case "oneOf" | "oneOfNotValid" | "oneOfMultipleValid":
+            if "wait" in error.schema_path:
+                yield path, f"{what} needs exactly one of 'until', 'for', 'event', 'webhook'", None
+                return
             given = [key for key in KINDS if is_object(error.instance) and key in error.instance]
             problem = (
                 f"has both {given[0]!r} and {given[1]!r}"
@@ -178,8 +182,9 @@ _REQUIRED_HINTS = {
 
 _REFUSED_HINTS = {
     "params": "what it says is a text with templates",
-    "retry": "a person is asked once; an edge back to it asks again",
-    "timeout": "a run that waits for a person waits as long as it takes",
+    "retry": "an edge back to it asks, or waits, again",
+    "timeout": "a run that waits for a person or for a time waits as long as it takes",
+    "batch": "a flow inside the flow can wait for each item",
     "cache": "every run asks anew",
     "fingerprint": "it belongs to a tool",
     "parse": "it says how the text of a tool is read",
@@ -189,6 +194,7 @@ _KINDS = {
     "flow": "a flow inside a flow",
     "model": "a question to a model",
     "agent": "a task of an agent",
+    "wait": "a wait",
 }
 
 
@@ -217,7 +223,7 @@ def _parent_schema(error: ValidationError) -> JsonObject:
     return node if is_object(node) else {}
 
 
-_WITHOUT_INPUTS = frozenset({"ask", "model", "agent"})
+_WITHOUT_INPUTS = frozenset({"ask", "model", "agent", "wait"})
 
 
 def _unknown_mappings(document: JsonObject, path: DocumentPath) -> Iterator[Finding]:
@@ -334,6 +340,7 @@ def _node(document: JsonObject, mapping: JsonObject) -> NodeDefinition:
         flow=_flow(document["flow"]) if "flow" in document else None,
         model=_prompt(document.get("model")),
         agent=_task(document["agent"]) if "agent" in document else None,
+        wait=_wait(document["wait"]) if "wait" in document else None,
         description=document.get("description", ""),
         params=document.get("params", {}),
         inputs=mapping.get("inputs", {}),
@@ -359,6 +366,10 @@ def _approval(given: Any) -> Approval | None:
     if not is_object(given):
         return Approval() if given is not None else None
     return Approval(tuple(given.get("by", ())), given.get("message", ""))
+
+
+def _wait(given: JsonObject) -> Wait:
+    return Wait(**{"span" if key == "for" else key: value for key, value in given.items()})
 
 
 def _task(given: JsonObject) -> AgentTask:

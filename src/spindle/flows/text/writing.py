@@ -19,6 +19,7 @@ from spindle.flows.definition import (
     NodeDefinition,
     Question,
     Retry,
+    Wait,
 )
 from spindle.flows.text.document import VERSION
 
@@ -55,6 +56,7 @@ def _node(node: NodeDefinition) -> JsonObject:
         "flow": _flow(node.flow) if node.flow is not None else None,
         "model": _prompt(node.model) if node.model is not None else None,
         "agent": _task(node.agent) if node.agent is not None else None,
+        "wait": _wait(node.wait) if node.wait is not None else None,
         "description": node.description or None,
         "params": node.params or None,
         "batch": _changed(node.batch, Batch(over=None), always=("over",)) if node.batch is not None else None,
@@ -95,6 +97,10 @@ def _task(task: AgentTask) -> JsonObject:
     return {key: lists.get(key, value) for key, value in fields.items()}
 
 
+def _wait(wait: Wait) -> JsonObject:
+    return {"for" if key == "span" else key: value for key, value in _changed(wait, Wait()).items()}
+
+
 def _edge(edge: Edge) -> JsonObject:
     action = {"action": edge.action} if edge.action != DEFAULT_ACTION else {}
     return {"from": edge.source, **action, "to": edge.target}
@@ -115,7 +121,7 @@ def _flow_cache(rule: CacheRule | None) -> Any:
     return (_changed(rule, CacheRule()) or True) if rule is not None else None
 
 
-Part = Retry | Batch | CacheRule | ModelPrompt | AgentTask
+Part = Retry | Batch | CacheRule | ModelPrompt | AgentTask | Wait
 
 
 def _changed(value: Part, default: Part, always: tuple[str, ...] = ()) -> JsonObject:

@@ -1,0 +1,127 @@
+"""The addresses of webhooks for which runs wait: `POST /hooks/TOKEN`.
+
+Whoever knows the address may call it, once: it is unguessable, and no token is asked for. The body is data,
+within bounds, and must fit the schema that the run gave; one that does not fit leaves the run waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from spindle.documents.text import read
+from spindle.domain.json_schema import to_json
+from spindle.errors import ClientError, ConfigurationError, NotFoundError, SpindleError
+from spindle.runs.waits import HOOK_PATH
+from spindle.serving.problems import of_error, problem, respond
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from spindle.app import Spindle
+    from spindle.runs.outcomes import OpenPause
+    from spindle.serving.access import ServingAccess
+
+logger = logging.getLogger("spindle")
+
+MAX_BODY: Final = 1024 * 1024
+MAX_FIELDS: Final = 1000
+MAX_TOKEN: Final = 200
+EARLY: Final = 2
+"""Seconds after which to try again: the run may not have come to its wait yet."""
+
+
+class Webhooks:
+    """Answers at these paths, and leaves the rest to the app inside."""
+
+    def __init__(self, app: ASGIApp, spindle: Spindle, access: ServingAccess) -> None:
+        self._app = app
+        self._spindle = spindle
+        self._access = access
+        self._at_work: set[asyncio.Task[Any]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith(HOOK_PATH):
+            await self._app(scope, receive, send)
+            return
+        try:
+            response = await self._take(Request(scope, receive))
+        except ClientDisconnect:
+            return
+        except SpindleError as error:
+            response = respond(of_error(error))
+        await response(scope, receive, send)
+
+    async def _take(self, request: Request) -> Response:
+        if request.method != "POST":
+            return respond(problem(405, "client", "a webhook is called by POST"), {"Allow": "POST"})
+        pause = await self._waiting(request.scope["path"].removeprefix(HOOK_PATH))
+        if pause is None:
+            message = "no run waits here: it was called before, its time is over, or it does not wait yet"
+            return respond({**problem(404, "not_found", message), "retry_after": EARLY})
+        body = await self._body(request)
+        if body is None:
+            limit = self._limit()
+            return respond(problem(413, "invalid_arguments", f"the body is larger than {limit} bytes"))
+        try:
+            value = _value(body, request.headers.get("content-type", ""))
+        except (ConfigurationError, ValueError) as error:
+            return respond(problem(400, "invalid_arguments", f"the body cannot be read: {error}"))
+        try:
+            going_on = await self._spindle.runner.accept(pause, value, principal=pause.principal)
+        except (ClientError, NotFoundError):
+            return respond(problem(410, "not_found", "it was called before, or its time is over"))
+        if going_on is not None:
+            self._continue(going_on)
+        return Response(to_json({"accepted": True}), 202, media_type="application/json")
+
+    async def _waiting(self, token: str) -> OpenPause | None:
+        if not token or len(token) > MAX_TOKEN or not token.isalnum():
+            return None
+        runner = self._spindle.runner
+        found = await runner.due.waiting(token)
+        pause = runner.details(found) if found is not None else None
+        # The token of another pause is no address: those are answered by whom they ask.
+        is_hook = pause is not None and pause.details.get("webhook") == f"{HOOK_PATH}{token}"
+        return pause if is_hook else None
+
+    def _limit(self) -> int:
+        return min(MAX_BODY, self._access.config.max_body_size)
+
+    async def _body(self, request: Request) -> bytes | None:
+        """Returns the body, or None if it is too large."""
+        body, limit = bytearray(), self._limit()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                return None
+        return bytes(body)
+
+    def _continue(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.create_task(self._reported(work), name="run after a webhook")
+        self._at_work.add(task)
+        task.add_done_callback(self._at_work.discard)
+
+    async def _reported(self, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            await work
+        except SpindleError as error:
+            logger.warning("%s", f"a run went on after its webhook was called and failed: {error.message}")
+
+
+def _value(body: bytes, content_type: str) -> Any:
+    """Returns the body as templates see it: JSON, the fields of a form, or a text."""
+    kind = content_type.partition(";")[0].strip().lower()
+    text = body.decode()
+    if kind == "application/json" or kind.endswith("+json"):
+        return read(text, "json").value if text else None
+    if kind == "application/x-www-form-urlencoded":
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    return text

@@ -194,7 +194,7 @@ BODY = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required":
 async def served(app: Spindle) -> AsyncIterator[httpx.AsyncClient]:
     from spindle.domain.serve import ServeConfig
 
-    config = ServeConfig(auth_token="secret", allowed_hosts=("here",))  # noqa: S106 - a test
+    config = ServeConfig(auth_token="secret", allowed_hosts=("here",))
     api = make_app(app, ServingAccess.of(config))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://here") as client:
         yield client

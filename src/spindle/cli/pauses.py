@@ -1,4 +1,4 @@
-"""`spindle pauses`: lists what waits for a person."""
+"""`spindle pauses`: lists what waits for a person, or for something to happen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spindle.cli.output import when
 
 @command("pauses")
 async def pauses(cli: CliContext) -> None:
-    """List the pauses that wait for a person, the oldest first: consent, approval or an answer.
+    """List what runs wait for, the oldest first: consent, approval, an answer, or a time, event or webhook.
 
     `spindle resume TOKEN` answers one and resumes its run.
     """

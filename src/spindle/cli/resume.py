@@ -90,6 +90,8 @@ async def _answered(cli: CliContext, token: str, given: _Given) -> int:
     async with cli.open() as app:
         token = await _named(app, token)
         pause = await _find(app, token)
+        if pause is not None and pause.kind == "wait" and not any(given.said().values()):
+            token, pause = pause.run_id, None  # it goes on if its time is over
         run = await app.store.run(pause.run_id if pause else token)
         flow = run if run is not None and run.kind == "flow" else None
         progress, show = _for_flow(cli, flow)

@@ -62,7 +62,7 @@ class WaitNode(WorkspaceNode):
     def _given(self, shared: Mapping[str, Any], item: JsonObject | None) -> JsonObject:
         lookup = SharedLookup(shared, item)
         hooks = shared.get(HOOKS)
-        self._address = str(hooks.get(self.id, "")) if is_object(hooks) else ""
+        self._address = str(hooks.get(self.definition.id, "")) if is_object(hooks) else ""
         return {
             place.partition(".")[2]: self._rendered(value, lookup, place)
             for place, value in self.definition.texts.items()

@@ -236,6 +236,8 @@ async def paused(
         return error_result(f"{pause.message}\n{link}", _about(pause))
     if request is None or not ctx.session.can_send_request:
         way = "A person has to answer first, where Spindle runs; the call then goes on there."
+        if pause.kind == "wait":
+            way = "It goes on there by itself when that is over."
         return error_result(f"{pause.message}\n{way}", _about(pause))
     answer = await peer.ask(request["method"], request.get("params"))
     return await go_on(app, pause, answer, peer)
@@ -320,6 +322,8 @@ def _question(pause: OpenPause) -> JsonObject | None:
                     return None  # forms have plain values only
                 schema = {"type": "object", "properties": {ANSWER: schema}, "required": [ANSWER]}
             params["requestedSchema"] = schema
+        case "wait":
+            return None  # nobody is asked
     return {"method": "elicitation/create", "params": params}
 
 

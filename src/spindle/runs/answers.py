@@ -45,6 +45,8 @@ async def checked_answer(
 
 def _checked_arrival(answer: Any, details: JsonObject) -> Any:
     """Returns what came for a run that waits for it."""
+    if answer is None:
+        raise _wrong("it waits, and nothing came", [], "resume its run to see if the wait is over")
     if "schema" not in details:
         raise _wrong("it waits for a time, not for an answer", [], "it goes on by itself, or can be refused")
     try:

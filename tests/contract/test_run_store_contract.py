@@ -173,6 +173,18 @@ class TestPauses(RunStoreContract):
         assert await store.pauses(principal="bob") == [bobs]
         assert await store.pauses(source="disk") == [bobs]
 
+    async def test_waits_are_listed_by_their_end_and_nothing_else_is(self, store: RunStore) -> None:
+        waits = [
+            dataclasses.replace(a_pause(f"w{end:g}", expires_at=end), kind="wait")
+            for end in (30.0, 10.0, 20.0)
+        ]
+        endless = dataclasses.replace(a_pause("endless"), kind="wait")
+        await paused(store, *waits, endless, a_pause("person", expires_at=5.0))
+        assert [pause.token for pause in await store.due(10)] == ["w10", "w20", "w30"]
+        assert [pause.token for pause in await store.due(1)] == ["w10"]
+        await store.claim("w10", b"came", "p1", LEASE, 1.0)
+        assert [pause.token for pause in await store.due(10)] == ["w20", "w30"]
+
     async def test_the_first_answer_claims_the_run_and_the_second_is_refused(self, store: RunStore) -> None:
         await paused(store)
         assert await store.claim("t1", b"yes", "p2", LEASE, 20.0) == "claimed"

@@ -26,11 +26,13 @@ edges:
 - {from: nap, to: say}
 """
 TOOL = """
+from pathlib import Path
+
 from spindle import tool
 
 @tool
 def say(text: str) -> str:
-    with open("said.txt", "a") as file:
+    with (Path(__file__).parent.parent / "said.txt").open("a") as file:
         file.write(text)
     return f"said {text}"
 """

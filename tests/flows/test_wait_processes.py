@@ -112,3 +112,18 @@ async def test_a_server_that_is_killed_while_runs_wait_loses_none(tmp_path: Path
     assert (tmp_path / "said.txt").read_text() == "no 1"
     code, said = await spindle(tmp_path, "resume", pause["run_id"])
     assert (code, "said no 1" in said) == (0, True)
+
+
+async def test_a_command_continues_all_that_is_due(tmp_path: Path) -> None:
+    (tmp_path / "spindle.toml").write_text("")
+    for name, text in (("flows/nap.yaml", FLOW.replace("- {from: hook, to: nap}", "").replace(
+        "nodes:", "start: nap\nnodes:").replace("${hook.n}", "1")), ("tools/say.py", TOOL)):  # fmt: skip
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    assert (await spindle(tmp_path, "run", "nap"))[0] == 75
+    code, said = await spindle(tmp_path, "resume", "due")
+    assert (code, "no run is due" in said) == (0, True)
+    let_the_hour_pass(tmp_path)
+    code, said = await spindle(tmp_path, "resume", "due")
+    assert (code, "1 run continued" in said) == (0, True)
+    assert (tmp_path / "said.txt").read_text() == "no 1"

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from spindle.cli.output import plural
-from spindle.domain.json_schema import is_array
+from spindle.domain.json_schema import JsonObject, is_array
 
 if TYPE_CHECKING:
     from spindle.cli.output import Output
@@ -129,6 +129,8 @@ def remarks(event: NodeEvent, *, with_message: bool = True) -> str:
         said.append(f"{event.attempts} attempts")
     elif was_recorded(event):
         said.append("done before")
+    if event.usage is not None:
+        said.append(_used(event.usage))
     action = event.action if event.action not in (None, "", "default") else None
     if event.error is not None:
         said.append(str(event.error.get("category") or "error"))
@@ -137,6 +139,12 @@ def remarks(event: NodeEvent, *, with_message: bool = True) -> str:
     if action is not None:
         said.append(f"→ {action}")
     return ", ".join(part for part in said if part)
+
+
+def _used(usage: JsonObject) -> str:
+    """The use of a model in words: its tokens, and the cost if it is known."""
+    tokens = plural(usage["input_tokens"] + usage["output_tokens"], "token")
+    return tokens if usage.get("cost") is None else f"{tokens}, ${usage['cost']:.4f}"
 
 
 def was_recorded(event: NodeEvent) -> bool:

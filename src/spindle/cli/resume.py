@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from spindle.runs.outcomes import OpenPause
 
 LOOK_AGAIN = 0.5
+DUE = "due"
+"""Stands for all runs that waited for a time which has come."""
 
 
 @command("resume")
@@ -47,7 +49,8 @@ async def resume(
     done (--answer '{"done": true, "result": …}' also what it returned), --refuse lets the step fail.
 
     With the id of a RUN (or its beginning, or `last`), resumes a run that was stopped or whose process died,
-    or shows how it ended. Steps that were done are not done again.
+    or shows how it ended. Steps that were done are not done again. `spindle resume due` continues all runs
+    that waited for a time which has come.
     """
     from spindle.agents.events import listening
     from spindle.cli.agent_view import View
@@ -57,6 +60,8 @@ async def resume(
     given = [name for name, said in answers.said().items() if said]
     if len(given) > 1:
         raise UsageMistakeError(f"{given[0]} and {given[1]} cannot both be the answer", "give one of them")
+    if token == DUE and not given:
+        return await _continue_due(cli)
     with listening(View(cli.output, says_text=False).hear):  # to an agent, if it is one's run
         return await _answered(cli, token, answers)
 
@@ -79,6 +84,19 @@ class _Given:
             "--refuse": self.refuse is not None,
             "--done": self.done,
         }
+
+
+async def _continue_due(cli: CliContext) -> int:
+    from spindle.cli.output import plural
+
+    async with cli.open() as app:
+        due = app.runner.due
+        due.can_do = app.flows.can_continue
+        await due.look()
+        count = due.count
+        await due.settled()
+    cli.output.note(f"{plural(count, 'run')} continued" if count else "no run is due")
+    return 0
 
 
 async def _answered(cli: CliContext, token: str, given: _Given) -> int:

@@ -119,6 +119,11 @@ class DueRuns:
             return None
         return found if found.expires_at is None or found.expires_at > self._now() else None
 
+    @property
+    def count(self) -> int:
+        """The number of runs that are being continued."""
+        return len(self._at_work)
+
     async def settled(self) -> None:
         """Waits until the runs that were begun are done, or wait again."""
         while self._at_work:

@@ -20,7 +20,7 @@ from servers.running import OpenSources, StdioServers
 from spindle.domain.tool import Tool
 from spindle.errors import NotFoundError
 from spindle.flows.check.check import check
-from spindle.flows.definition import Edge, FlowDefinition, FlowOutput, NodeDefinition, Question
+from spindle.flows.definition import KINDS, Edge, FlowDefinition, FlowOutput, NodeDefinition, Question
 from spindle.flows.expressions.errors import ExpressionError
 from spindle.flows.expressions.paths import MISSING
 from spindle.flows.library import with_fingerprints
@@ -658,7 +658,7 @@ async def test_a_flow_without_a_text_is_checked_too() -> None:
     flow = FlowDefinition((NodeDefinition("a", tool="text.upper"), NodeDefinition("b")), (Edge("a", "x"),))
     found = [str(problem) for problem in await check(flow, find, place="flow 'made'")]
     assert found == [
-        "flow 'made': b: a node is exactly one of tool, ask, flow, model, agent",
+        f"flow 'made': b: a node is exactly one of {', '.join(KINDS)}",
         "flow 'made': an edge names 'x', but there is no such node",
         "flow 'made': 'b' is never reached from 'a'",
     ]

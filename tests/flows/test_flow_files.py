@@ -16,6 +16,7 @@ from flows.strategies import DEFINITIONS, JSON
 from spindle.documents.text import read as read_text
 from spindle.errors import FlowError
 from spindle.flows.definition import (
+    KINDS,
     Batch,
     CacheRule,
     Edge,
@@ -293,7 +294,7 @@ def problems(text: str, format: Format, name: str = "flows/f") -> list[str]:
         ('{"nodes": [\n{"tool": "x"}]}', "flows/f.json:2: `nodes[0]` needs 'id'"),
         (
             '{"nodes": [\n{"id": "x"}]}',
-            "flows/f.json:2: `nodes[0]` needs one of 'tool', 'ask', 'flow', 'model', 'agent' "
+            f"flows/f.json:2: `nodes[0]` needs one of {', '.join(map(repr, KINDS))} "
             "[a node is exactly one of them]",
         ),
         (

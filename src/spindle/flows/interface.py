@@ -125,11 +125,18 @@ def of_tool(tool: Tool) -> Interface:
         reads=tuple(key for key in keys if key.name not in own_params),
         writes=natural_outputs(tool),
         params=tuple(key for key in keys if key.name in own_params or key.has_default),
-        actions={**(stated.get("actions") or {"default": "it is done"}), **ERROR_ACTIONS},
+        actions=actions_of(tool),
         pure=tool.pure,
         source=tool.source,
         version=tool.fingerprint,
     )
+
+
+def actions_of(tool: Tool) -> dict[str, str]:
+    """Returns the actions that a node of this tool may end with, and what each means."""
+    declared = tool.spec.metadata.get("node")
+    stated: JsonObject = declared if is_object(declared) else {}
+    return {**(stated.get("actions") or {"default": "it is done"}), **ERROR_ACTIONS}
 
 
 def natural_outputs(tool: Tool) -> tuple[Key, ...]:

@@ -124,7 +124,7 @@ class Availability:
 
     def _walk(self, level: Level, entry: State) -> State:
         """Repeats until nothing changes any more. Returns the state when the flow is done."""
-        graph, out = level.graph, dict[str, State]()
+        graph, each, out = level.graph, level.each, dict[str, State]()
         has_changed = graph.start is not None
         while has_changed:
             has_changed = False
@@ -135,7 +135,7 @@ class Availability:
                     continue
                 self.states[node] = state
                 before = self._walk(level.inner[id], state) if id in level.inner else state
-                if id in level.each:
+                if id in each:
                     before = state  # what its nodes write for one item, nobody else sees
                 done = self._done[node]
                 out[id] = State(before.may | done.may, before.must | done.must)

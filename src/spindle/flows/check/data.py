@@ -15,13 +15,13 @@ from spindle.flows.check.availability import Availability, Level
 from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits, holds_template, misfit
 from spindle.flows.check.parts import (
     Finding,
+    InputSchemas,
     cache_findings,
     input_findings,
     item_schema,
     name_of,
     no_input,
     other_templates,
-    schema_errors,
     schema_wanted,
     types_wanted,
     unknown_output,
@@ -43,6 +43,7 @@ class DataCheck:
     tools: Mapping[str, Tool]
     _readers: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
     """By shared key that is read by its name: who does, as the analysis and as messages call them."""
+    _schemas: InputSchemas = field(default_factory=InputSchemas)
 
     def findings(self, level: Level, given: Collection[str]) -> Iterator[Finding]:
         yield from self._level(level, (), {name: {} for name in given}, {})
@@ -195,7 +196,7 @@ class DataCheck:
         tool = self.tools.get(reader)
         if tool is None or not given:
             return
-        for steps, message in schema_errors(tool, given):
+        for steps, message in self._schemas.errors(tool, given):
             value: Any = descend(given, tuple(steps))
             if not holds_template(value):
                 called = name_of(node, written_path(tuple(steps)))

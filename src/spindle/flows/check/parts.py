@@ -156,15 +156,28 @@ def input_findings(name: str, schema: JsonObject, place: DocumentPath) -> Iterat
         )
 
 
-def schema_errors(tool: Tool, given: JsonObject) -> Iterator[tuple[list[str | int], str]]:
-    """Yields the path and message of every argument that does not fit the tool's schema."""
-    try:
-        found = CompiledSchema(tool.input_schema).mistakes(given)
-    except ValueError:
-        return  # a call says what is wrong with the tool's schema
-    for steps, problem in found:
-        if steps:  # what is said of all arguments together speaks of those that are not here
-            yield steps, problem
+class InputSchemas:
+    """The input schemas of the tools of a flow, each compiled once: many nodes may call the same tool."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[int, tuple[JsonObject, CompiledSchema | None]] = {}
+
+    def errors(self, tool: Tool, given: JsonObject) -> Iterator[tuple[list[str | int], str]]:
+        """Yields the path and message of every argument that does not fit the tool's schema."""
+        schema = self._of(tool.input_schema)
+        for steps, problem in schema.mistakes(given) if schema is not None else ():
+            if steps:  # what is said of all arguments together speaks of those that are not here
+                yield steps, problem
+
+    def _of(self, schema: JsonObject) -> CompiledSchema | None:
+        """None for a schema that is not valid: a call says what is wrong with it."""
+        if id(schema) not in self._compiled:
+            try:
+                compiled = CompiledSchema(schema)
+            except ValueError:
+                compiled = None
+            self._compiled[id(schema)] = schema, compiled  # kept, so that no other gets this id
+        return self._compiled[id(schema)][1]
 
 
 def no_input(node: NodeDefinition, name: str, shape: Shape) -> Complaint:

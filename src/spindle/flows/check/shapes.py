@@ -10,7 +10,7 @@ from spindle.domain.json_schema import JsonObject, is_object, parameters, resolv
 from spindle.domain.tool import Tool
 from spindle.flows.definition import DEFAULT_ACTION, NodeDefinition
 from spindle.flows.failures import ERROR, REFUSED
-from spindle.flows.interface import ERROR_ACTIONS, Key, is_wrapped, natural_key, of_tool
+from spindle.flows.interface import ERROR_ACTIONS, Key, actions_of, is_wrapped, natural_key
 from spindle.flows.signature import output_schema
 
 
@@ -71,7 +71,6 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
     if tool is None:
         return Shape(takes_others=True, is_open=True, actions={DEFAULT_ACTION: "", **ERROR_ACTIONS},
                      failures=frozenset(ERROR_ACTIONS))  # fmt: skip
-    interface = of_tool(tool)
     whole = _whole(tool)
     natural = natural_key(tool.name)
     gives, is_open = _given(whole, natural)
@@ -92,7 +91,7 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
         whole=whole,
         fallback=natural if natural in gives and natural not in whole.get("properties", {}) else None,
         is_open=is_open,
-        actions={DEFAULT_ACTION: "it is done", **interface.actions},
+        actions={DEFAULT_ACTION: "it is done", **actions_of(tool)},
         failures=frozenset(ERROR_ACTIONS),
     )
 

@@ -25,6 +25,7 @@ from spindle.flows.text.writing import to_document
 from spindle.rest.app import make_app
 from spindle.runs.outcomes import OpenPause
 from spindle.serving.access import ServingAccess
+from spindle.serving.access_log import log_request
 from spindle.serving.waiting import AwaitedEvents, continued_meanwhile
 
 PATIENCE = 60.0
@@ -179,7 +180,7 @@ async def test_an_event_that_does_not_come_in_time_is_a_timeout(opened: OpenFlow
     async with opened(clock=at.clock) as app:
         pause = await paused_by(app, flow({"event": "never"}, late, edges=edges, timeout=60))
         at.time += 61
-        await AwaitedEvents(app, print).deliver(await app.emit("never", 1))  # too late
+        await AwaitedEvents(app, print).deliver([await app.emit("never", 1)])  # too late
         await app.runner.due.look()
         await app.runner.due.settled()
         assert await ended(app, pause.run_id) == {"value": "timeout"}
@@ -243,6 +244,14 @@ async def test_a_hostile_body_leaves_the_run_waiting(
         answer = await client.post(pause.details["webhook"], content=body, headers={"Content-Type": kind})
         assert answer.status_code == status
         assert [found.token for found in await app.pauses()] == [pause.token]
+
+
+def test_logs_do_not_show_addresses(caplog: pytest.LogCaptureFixture) -> None:
+    scope: Any = {"type": "http", "method": "POST", "path": "/hooks/abc123", "headers": [], "client": None}
+    with caplog.at_level("INFO"):
+        log_request(scope, 202, 1, 0.1)
+    assert "/hooks/…" in caplog.text
+    assert "abc123" not in caplog.text
 
 
 async def test_what_comes_is_data_and_no_template(opened: OpenFlows) -> None:

@@ -30,6 +30,11 @@ RETRY: Final = 60.0
 """Seconds before the next try with a run that could not be continued."""
 
 
+def shown_path(path: str) -> str:
+    """Returns the path of a request as logs show it: their readers must not learn a webhook's address."""
+    return f"{HOOK_PATH}…" if path.startswith(HOOK_PATH) else path
+
+
 class WaitRequired(Interruption):
     """Work goes on at `expires_at`, or when something comes. `details` says what it waits for, with the
     `schema` of what may come. `state` may hold `after`, seconds from now instead of `expires_at`, and the

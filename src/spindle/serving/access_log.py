@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.identity import Principal
-from spindle.runs.waits import HOOK_PATH
+from spindle.runs.waits import shown_path
 from spindle.serving.access import ANYBODY, PRINCIPAL
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def log_request(scope: Scope, status: int, size: int, seconds: float) -> None:
     who = principal.id if isinstance(principal, Principal) and principal is not ANYBODY else ""
     address = str(client[0]) if client else ""
     what = _named_method(scope)
-    path = scope["path"][:MAX_PATH]
-    if path.startswith(HOOK_PATH):
-        path = f"{HOOK_PATH}…"  # whoever reads the log must not learn the address
+    path = shown_path(scope["path"])[:MAX_PATH]
     fields: dict[str, Any] = {
         "address": address,
         "principal": who,

@@ -17,6 +17,7 @@ from spindle.domain.bounded import BoundedMap
 from spindle.domain.json_schema import from_json, is_object
 from spindle.errors import SpindleError
 from spindle.listening.addressing import network
+from spindle.runs.waits import shown_path
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -114,7 +115,7 @@ class AuditLog:
         body: Any = from_json(bytes(answer.body)) if answer.body else {}
         told: dict[str, Any] = body if is_object(body) else {}
         reason = str(told.get("message", ""))[:MAX_TEXT] + more
-        target = f"{scope['method']} {scope['path']}"[:MAX_TEXT]
+        target = f"{scope['method']} {shown_path(scope['path'])}"[:MAX_TEXT]
         outcome = str(told.get("category", answer.status_code))
         self.add(
             AuditEntry(self._now(), "enter", target, principal, False, outcome, reason, self.door, address)

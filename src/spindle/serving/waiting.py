@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import is_object
@@ -52,8 +52,10 @@ class AwaitedEvents:
         try:
             async with self._subscription as events:
                 async for event in events:
+                    # All that have come since, with one look at the store: events may come in floods.
+                    came = [event, *[await anext(events) for _ in range(events.waiting)]]
                     try:
-                        await self.deliver(event)
+                        await self.deliver(came)
                     except SpindleError as error:
                         self._note(
                             f"an event on {event.channel} could not be handed to runs: {error.message}"
@@ -62,20 +64,23 @@ class AwaitedEvents:
             for task in self._at_work:
                 task.cancel()
 
-    async def deliver(self, event: Event) -> None:
-        """Continues every run that waits for this event."""
-        runner = self._app.runner
-        for pause in await runner.pauses(source=EVENTS):
-            if not _awaits(pause, event):
-                continue
-            try:
-                going_on = await runner.accept(pause, event.data, principal=pause.principal)
-            except (InvalidArgumentsError, ClientError, NotFoundError):
-                continue  # it does not fit, or another was there before it
-            if going_on is not None:
-                task = asyncio.create_task(self._reported(going_on), name="run after an event")
-                self._at_work.add(task)
-                task.add_done_callback(self._at_work.discard)
+    async def deliver(self, events: Sequence[Event]) -> None:
+        """Continues every run that waits for one of these events, with the first that fits."""
+        for pause in await self._app.runner.pauses(source=EVENTS):
+            for event in events:
+                if _awaits(pause, event) and await self._was_taken(pause, event):
+                    break
+
+    async def _was_taken(self, pause: OpenPause, event: Event) -> bool:
+        try:
+            going_on = await self._app.runner.accept(pause, event.data, principal=pause.principal)
+        except (InvalidArgumentsError, ClientError, NotFoundError):
+            return False  # it does not fit, or another was there before it
+        if going_on is not None:
+            task = asyncio.create_task(self._reported(going_on), name="run after an event")
+            self._at_work.add(task)
+            task.add_done_callback(self._at_work.discard)
+        return True
 
     async def _reported(self, work: Any) -> None:
         try:

@@ -127,3 +127,22 @@ async def test_a_command_continues_all_that_is_due(tmp_path: Path) -> None:
     code, said = await spindle(tmp_path, "resume", "due")
     assert (code, "1 run continued" in said) == (0, True)
     assert (tmp_path / "said.txt").read_text() == "no 1"
+
+
+async def test_a_workspace_that_is_kept_open_for_commands_continues_what_is_due(tmp_path: Path) -> None:
+    (tmp_path / "spindle.toml").write_text("")
+    nap = FLOW.replace("- {from: hook, to: nap}", "").replace("nodes:", "start: nap\nnodes:")
+    for name, text in (("flows/nap.yaml", nap.replace("${hook.n}", "1")), ("tools/say.py", TOOL)):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    code, said = await spindle(tmp_path, "up")
+    assert code == 0, said
+    try:
+        assert (await spindle(tmp_path, "run", "nap"))[0] == 75
+        let_the_hour_pass(tmp_path)
+        async with asyncio.timeout(PATIENCE):
+            while not (tmp_path / "said.txt").exists():
+                await asyncio.sleep(0.05)
+    finally:
+        await spindle(tmp_path, "down")
+    assert (tmp_path / "said.txt").read_text() == "no 1"

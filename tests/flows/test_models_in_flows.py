@@ -143,6 +143,11 @@ async def test_a_flow_with_a_model_is_a_tool_like_any_other(
     async with opened() as app:
         await app.sync()
         assert (await app.call("summarize-text", text="long")).text == "Short."
+        server.feed("Shorter.")
+        done = await app.run_flow("upper --text=loud >> summarize-text >> upper")
+        assert isinstance(done, Finished)
+        assert done.result.value == "SHORTER."
+        assert server.requests[1].prompt == "Summarize: LOUD"
 
 
 async def test_a_model_that_is_not_there_is_said_before_anything_runs(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
+from threading import Thread
 
 TEXT = {"type": "string"}
 CITY = {"type": "object", "properties": {"city": TEXT}, "required": ["city"]}
@@ -58,6 +60,7 @@ QUESTIONS = {
     "locked": [],
     "gives_up": [],
     "plain": [],
+    "slow": [],
     "think": [sample("Six times seven?")],
     "ponder": [sample(f"And {number}?") for number in range(12)],
     "shout": [sample("x" * 5000)],
@@ -107,6 +110,12 @@ def ask(running: Running, method: str, params: dict) -> None:
     send(id=question, method=method, params=params)
 
 
+def wait_for(path: str, call: object) -> None:
+    while not os.path.exists(path):
+        time.sleep(0.005)
+    say(call, "slept")
+
+
 def called(call: object, name: str) -> None:
     record(f"called {name}")
     running = Running(call, name)
@@ -117,6 +126,9 @@ def called(call: object, name: str) -> None:
             else:
                 data = {"elicitations": [PAGE]}
                 send(id=call, error={"code": -32042, "message": "Visit first", "data": data})
+        case "slow":
+            # Ends when there is a file that says so, and is at work meanwhile.
+            Thread(target=wait_for, args=(f"{sys.argv[1]}.slow", call), daemon=True).start()
         case "flood":
             for number in range(1000):
                 send(id=f"f{number}", method="elicitation/create", params=form(f"Question {number}?"))

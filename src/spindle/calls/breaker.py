@@ -1,9 +1,9 @@
 """Leaves a server alone after repeated failures, and lets exactly one call find out if it is back.
 
 A failure counts where it belongs. That a server cannot be reached is everybody's, and counts for all who call
-it. Everything else happened to one credential, in its process or its session, and counts for calls with that
-credential. Only if it happens to several in a row at a server that they share, and nobody is answered in
-between, is the server taken to be unwell for all.
+it. Everything else happened to one credential, or one holder of a session, in its process or its session, and
+counts for calls with that. Only if it happens to several in a row at a server that they share, and nobody is
+answered in between, is the server taken to be unwell for all.
 """
 
 from __future__ import annotations

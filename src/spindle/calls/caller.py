@@ -45,13 +45,7 @@ from spindle.calls.running import RunningCall, TracedCall
 from spindle.calls.validate import LargeArgumentsError, Validation, has_many_parts
 from spindle.domain.call import Call, IdempotencyKey, Result
 from spindle.domain.identity import NO_CREDENTIAL, Principal
-from spindle.errors import (
-    AuthError,
-    PermissionDeniedError,
-    RateLimitedError,
-    ServerError,
-    SpindleError,
-)
+from spindle.errors import AuthError, PermissionDeniedError, RateLimitedError, ServerError, SpindleError
 from spindle.telemetry import tracing
 from spindle.threads import in_short_turn
 from spindle.timers import Timers
@@ -316,12 +310,17 @@ class Caller:
     async def _attempt(self, running: RunningCall) -> Result:
         prepared, call = running.prepared, running.call
         guards, credential = prepared.guards, call.credential.key
+        holder = running.holder = prepared.source.holder_of(call.principal, running.peer)
+        if holder:
+            credential = f"{credential} {holder}"
         running.stage = "limits"
         guards.breakers.check(prepared.server, credential)
         left = running.timeout - running.waited
         held = hold(running.limits, call.principal.id, left)
         if not held.at_once():
             await held.wait()
+        if running.peer is not None:
+            running.peer.held = held
         try:
             left -= held.waited
             if guards.rate is not None:
@@ -349,8 +348,9 @@ class Caller:
     async def _send(self, running: RunningCall, seconds: float) -> Result:
         prepared, tool, call = running.prepared, running.prepared.tool, running.call
         use = self._catalog.connections.session(
-            tool.source, prepared.source, prepared.config, call.credential, seconds=seconds
-        )
+            tool.source, prepared.source, prepared.config, call.credential, running.holder,
+            alone=prepared.source.runs_alone(call), seconds=seconds,
+        )  # fmt: skip
         session = use.at_once() or await use.opened()
         try:
             if running.journal is not None:

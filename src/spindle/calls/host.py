@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.calls.journal import Journal, current_journal
@@ -12,12 +13,13 @@ from spindle.errors import Interruption
 
 if TYPE_CHECKING:
     from spindle.calls.deadlines import Deadline
-    from spindle.calls.limits import Limit
+    from spindle.calls.limits import Limit, hold
     from spindle.calls.sampling import Sampling
-    from spindle.domain.call import CallRecord, Host, Peer, Reply, Result
+    from spindle.domain.call import CallRecord, Host, Reply, Result
     from spindle.domain.doubt import InDoubt
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
+    from spindle.domain.peer import Peer
     from spindle.domain.tool import Tool
 
 
@@ -141,7 +143,7 @@ class CallHost:
 class PatientPeer:
     """The client that made a call; the call's time limit stands still while the client is asked something."""
 
-    __slots__ = ("_asked", "_limit", "_peer", "deadline")
+    __slots__ = ("_asked", "_limit", "_peer", "deadline", "held")
 
     def __init__(self, peer: Peer, limit: float, deadline: Deadline | None = None) -> None:
         self._peer = peer
@@ -149,10 +151,23 @@ class PatientPeer:
         self._asked = 0
         self.deadline = deadline
         """The limit of the attempt that is being made."""
+        self.held: hold | None = None
+        """The places that the call has among others, which they have while it waits for an answer."""
 
     @property
     def owner(self) -> object:
         return self._peer.owner
+
+    @property
+    def holder(self) -> str:
+        return self._peer.holder
+
+    @property
+    def has_session(self) -> bool:
+        return self._peer.has_session
+
+    def wants_own_session(self, answers: Collection[str]) -> bool:
+        return self._peer.wants_own_session(answers)
 
     @property
     def capabilities(self) -> JsonObject:
@@ -177,13 +192,20 @@ class PatientPeer:
         return self._peer.can_answer(method)
 
     async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
-        deadline = self.deadline
+        deadline, held = self.deadline, self.held
         self._asked += 1
         if deadline is not None:
             deadline.reschedule(None)
+        if held is not None:
+            held.lend()
         try:
             return await self._peer.ask(method, params)
+        except asyncio.CancelledError:
+            held = None  # the call has ended, and needs no place
+            raise
         finally:
             self._asked -= 1
             if deadline is not None and not self._asked:
                 deadline.reschedule(self._limit)
+            if held is not None:
+                await held.take_back()

@@ -107,7 +107,7 @@ class hold:  # noqa: N801 - used like a function
         outer = self._outer = _current.get()
         self._token = _current.set(self)
         if outer is not None:
-            outer._lend()
+            outer.lend()
         elif len(self._limits) == 1 and self._limits[0].take():
             self._held.append(self._limits[0])
             return True
@@ -132,7 +132,7 @@ class hold:  # noqa: N801 - used like a function
     async def reclaim(self) -> None:
         """Gets back the places that were lent for this one."""
         if self._outer is not None:
-            await self._outer._reclaim()
+            await self._outer.take_back()
 
     async def _take(self, *, is_first: bool) -> None:
         # Places may be lent, and the call may end, while one of its parts waits to have them back.
@@ -154,11 +154,13 @@ class hold:  # noqa: N801 - used like a function
         while self._held:
             self._held.pop().release()
 
-    def _lend(self) -> None:
+    def lend(self) -> None:
+        """Gives the places to others until `take_back`: the call waits for something else than its source."""
         self._borrowers += 1
         self._give_back()
 
-    async def _reclaim(self) -> None:
+    async def take_back(self) -> None:
+        """Waits for the places that were lent, unless others still have them."""
         self._borrowers -= 1
         if self._ended or self._borrowers:
             return

@@ -11,8 +11,9 @@ from spindle.domain.records import quick_dataclass
 
 if TYPE_CHECKING:
     from spindle.calls.limits import Limit
-    from spindle.domain.call import CallRecord, Peer, Progress
+    from spindle.domain.call import CallRecord, Progress
     from spindle.domain.json_schema import JsonObject
+    from spindle.domain.peer import Peer
     from spindle.domain.tool import Tool
 
 

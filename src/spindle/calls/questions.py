@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,8 +15,9 @@ from spindle.errors import ClientError, InputRequired, InvalidArgumentsError, Sp
 from spindle.threads import in_thread
 
 if TYPE_CHECKING:
-    from spindle.domain.call import Host, Peer
+    from spindle.domain.call import Host
     from spindle.domain.identity import Principal
+    from spindle.domain.peer import Peer
     from spindle.domain.source import SourceConfig
 
 ELICIT = "elicitation/create"
@@ -74,6 +75,17 @@ class ClientWithModel:
         return self._client.owner
 
     @property
+    def holder(self) -> str:
+        return self._client.holder
+
+    @property
+    def has_session(self) -> bool:
+        return self._client.has_session
+
+    def wants_own_session(self, answers: Collection[str]) -> bool:
+        return "sampling" in answers or self._client.wants_own_session(answers)
+
+    @property
     def capabilities(self) -> JsonObject:
         return {**self._client.capabilities, "sampling": {}}
 
@@ -102,6 +114,7 @@ class LocalPeer:
 
     comes_back = False
     has_model = False
+    has_session = False
     log_level = None
 
     def __init__(
@@ -132,6 +145,13 @@ class LocalPeer:
         if self._sampling is not None:
             found["sampling"] = {}
         return found
+
+    @property
+    def holder(self) -> str:
+        return self._principal.holder
+
+    def wants_own_session(self, answers: Collection[str]) -> bool:
+        return not self.capabilities.keys().isdisjoint(answers)
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
         """Drops it: nobody here asked for messages."""

@@ -31,6 +31,7 @@ from spindle.threads import in_turn
 if TYPE_CHECKING:
     from spindle.calls.requests import Client, SourceRequests
     from spindle.domain.identity import Principal
+    from spindle.domain.peer import SessionHolder
     from spindle.ports.source import Note
 
 UPDATED = "notifications/resources/updated"
@@ -77,23 +78,25 @@ class SourceRelay:
 
     # --- prompts
 
-    async def prompts(self, principal: Principal) -> list[JsonObject]:
+    async def prompts(self, principal: Principal, client: Client | None = None) -> list[JsonObject]:
         """The prompts of all sources, under the names by which they are asked for."""
         found: list[JsonObject] = []
-        for source, prompts in await self.listed(principal, "prompts"):
+        for source, prompts in await self.listed(principal, "prompts", client=client):
             found += [{**prompt, "name": self.prompt_name(source, prompt["name"])} for prompt in prompts]
         return found
 
     async def prompt(self, principal: Principal, params: JsonObject, client: Client) -> JsonObject:
         """A prompt with its arguments filled in."""
-        source, name = await self.prompt_home(principal, str(params["name"]))
+        source, name = await self.prompt_home(principal, str(params["name"]), client)
         return await self.request(source, principal, "prompts/get", {**params, "name": name}, client=client)
 
     def prompt_name(self, source: str, name: str) -> str:
         """The name by which a prompt of a source is asked for."""
         return f"{source}.{name}" if self._catalog.sources.config(source).prefix else name
 
-    async def prompt_home(self, principal: Principal, name: str) -> tuple[str, str]:
+    async def prompt_home(
+        self, principal: Principal, name: str, client: Client | None = None
+    ) -> tuple[str, str]:
         """The source of a prompt, and its name there."""
         sources = self.sources(principal)
         source, dot, rest = name.partition(".")
@@ -101,11 +104,11 @@ class SourceRelay:
             return source, rest
         known: dict[str, str] = {}
         plain = [name for name in sources if not self._catalog.sources.config(name).prefix]
-        for home, prompts in await self.listed(principal, "prompts", plain):
+        for home, prompts in await self.listed(principal, "prompts", plain, client):
             known |= {prompt["name"]: home for prompt in reversed(prompts)}
         if name in known:
             return known[name], name
-        raise self.no_prompt(name, [prompt["name"] for prompt in await self.prompts(principal)])
+        raise self.no_prompt(name, [prompt["name"] for prompt in await self.prompts(principal, client)])
 
     def no_prompt(self, name: str, known: Sequence[str]) -> NotFoundError:
         """The error for an unknown prompt."""
@@ -113,11 +116,11 @@ class SourceRelay:
 
     # --- resources
 
-    async def resources(self, principal: Principal) -> list[JsonObject]:
+    async def resources(self, principal: Principal, client: Client | None = None) -> list[JsonObject]:
         """The resources of all sources, each under an address of its own."""
         found: list[JsonObject] = []
         taken: set[str] = set()
-        for source, items in await self.listed(principal, "resources"):
+        for source, items in await self.listed(principal, "resources", client=client):
             for item in items:
                 uri = apps.offered(source, str(item["uri"]))
                 self._remember(uri, source)
@@ -127,11 +130,11 @@ class SourceRelay:
                 found.append({**item, "uri": uri})
         return found
 
-    async def templates(self, principal: Principal) -> list[JsonObject]:
+    async def templates(self, principal: Principal, client: Client | None = None) -> list[JsonObject]:
         """The templates of all sources, each once."""
         found: list[JsonObject] = []
         taken: set[str] = set()
-        for source, items in await self.listed(principal, "templates"):
+        for source, items in await self.listed(principal, "templates", client=client):
             for item in items:
                 template = apps.offered(source, str(item["uriTemplate"]))
                 self._templates[template] = self._templates.get(template, frozenset()) | {source}
@@ -144,7 +147,7 @@ class SourceRelay:
     async def read(self, principal: Principal, params: JsonObject, client: Client) -> JsonObject:
         """The contents of a resource."""
         uri = str(params["uri"])
-        source, inner = await self.home(principal, uri)
+        source, inner = await self.home(principal, uri, client)
         sent = {**params, "uri": inner}
         result = await self.request(source, principal, "resources/read", sent, client=client)
         if inner != uri and is_array(result.get("contents")):
@@ -153,7 +156,7 @@ class SourceRelay:
             ]
         return result
 
-    async def home(self, principal: Principal, uri: str) -> tuple[str, str]:
+    async def home(self, principal: Principal, uri: str, client: Client | None = None) -> tuple[str, str]:
         """The source of a resource, and its address there."""
         sources = self.sources(principal)
         if (own := self.of_own(principal, uri)) is not None:
@@ -161,7 +164,7 @@ class SourceRelay:
         checked_uri(uri)
         found = self._known_home(uri, sources)
         if found is None:
-            await asyncio.gather(self.resources(principal), self.templates(principal))
+            await asyncio.gather(self.resources(principal, client), self.templates(principal, client))
             found = self._known_home(uri, sources)
         if found is None:
             raise NotFoundError(f"there is no resource {uri!r}", details={"uri": uri})
@@ -202,15 +205,18 @@ class SourceRelay:
         uri: str,
         changed: Callable[[], None],
         on_ready: Callable[[], None] | None = None,
+        client: SessionHolder | None = None,
     ) -> None:
-        """Watches a resource until cancelled, as the source shows it to this principal: what the source tells
-        others is not heard. Keeps the source's session open."""
-        async with self._catalog.session(source, principal) as (session, credential):
+        """Watches a resource until cancelled, as the source shows it to this principal, or to the session of
+        this client: what the source tells others is not heard. Keeps the source's session open."""
+        async with self._catalog.session(source, principal, client) as (session, credential):
             if not isinstance(session, RelaySession) or "subscribe" not in session.offers:
                 raise ClientError(f"{source!r} does not tell when its resources change", source=source)
 
+            told = session.audience(credential)
+
             def notice(of: str, method: str, params: JsonObject, whose: str) -> None:
-                if (of, method, params.get("uri"), whose) == (source, UPDATED, uri, credential.key):
+                if (of, method, whose) == (source, UPDATED, told) and _is_part(params.get("uri"), uri):
                     changed()
 
             notices = self._catalog.sources.notices
@@ -226,16 +232,16 @@ class SourceRelay:
         """The values that a source proposes for an argument."""
         ref = cast(JsonObject, params["ref"])
         if ref.get("type") == "ref/prompt":
-            source, name = await self.prompt_home(principal, str(ref.get("name")))
+            source, name = await self.prompt_home(principal, str(ref.get("name")), client)
             ref = {**ref, "name": name}
         else:
             uri = checked_uri(str(ref.get("uri")))
             sources = self.sources(principal)
             if self._templates.get(uri, frozenset()).isdisjoint(sources):
-                await self.templates(principal)
+                await self.templates(principal, client)
             homes = self._templates.get(uri, frozenset())
             own = next((name for name in sources if name in homes), None)
-            source = own or (await self.home(principal, uri))[0]
+            source = own or (await self.home(principal, uri, client))[0]
             if (page := apps.taken_back(uri)) is not None:
                 ref = {**ref, "uri": page[1]}
         sent = {**params, "ref": ref}
@@ -245,14 +251,18 @@ class SourceRelay:
     # --- asking the sources
 
     async def listed(
-        self, principal: Principal, what: str, sources: Sequence[str] | None = None
+        self,
+        principal: Principal,
+        what: str,
+        sources: Sequence[str] | None = None,
+        client: Client | None = None,
     ) -> list[tuple[str, list[JsonObject]]]:
         """The `resources`, `templates` or `prompts` of all sources, or of those named. One that fails, or
         that waits for its user's consent, is left out with a note."""
 
         async def ask(source: str) -> tuple[str, list[JsonObject]]:
             try:
-                return source, await self.list_of(source, principal, what)
+                return source, await self.list_of(source, principal, what, client)
             except (SpindleError, Interruption) as error:
                 self._note(f"{source}: its {what} could not be listed: {error.message}")
                 return source, []
@@ -260,7 +270,9 @@ class SourceRelay:
         names = self.sources(principal) if sources is None else sources
         return list(await asyncio.gather(*(ask(name) for name in names)))
 
-    async def list_of(self, source: str, principal: Principal, what: str) -> list[JsonObject]:
+    async def list_of(
+        self, source: str, principal: Principal, what: str, client: Client | None = None
+    ) -> list[JsonObject]:
         """The `resources`, `templates` or `prompts` of one source, every page."""
         offer, method, key, name = _LISTS[what]
         budget = ListBudget(source, self._catalog.sources.config(source), what)
@@ -268,7 +280,7 @@ class SourceRelay:
         cursor: str | None = None
         while True:
             params: JsonObject = {"cursor": cursor} if cursor else {}
-            page = await self._requests.request(source, principal, method, params, offer) or {}
+            page = await self._requests.request(source, principal, method, params, offer, client) or {}
             items = page.get(key)
             whole = [item for item in items if is_object(item)] if is_array(items) else []
             budget.take(len(whole), await in_turn(size_of, page))
@@ -300,6 +312,11 @@ _LISTS = {
     "prompts": ("prompts", "prompts/list", "prompts", "name"),
 }
 """By what is listed: the capability, the request, the name of the list, and what tells its items apart."""
+
+
+def _is_part(changed: Any, uri: str) -> bool:
+    """True if what changed is this resource, or one below it, which servers may tell instead."""
+    return changed == uri or (isinstance(changed, str) and changed.startswith(f"{uri.rstrip('/')}/"))
 
 
 def checked_uri(uri: str) -> str:

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from spindle.calls.caller import Caller
     from spindle.calls.guards import Guards
     from spindle.catalog.catalog import Catalog
-    from spindle.domain.call import Peer
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
+    from spindle.domain.peer import Peer
     from spindle.domain.source import SourceConfig
 
 RECORDED = frozenset({"resources/read", "prompts/get"})
@@ -154,13 +154,16 @@ class SourceRequests:
         offer: str | None,
     ) -> JsonObject | None:
         made = self.catalog.sources.get(source)
-        place = (made.server_of(None), call.credential.key)
+        holder = made.holder_of(call.principal, call.peer)
+        place = (made.server_of(None), f"{call.credential.key} {holder}" if holder else call.credential.key)
         guards.breakers.check(*place)
         async with hold([guards.limit], call.principal.id, config.timeout) as held:
             left = config.timeout - held.waited
             if guards.rate is not None:
                 left -= await guards.rate.acquire(call.principal.id, left)
-            use = self.catalog.connections.session(source, made, config, call.credential, seconds=left)
+            use = self.catalog.connections.session(
+                source, made, config, call.credential, holder, alone=made.runs_alone(call), seconds=left
+            )
             with guards.breakers.enter(*place):
                 async with use as opened:
                     session = cast(RelaySession, opened)

@@ -37,6 +37,8 @@ class RunningCall:
     """The call's own, for which its time limit stands still."""
 
     # Defaults of the class, as most calls change none of them.
+    holder = ""
+    """The holder of the session that it runs on; empty if that is everybody's."""
     tool: Tool | None = None
     attempts = 0
     waited = 0.0

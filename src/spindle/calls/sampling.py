@@ -17,7 +17,8 @@ from spindle.domain.json_schema import JsonObject
 from spindle.errors import ApprovalRequired, ClientError, PermissionDeniedError
 
 if TYPE_CHECKING:
-    from spindle.domain.call import Host, Peer
+    from spindle.domain.call import Host
+    from spindle.domain.peer import Peer
 
 SAMPLE = "sampling/createMessage"
 

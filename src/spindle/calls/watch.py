@@ -13,6 +13,7 @@ from spindle.errors import ConnectionFailedError
 if TYPE_CHECKING:
     from spindle.calls.relay import SourceRelay
     from spindle.domain.identity import Principal
+    from spindle.domain.peer import SessionHolder
     from spindle.ports.source import Note
 
 ATTEMPTS = 5
@@ -92,21 +93,36 @@ class ResourceWatch:
             self._last = ResourceChange(uri, source, time.time())
             self._heard.set()
 
-        failures = 0
+        await follow(self._relay, source, self._principal, uri, changed, self._note, self._ready.set)
 
-        def ready() -> None:
-            nonlocal failures
-            if failures:
-                changed()  # perhaps, while nobody listened
-            failures = 0
-            self._ready.set()
 
-        while True:
-            try:
-                await self._relay.watch(source, self._principal, uri, changed, ready)
-            except ConnectionFailedError as error:
-                failures += 1
-                if failures >= ATTEMPTS or not self._ready.is_set():
-                    raise
-                self._note(f"{error.message}; watching again")
-                await asyncio.sleep(min(FIRST_WAIT * 2 ** (failures - 1), LONGEST_WAIT))
+async def follow(
+    relay: SourceRelay,
+    source: str,
+    principal: Principal,
+    uri: str,
+    changed: Callable[[], None],
+    note: Note,
+    on_ready: Callable[[], None] = lambda: None,
+    client: SessionHolder | None = None,
+) -> None:
+    """Watches a resource of a source until cancelled, also after the source was lost and came back: then it
+    counts as changed. Raises the reason why it cannot be watched, or no longer."""
+    failures, was_ready = 0, False
+
+    def ready() -> None:
+        nonlocal failures, was_ready
+        if failures:
+            changed()  # perhaps, while nobody listened
+        failures, was_ready = 0, True
+        on_ready()
+
+    while True:
+        try:
+            await relay.watch(source, principal, uri, changed, ready, client)
+        except ConnectionFailedError as error:
+            failures += 1
+            if failures >= ATTEMPTS or not was_ready:
+                raise
+            note(f"{error.message}; watching again")
+            await asyncio.sleep(min(FIRST_WAIT * 2 ** (failures - 1), LONGEST_WAIT))

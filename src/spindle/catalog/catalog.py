@@ -22,13 +22,7 @@ from spindle.catalog.storing import instructions_after, store_tools
 from spindle.catalog.version import StoredVersion
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.tool import Tool, ToolSummary
-from spindle.errors import (
-    AuthorizationRequired,
-    NotFoundError,
-    SpindleError,
-    StoreError,
-    suggest,
-)
+from spindle.errors import AuthorizationRequired, NotFoundError, SpindleError, StoreError, suggest
 from spindle.ports.store import SourceState, ToolFilter, ToolStore
 from spindle.threads import in_turn
 
@@ -36,6 +30,7 @@ if TYPE_CHECKING:
     from spindle.auth.credentials import Credentials
     from spindle.catalog.sources import SourceSet
     from spindle.domain.identity import Credential
+    from spindle.domain.peer import SessionHolder
     from spindle.ports.source import Note, Session
 
 Listener = Callable[[SyncReport], None]
@@ -249,12 +244,15 @@ class Catalog:
             self._version = version
 
     @contextlib.asynccontextmanager
-    async def session(self, name: str, principal: Principal) -> AsyncGenerator[tuple[Session, Credential]]:
+    async def session(
+        self, name: str, principal: Principal, client: SessionHolder | None = None
+    ) -> AsyncGenerator[tuple[Session, Credential]]:
         """The session of a source under a principal's credential, for what is not a call of a tool."""
         config = self.sources.config(name)
         credential = await self._credentials.for_call(name, config, principal)
         source = self.sources.get(name)
-        async with self.connections.session(name, source, config, credential) as session:
+        holder = source.holder_of(principal, client)
+        async with self.connections.session(name, source, config, credential, holder) as session:
             yield session, credential
 
     # --- syncing

@@ -47,6 +47,8 @@ class Connection:
     ) -> None:
         """`on_free` is called when its place may go to another."""
         self.name = name
+        self.key: tuple[str, str, str] = (name, credential.key, "")
+        """Whom it serves: the source, the key of a credential, and the holder of the session."""
         self._source = source
         self._config = config
         self._credential = credential
@@ -61,6 +63,8 @@ class Connection:
         self.uses: set[Use] = set()
         """Those who have the session in hand."""
         self._unused = asyncio.Event()
+        self.is_reserved = False
+        """True while one call uses it alone."""
         self.users = 0
         """Those who want the session. While there are any, it is not closed as idle."""
         self.ready: Session | None = None
@@ -78,6 +82,11 @@ class Connection:
             return False
         # The owner hears of a loss later than those whose calls it fails, who may be here already.
         return self.ready is None or not self.ready.is_lost
+
+    @property
+    def is_free(self) -> bool:
+        """True if further calls may run beside those that do."""
+        return not self.is_reserved and (self.ready is None or not self.ready.is_occupied)
 
     @property
     def opening(self) -> bool:

@@ -1,5 +1,5 @@
-"""Sessions: one for each (source, credential). Where a session shows every caller's own credential, one
-serves them all.
+"""Sessions: one for each (source, credential), and where a server keeps state for who uses it, for each
+holder. Where a session shows every caller's own credential, one serves them all.
 
 Opening is single-flight, parallel calls share a session, a lost one is opened again by the next call, and an
 idle one closes. A source has at most `max_sessions`: one that nobody uses makes room, and where all are in
@@ -9,6 +9,7 @@ use calls wait in line.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.domain.source import SourceConfig
     from spindle.ports.source import Session, Source
+
+Key = tuple[str, str, str]
+"""The name of a source, the key of a credential, and the holder of a session."""
 
 CLOSE_TIMEOUT = 15.0
 MAX_SUPERSEDED = 10_000
@@ -46,16 +50,19 @@ class SessionUse:
         credential: Credential,
         way: trail.Trail,
         seconds: float | None,
+        holder: str,
         *,
         own: bool,
+        alone: bool,
     ) -> None:
         self._connections = connections
         self.name = name
         self.source = source
         self.config = config
         self.credential = credential
-        self.key = name, credential.key
+        self.key = name, credential.key, holder
         self.own = own
+        self.alone = alone
         self._way = way
         self._seconds = seconds
 
@@ -79,7 +86,7 @@ class SessionUse:
 
     async def opened(self) -> Session:
         """Takes the session in hand once it is open."""
-        connection = self._connections.at_once(self)
+        connection = await self._connections.everybodys(self) or self._connections.at_once(self)
         if connection is None:
             began = time.monotonic()
             connection = await self._connections.in_line(self, self._seconds)
@@ -102,6 +109,8 @@ class SessionUse:
         """Whoever uses the session."""
         self._cancelling = task.cancelling()
         connection.uses.add(self)
+        if self.alone:
+            connection.is_reserved = True
         self._way_before = trail.follow(self._way)
         return session
 
@@ -114,6 +123,8 @@ class SessionUse:
         """Lets go of the session, after this error. Raises another in its place if the session was closed."""
         trail.follow(self._way_before)
         self._connection.end(self)
+        if self.alone:
+            self._connection.is_reserved = False
         if isinstance(error, ConnectionFailedError) and self._tells_of_its_end(error):
             # It no longer takes requests; whoever tries again needs another one at once.
             self._connection.retire()
@@ -140,7 +151,9 @@ class Connections:
         self._way = trail.own_trail(workspace)
         self._before_open = before_open
         """Raises an error where no session may be opened now."""
-        self._open: dict[tuple[str, str], Connection] = {}
+        self._open: dict[Key, Connection] = {}
+        self._further: dict[Key, list[Connection]] = {}
+        """Sessions of the same key, for calls that run alone."""
         self._shared: dict[str, Connection] = {}
         """By source, the session that shows every caller's own credential."""
         self._alive: set[Connection] = set()
@@ -157,12 +170,15 @@ class Connections:
         source: Source[Any],
         config: SourceConfig,
         credential: Credential,
+        holder: str = "",
         *,
         own: bool = False,
+        alone: bool = False,
         seconds: float | None = None,
     ) -> SessionUse:
-        """Returns the session of this source for this credential, opened if need be. `own`: for the workspace
-        itself, and never one that was opened with another credential, even where it could serve calls.
+        """Returns the session of this source for this credential and holder, opened if need be. `own`: for
+        the workspace itself, and never one that was opened with another credential, even where it could serve
+        calls. `alone`: one that nobody else uses meanwhile, if there is room for that.
         Entering raises BusyError if there is no room for it within `seconds`, by default the source's
         `timeout`."""
         way = self._way if own else trail.onward(self._way)
@@ -172,13 +188,31 @@ class Connections:
                 path=(name,),
                 hint="do workspaces serve each other in a circle?",
             )
-        return SessionUse(self, name, source, config, credential, way, seconds, own=own)
+        return SessionUse(self, name, source, config, credential, way, seconds, holder, own=own, alone=alone)
+
+    async def everybodys(self, wanted: SessionUse) -> Connection | None:
+        """The session that another holder opens at the moment, if it turns out that it can serve all."""
+        if not wanted.key[2] or wanted.source.is_stateful is not None:
+            return None
+        same = (item for key, item in self._open.items() if key[:2] == wanted.key[:2] and item.usable)
+        first = next(same, None)
+        if first is None:
+            return None
+        with contextlib.suppress(SpindleError):
+            if (await first.session()).is_stateless and first.usable:
+                return first
+        return None
 
     def at_once(self, wanted: SessionUse) -> Connection | None:
         """The connection, opened if there is room for it; None if not, or if others wait for room."""
         found = self.usable(wanted)
         if found is None and wanted.name not in self._lines and self._make_room(wanted):
             found = self._make(wanted)
+        if found is None:
+            found = self._open.get(wanted.key)
+            if found is not None and not found.usable:
+                return None
+            wanted.alone = False  # there is no room for that
         return found
 
     async def in_line(self, wanted: SessionUse, seconds: float | None) -> Connection:
@@ -219,14 +253,24 @@ class Connections:
             raise ConnectionFailedError("this Spindle was closed", hint="open it again", sent=False)
         connection = self._open.get(wanted.key)
         if connection is not None and connection.usable:
-            return connection
+            if not wanted.alone and connection.is_free:
+                return connection
+            return self._beside(wanted, connection)
         shared = self._shared.get(wanted.name)
         return shared if shared is not None and shared.usable and not wanted.own else None
+
+    def _beside(self, wanted: SessionUse, first: Connection) -> Connection | None:
+        """One of the sessions of the same key that is free for it: nobody is to be alone on it, or nobody
+        uses it."""
+        for item in (first, *self._further.get(wanted.key, ())):
+            if item.usable and (item.users == 0 if wanted.alone else item.is_free):
+                return item
+        return None
 
     def _make_room(self, wanted: SessionUse) -> bool:
         """False if all sessions of the source are in use."""
         name = wanted.name
-        mine = [item for (source, _), item in self._open.items() if source == name and item.usable]
+        mine = [item for item in self._alive if item.name == name and item.usable]
         if len(mine) < wanted.config.max_sessions:
             return True
         idle = [item for item in mine if item.users == 0]
@@ -240,12 +284,17 @@ class Connections:
             name, wanted.source, wanted.config, wanted.credential, lambda: self._on_change(name),
             self._became_ready, lambda: self._tell_line(name), self._workspace, self._before_open,
         )  # fmt: skip
-        if key in self._superseded:
+        connection.key = key
+        if key[:2] in self._superseded:
             # A call that got its credential before the newer one came.
             connection.serve_once()
-        self._open[key] = connection
+        first = self._open.get(key)
+        if first is not None and first.usable:
+            self._further.setdefault(key, []).append(connection)
+        else:
+            self._open[key] = connection
         self._alive.add(connection)
-        connection.task.add_done_callback(lambda _task: self._ended(key, connection))
+        connection.task.add_done_callback(lambda _task: self._ended(connection))
         return connection
 
     def _tell_line(self, name: str) -> None:
@@ -256,12 +305,30 @@ class Connections:
         if session.per_call_credentials:
             self._shared[connection.name] = connection
             self._tell_line(connection.name)
+        elif session.is_stateless and connection.key[2]:
+            # It was opened for one holder before it was known that it can serve all.
+            everybodys = (*connection.key[:2], "")
+            found = self._open.get(everybodys)
+            if found is None or not found.usable:
+                self._forget(connection)
+                connection.key = everybodys
+                self._open[everybodys] = connection
 
-    def _ended(self, key: tuple[str, str], connection: Connection) -> None:
-        self._alive.discard(connection)
-        # Credentials come and go; what is over must not be kept for each of them.
+    def _forget(self, connection: Connection) -> None:
+        key, further = connection.key, self._further.get(connection.key, [])
+        if connection in further:
+            further.remove(connection)
         if self._open.get(key) is connection:
             del self._open[key]
+            if further:
+                self._open[key] = further.pop(0)
+        if not further:
+            self._further.pop(key, None)
+
+    def _ended(self, connection: Connection) -> None:
+        self._alive.discard(connection)
+        # Credentials and holders come and go; what is over must not be kept for each of them.
+        self._forget(connection)
         if self._shared.get(connection.name) is connection:
             del self._shared[connection.name]
         self._tell_line(connection.name)
@@ -273,8 +340,13 @@ class Connections:
         if before is None:
             return
         self._superseded[name, before] = None
-        connection = self._open.get((name, before))
-        if connection is not None and connection is not self._shared.get(name):
+        for connection in [item for item in self._alive if item.key[:2] == (name, before)]:
+            if connection is not self._shared.get(name):
+                connection.retire()
+
+    def retire_holder(self, holder: str) -> None:
+        """Ends the sessions of a holder that is gone, each with the last of its calls that run."""
+        for connection in [item for item in self._alive if item.key[2] == holder]:
             connection.retire()
 
     def retire_source(self, name: str) -> None:

@@ -14,6 +14,7 @@ from spindle.domain.records import fields_of, quick_dataclass, set_fields
 from spindle.meanings import Meaning
 
 if TYPE_CHECKING:
+    from spindle.domain.peer import Peer
     from spindle.domain.tool import Tool
 
 
@@ -33,48 +34,6 @@ class FileKeeper(Protocol):
 
 INLINE_LIMIT = 256 * 1024
 """Binary content above this many bytes goes to the file store."""
-
-
-class Peer(Protocol):
-    """The program that made a call, if it can be asked something while the call runs."""
-
-    @property
-    def owner(self) -> object:
-        """The same for all calls of one program, and for no other's."""
-        ...
-
-    @property
-    def capabilities(self) -> JsonObject:
-        """The requests that it can answer, as MCP clients declare them: while the call runs, or after a
-        result with which it makes the call again."""
-        ...
-
-    @property
-    def log_level(self) -> str | None:
-        """The least severe level of messages that it wants to see, as MCP names them; None: none."""
-        ...
-
-    def log(self, level: str, data: Any, logger: str | None) -> None:
-        """Shows it a message, if it wants to see one of this level. Does not wait."""
-        ...
-
-    @property
-    def comes_back(self) -> bool:
-        """True if it makes the call again by itself, with its answers to `Result.asked`."""
-        ...
-
-    @property
-    def has_model(self) -> bool:
-        """True if it comes back, and a model of ours answers in its place when a source asks for one."""
-        ...
-
-    def can_answer(self, method: str) -> bool:
-        """True if it can be asked this while the call runs."""
-        ...
-
-    async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
-        """Its answer to a request of MCP that servers make: for a person's input, or a model's."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,12 @@ class Principal:
     admin: bool = False
     """True if they may change who comes in, and see how the server is."""
 
+    @property
+    def holder(self) -> str:
+        """Names the principal among those for whom a server keeps a session. Empty for the owner of the
+        workspace, for whom also the workspace itself asks."""
+        return "" if self.id == "local" else f"principal {self.id}"
+
 
 LOCAL = Principal()
 

@@ -7,11 +7,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.calls.relay import UPDATED
+from spindle.calls.requests import Client
+from spindle.calls.watch import follow
 from spindle.errors import ClientError, SpindleError
-from spindle.mcp_server.inbound import LOG_LEVEL, inbound
+from spindle.mcp_server.client_peer import ClientPeer
+from spindle.mcp_server.inbound import LOG_LEVEL, WATCHES, inbound
 from spindle.mcp_server.listeners import LISTS, Listener, SessionListener, StreamListener
 from spindle.serving.quotas import Shares
 
@@ -33,8 +37,9 @@ LOOK_EVERY = 2.0
 MAX_WATCHES = 1000
 MAX_STREAMS = 5000
 
-WatchKey = tuple[str, str]
-"""The id of the principal that watches a resource, and its address as they know it."""
+WatchKey = tuple[str, str, str]
+"""The id of the principal that watches a resource, the holder of the session in which it is watched, and the
+resource's address as they know it."""
 
 
 class KeptSessions(Protocol):
@@ -47,7 +52,7 @@ class KeptSessions(Protocol):
 
 @dataclass(slots=True)
 class _Watch:
-    """A resource that is watched with the credential of one principal, for all that it has open."""
+    """A resource that is watched for one principal or one client of theirs, for all that they have open."""
 
     source: str
     task: asyncio.Task[None]
@@ -215,25 +220,28 @@ class Changes:
 
     # --- watched resources
 
-    async def subscribe(self, connection: ClientConnection, uri: str) -> None:
+    async def subscribe(self, connection: ClientConnection, uri: str, client: Client) -> None:
         listener = self._sessions.get(connection)
         if listener is not None:
-            await self._watch(listener, uri)
+            connection.state[WATCHES] = True
+            await self._watch(listener, uri, client)
             if self.sessions is not None:
                 await self.sessions.set_watched(connection.session_id, uri, watched=True)
 
     async def unsubscribe(self, connection: ClientConnection, uri: str) -> None:
         listener = self._sessions.get(connection)
         if listener is not None:
-            self._let_go(listener, [(listener.principal.id, uri)])
+            self._let_go(listener, self._watched_by(listener, uri))
             if self.sessions is not None:
                 await self.sessions.set_watched(connection.session_id, uri, watched=False)
 
     async def recall(self, listener: SessionListener, uris: Set[str]) -> None:
         """Watches for a session what its client subscribed to, in whichever process, and nothing else."""
-        watched = {uri for (_, uri), watch in self._watches.items() if listener in watch.listeners}
-        self._let_go(listener, [(listener.principal.id, uri) for uri in watched - uris])
-        for uri in uris - watched:
+        if uris:
+            listener.connection.state[WATCHES] = True
+        watched = {key[2]: key for key, watch in self._watches.items() if listener in watch.listeners}
+        self._let_go(listener, [watched[uri] for uri in watched.keys() - uris])
+        for uri in uris - watched.keys():
             try:
                 await self._watch(listener, uri)
             except SpindleError as error:
@@ -242,13 +250,15 @@ class Changes:
     async def listen(self, ctx: RequestContext) -> JsonObject:
         """Answers a client of 2026-07-28 with a stream of what it wants to hear of."""
         request = inbound(ctx)
-        listener = StreamListener(request.principal, request.scope, (ctx.params or {})["notifications"])
+        peer = ClientPeer(ctx, self._access.config.ask_timeout)
+        wanted: JsonObject = (ctx.params or {})["notifications"]
+        listener = StreamListener(request.principal, request.scope, wanted, peer)
         self.take_stream(listener)
         self._streams.add(listener)
         try:
             for uri in listener.uris:
                 try:
-                    await self._watch(listener, uri)
+                    await self._watch(listener, uri, Client(peer))
                 except SpindleError as error:
                     # As the protocol has it, listening for what never comes is no mistake.
                     logger.debug("%s is not watched: %s", uri, error.message)
@@ -256,21 +266,23 @@ class Changes:
         finally:
             self._streams.discard(listener)
             self.open_streams.remove(listener.principal.id, listener)
-            self._let_go(listener, [(listener.principal.id, uri) for uri in listener.uris])
+            self._let_go(listener, list(self._watches))
 
-    async def _watch(self, listener: Listener, uri: str) -> None:
-        """Have the source tell of a resource, as it shows it to this principal."""
+    async def _watch(self, listener: Listener, uri: str, client: Client | None = None) -> None:
+        """Have the source tell of a resource, as it shows it to this client."""
         principal = listener.principal
-        source, inner = await self._relay.home(principal, uri)
-        key = principal.id, uri
+        source, inner = await self._relay.home(principal, uri, client)
+        holder = self._app.catalog.sources.get(source).holder_of(principal, listener)
+        key = principal.id, holder, uri
         watch = self._watches.get(key)
         if watch is None:
-            own = sum(who == principal.id for who, _ in self._watches)
+            own = sum(who == principal.id for who, _, _ in self._watches)
             share = self._access.config.quotas.watches
             if own >= share or len(self._watches) >= MAX_WATCHES:
                 whose = f"this client watches {share}" if own >= share else f"{MAX_WATCHES} are watched"
                 raise ClientError(f"{uri!r} is not watched: {whose} resources already; see serve.quotas")
-            watching = self._relay.watch(source, principal, inner, lambda: self._updated(key))
+            changed = partial(self._updated, key)
+            watching = follow(self._relay, source, principal, inner, changed, logger.warning, client=listener)
             watch = _Watch(source, asyncio.create_task(watching, name=f"watch of {uri}"))
             self._watches[key] = watch
             watch.task.add_done_callback(lambda done: self._watch_ended(key, done))
@@ -283,7 +295,10 @@ class Changes:
             def sees(principal: Principal) -> bool:
                 return self._access.offers(principal, watch.source)
 
-            self._send(watch.listeners, sees, UPDATED, {"uri": key[1]})
+            self._send(watch.listeners, sees, UPDATED, {"uri": key[2]})
+
+    def _watched_by(self, listener: Listener, uri: str) -> list[WatchKey]:
+        return [key for key, watch in self._watches.items() if key[2] == uri and listener in watch.listeners]
 
     def _let_go(self, listener: Listener, keys: Iterable[WatchKey]) -> None:
         for key in keys:
@@ -299,7 +314,7 @@ class Changes:
         if watch is not None and watch.task is task:
             del self._watches[key]
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("%s is no longer watched: %s", key[1], error)
+            logger.warning("%s is no longer watched: %s", key[2], error)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

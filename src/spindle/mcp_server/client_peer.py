@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -38,7 +38,15 @@ from spindle.mcp_protocol.names import (
 )
 from spindle.mcp_protocol.names import LOG_LEVEL as LOG_LEVEL_META_KEY
 from spindle.mcp_server.convert import error_result, is_of_server
-from spindle.mcp_server.inbound import LOG_LEVEL, RequestContext, inbound, is_capable, is_modern
+from spindle.mcp_server.inbound import (
+    KEPT,
+    LOG_LEVEL,
+    RequestContext,
+    holder_of,
+    inbound,
+    is_capable,
+    is_modern,
+)
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -52,9 +60,9 @@ PAUSE_PREFIX = "spindle-pause:"
 """Begins the state that a client of 2026-07-28 sends back to a run that waits for it."""
 DEFAULT_LEVEL = "info"
 RESOURCE_NOT_FOUND = -32002
+"""Until 2026-07-28, which has invalid parameters for it."""
 MAX_UNSENT = 1000
 """Messages of a call that wait for a client to read them. More are dropped."""
-"""Until 2026-07-28, which has invalid parameters for it."""
 QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 """The capabilities of clients that can be asked something."""
 
@@ -74,7 +82,6 @@ class ClientPeer:
     has_model = False
     suspended: ComesBack | None = None
     """Set if the client cannot be asked while it waits."""
-    _capabilities: JsonObject | None = None
     _has_left = False
 
     def __init__(self, ctx: RequestContext, ask_timeout: float) -> None:
@@ -90,14 +97,24 @@ class ClientPeer:
         self._channel = inbound(ctx).channel
 
     @property
-    def owner(self) -> object:
-        return self._connection
+    def holder(self) -> str:
+        return holder_of(self._connection, inbound(self._ctx).principal)
+
+    owner = holder
+
+    @property
+    def has_session(self) -> bool:
+        return not is_modern(self._ctx)
+
+    def wants_own_session(self, answers: Collection[str]) -> bool:
+        said, state = self._ctx.session.client_capabilities, self._connection.state
+        if said is not None and any(said.get(name) is not None for name in answers):
+            return True
+        return bool(state.keys() & KEPT) if state else is_modern(self._ctx) and self.log_level is not None
 
     @property
     def capabilities(self) -> JsonObject:
-        if self._capabilities is None:
-            self._capabilities = self._ctx.session.client_capabilities or {}
-        return self._capabilities
+        return self._ctx.session.client_capabilities or {}
 
     @property
     def log_level(self) -> str | None:
@@ -109,8 +126,8 @@ class ClientPeer:
     @property
     def meta(self) -> JsonObject | None:
         """The part of its `_meta` that is for the source of the call."""
-        params = self._ctx.params
-        return passed(params["_meta"]) if params is not None and "_meta" in params else None
+        params = self._ctx.params or {}
+        return passed(params["_meta"]) if "_meta" in params else None
 
     @property
     def wants_progress(self) -> bool:
@@ -154,9 +171,8 @@ class ClientPeer:
     def can_answer(self, method: str) -> bool:
         if self._has_left:
             return False
-        session = self._ctx.session
-        reachable = session.can_send_request or self.suspended is not None
-        return reachable and is_capable(session.client_capabilities, method)
+        session, is_suspended = self._ctx.session, self.suspended is not None
+        return (session.can_send_request or is_suspended) and is_capable(session.client_capabilities, method)
 
     async def ask(self, method: str, params: JsonObject | None) -> JsonObject:
         if self.suspended is not None:
@@ -165,9 +181,7 @@ class ClientPeer:
             async with asyncio.timeout(self._ask_timeout):
                 return await self._channel.send_raw_request(method, params)
         except TimeoutError:
-            raise McpError(
-                code=REQUEST_TIMEOUT, message=f"no answer within {self._ask_timeout:g} s"
-            ) from None
+            raise McpError(REQUEST_TIMEOUT, f"no answer within {self._ask_timeout:g} s") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,10 @@ class RequestContext(Protocol):
 
 LOG_LEVEL = "spindle.log_level"
 """The key under which a connection of the handshake era remembers the level that its client set."""
+WATCHES = "spindle.watches"
+"""The key under which it remembers that its client has subscribed to a resource."""
+KEPT = frozenset({LOG_LEVEL, WATCHES})
+"""The keys of what servers of the handshake era keep for a client."""
 
 
 @dataclass(slots=True)
@@ -69,6 +73,12 @@ class Inbound:
     """The channel to the client for this request."""
     scope: Mapping[str, Any] | None = None
     """Of the HTTP request; None over stdio."""
+
+
+def holder_of(connection: ClientConnection, principal: Principal) -> str:
+    """Names the client among those for whom sources keep a session: the session of the handshake era, or,
+    where every request stands alone, its principal."""
+    return principal.holder if connection.session_id is None else f"session {connection.session_id}"
 
 
 def inbound(ctx: RequestContext) -> Inbound:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from spindle.domain.ids import new_id
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
 from spindle.domain.trail import inherited
 from spindle.mcp_protocol.errors import McpError, RequestId, as_request_id, same_id
@@ -22,7 +23,7 @@ from spindle.mcp_server.calling import answered
 from spindle.mcp_server.channel import RequestChannel, error_message
 from spindle.mcp_server.connection import ClientConnection
 from spindle.mcp_server.envelope import read_envelope
-from spindle.mcp_server.inbound import Inbound
+from spindle.mcp_server.inbound import Inbound, holder_of
 from spindle.mcp_server.listeners import SessionListener
 from spindle.mcp_server.questions import Questions
 
@@ -58,7 +59,9 @@ class LineServer:
         self._others: set[asyncio.Task[None]] = set()
         self._trail = inherited() if scope is None else ()
         self._is_modern: bool | None = None
+        # Over pipes there is one client, who has the workspace's own sessions with sources.
         self._connection = ClientConnection(self)
+        self._connection.session_id = None if scope is None else new_id()
         self._scope = scope
         catalog.changes.joined(SessionListener(self._connection, principal, lambda: scope, close))
 
@@ -190,6 +193,9 @@ class LineServer:
 
     def close(self) -> None:
         self._catalog.changes.left(self._connection)
+        if self._connection.session_id is not None:
+            holder = holder_of(self._connection, self._principal)
+            self._catalog.app.catalog.connections.retire_holder(holder)
         self._questions.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spindle.mcp_protocol.names import (
@@ -14,11 +14,12 @@ from spindle.mcp_protocol.names import (
     SUBSCRIPTION_ID,
     TOOLS_CHANGED,
 )
-from spindle.mcp_server.inbound import inbound
+from spindle.mcp_server.inbound import holder_of, inbound
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
+    from spindle.domain.peer import SessionHolder
     from spindle.mcp_server.connection import ClientConnection
     from spindle.mcp_server.inbound import RequestContext
 
@@ -51,6 +52,15 @@ class SessionListener:
         self.scope = scope
         self.close = close
 
+    @property
+    def holder(self) -> str:
+        return holder_of(self.connection, self.principal)
+
+    has_session = True
+
+    def wants_own_session(self, answers: Collection[str]) -> bool:
+        return True
+
     async def tell(self, method: str, params: JsonObject | None) -> None:
         if self.connection.is_initialized:
             await self.connection.notify(method, params)
@@ -59,9 +69,17 @@ class SessionListener:
 class StreamListener:
     """A stream that a client of 2026-07-28 listens on: the answer to its request."""
 
-    def __init__(self, principal: Principal, scope: Mapping[str, Any] | None, wanted: JsonObject) -> None:
-        """`wanted` is what the client asked to hear of; nothing else is said on the stream."""
+    def __init__(
+        self,
+        principal: Principal,
+        scope: Mapping[str, Any] | None,
+        wanted: JsonObject,
+        client: SessionHolder,
+    ) -> None:
+        """`wanted` is what the client asked to hear of; nothing else is said on the stream. `client` is the
+        one that made the request."""
         self.principal = principal
+        self._client = client
         self.scope = lambda: scope
         self.uris: list[str] = wanted.get("resourceSubscriptions") or []
         self._wanted: JsonObject = {name: True for name in WANTED.values() if wanted.get(name)}
@@ -69,6 +87,16 @@ class StreamListener:
             self._wanted["resourceSubscriptions"] = self.uris
         self._unread: asyncio.Queue[tuple[str, JsonObject] | None] = asyncio.Queue()
         self._is_open = True
+
+    @property
+    def holder(self) -> str:
+        return self._client.holder
+
+    has_session = False
+
+    def wants_own_session(self, answers: Collection[str]) -> bool:
+        # As its other requests have, which cannot be known to be of somebody who listens.
+        return self._client.wants_own_session(answers)
 
     async def serve(self, ctx: RequestContext) -> JsonObject:
         """Answers the request with the stream, until either side ends it."""

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spindle.auth.details import DetailSealer
+from spindle.calls.requests import Client
 from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool
@@ -97,12 +98,12 @@ class CatalogServer:
         handlers: dict[str, Handler] = {
             "tools/list": self._list_tools,
             "tools/call": self.calls.call,
-            "resources/list": _listing("resources", self.relay.resources),
-            "resources/templates/list": _listing("resourceTemplates", self.relay.templates),
+            "resources/list": self._listing("resources", self.relay.resources),
+            "resources/templates/list": self._listing("resourceTemplates", self.relay.templates),
             "resources/read": self._read_resource,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
-            "prompts/list": _listing("prompts", self.relay.prompts),
+            "prompts/list": self._listing("prompts", self.relay.prompts),
             "prompts/get": self._get_prompt,
             "completion/complete": self._complete,
             "logging/setLevel": self._set_level,
@@ -206,6 +207,14 @@ class CatalogServer:
 
     # --- what sources have besides
 
+    def _listing(
+        self, key: str, listed: Callable[[Principal, Client], Awaitable[list[JsonObject]]]
+    ) -> Handler:
+        async def handle(ctx: RequestContext, principal: Principal, _params: JsonObject) -> JsonObject:
+            return {key: await listed(principal, Client(ClientPeer(ctx, self.config.ask_timeout)))}
+
+        return handle
+
     async def _get_prompt(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
         return await self._relayed(ctx, principal, params, self.relay.prompt)
 
@@ -227,7 +236,8 @@ class CatalogServer:
         return await answerable(self._waiting, ctx, principal, request.key, peer, request.run)
 
     async def _subscribe(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
-        await self.changes.subscribe(inbound(ctx).connection, str(params["uri"]))
+        client = Client(ClientPeer(ctx, self.config.ask_timeout))
+        await self.changes.subscribe(inbound(ctx).connection, str(params["uri"]), client)
         return {}
 
     async def _unsubscribe(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
@@ -237,10 +247,3 @@ class CatalogServer:
     async def _set_level(self, ctx: RequestContext, principal: Principal, params: JsonObject) -> JsonObject:
         await self.changes.set_level(inbound(ctx).connection, params["level"])
         return {}
-
-
-def _listing(key: str, listed: Callable[[Principal], Awaitable[list[JsonObject]]]) -> Handler:
-    async def handle(_: RequestContext, principal: Principal, _params: JsonObject) -> JsonObject:
-        return {key: await listed(principal)}
-
-    return handle

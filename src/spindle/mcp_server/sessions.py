@@ -214,6 +214,8 @@ class Sessions:
             self._by_key.pop(session.facts.key, None)
         self._shares.remove(session.principal.id, session)
         self._catalog.changes.left(session.connection)
+        if session.facts is not None:
+            self._catalog.app.catalog.connections.retire_holder(session.listener.holder)
         session.questions.close()
         session.close_stream()
         for task, _ in list(session.running.values()):

@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from spindle.domain.call import Call, Result
-from spindle.domain.identity import Credential
+from spindle.domain.identity import Credential, Principal
 from spindle.domain.json_schema import JsonObject, to_json
+from spindle.domain.peer import SessionHolder
 from spindle.domain.tool import Tool, ToolSpec
 
 if TYPE_CHECKING:
     from spindle.domain.source import SourceConfig
 
 SourceNotice = Callable[[str, str, JsonObject, str], None]
-"""Takes the name of a source, the method and parameters of a notification that its server sent, and the key
-of the credential that it was sent to."""
+"""Takes the name of a source, the method and parameters of a notification that its server sent, and whom it
+was sent to: see `RelaySession.audience`."""
 
 ConfigT = TypeVar("ConfigT", bound="SourceConfig")
 
@@ -40,7 +41,7 @@ class Notice(Protocol):
     """Takes a notification that a server sent of its own accord."""
 
     def __call__(self, method: str, params: JsonObject, whose: str | None = None) -> None:
-        """`whose` is the key of the credential that it was sent to; None: that of the session."""
+        """`whose` names those whom it was sent to; None: all that use the session."""
 
 
 class Session(ABC):
@@ -49,6 +50,11 @@ class Session(ABC):
     per_call_credentials: bool = False
     """True: `invoke` shows each call's own credential (`call.credential`) and nothing of another's, so that
     one session serves everybody. False: it serves only calls with the credential that it was opened with."""
+
+    is_occupied: bool = False
+    """True while nothing else should begin on it, because somebody is asked something during a call."""
+    is_stateless: bool = False
+    """True: its server keeps nothing between two calls, so that one session serves all holders."""
 
     @property
     def is_lost(self) -> bool:
@@ -96,6 +102,8 @@ class Source(ABC, Generic[ConfigT]):
     """One configured source. Making it must be cheap; `open` does the work."""
 
     _settings_mark: str | None = None
+    is_stateful: bool | None = None
+    """True if its server keeps state for who uses a session; None as long as that is not known."""
 
     def __init__(self, name: str, config: ConfigT, root: Path, note: Note) -> None:
         """Takes the source's name, its settings (a `config_model()`), the workspace's folder, and `note`."""
@@ -130,6 +138,16 @@ class Source(ABC, Generic[ConfigT]):
         process of its own. `tool` is None for requests that are about no tool."""
         return ""
 
+    def holder_of(self, principal: Principal, client: SessionHolder | None) -> str:
+        """Names the one whose calls alone a session serves, where its server keeps state for who uses it.
+        Empty where all with the same credential share one. `client` is the program that asks, if any."""
+        return ""
+
+    def runs_alone(self, call: Call) -> bool:
+        """True if nothing else should run on the session of a call, because its server asks something and
+        does not say during which call."""
+        return False
+
     @abstractmethod
     def open(
         self, credential: Credential, on_change: Callable[[], None]
@@ -150,6 +168,11 @@ class RelaySession(Session):
     async def relay(self, method: str, call: Call) -> JsonObject:
         """Makes a request other than a call of a tool, with the call's arguments as its parameters, and
         returns the result as it came: also one that asks a `call.peer` which comes back."""
+
+    @abstractmethod
+    def audience(self, credential: Credential) -> str:
+        """Names those whom what is told of watched resources is for, where they are watched with this
+        credential: the last argument of a `SourceNotice`."""
 
     @abstractmethod
     async def watch(

@@ -17,7 +17,8 @@ from spindle.up.commands import NotOursError, WarmCommand, current
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
-    from spindle.domain.call import Host, Peer
+    from spindle.domain.call import Host
+    from spindle.domain.peer import Peer
     from spindle.domain.source import SourceConfig
     from spindle.ports.source import Note
     from spindle.settings import Settings

@@ -30,6 +30,13 @@ class McpConfig(SourceConfig):
         default=("elicitation",), description="what the server may ask of the callers of its tools"
     )
 
+    sessions: Literal["auto", "shared", "principal", "client"] = Field(
+        default="auto",
+        description="whose a session with a server of the handshake era is: everybody's, one for each"
+        " principal, or for each client; auto: a client's own where it can be asked something, watches a"
+        " resource or sets a log level",
+    )
+
     @model_validator(mode="after")
     def _one_way_in(self) -> McpConfig:
         if bool(self.command) == bool(self.url):

@@ -1,9 +1,11 @@
 """Passes messages and questions of a server back to the caller that they belong to.
 
 Over HTTP a server's question comes on the stream of the call it belongs to. Over pipes nothing says to
-which call it belongs, so there it is passed on only when all calls that run were made by one and the
-same program: one user's question must never be shown to another. A call is here any request during which
-a server may ask: also one for a resource, or for a prompt.
+which call it belongs. Where one and the same program made all calls that run, it is asked. Otherwise the
+question waits until only one of those is left that may have asked it, since whoever asks does not end before
+it is answered: one user's question must never be shown to another, nor end another's call. From then on, a
+tool that asks runs on a session where nothing else does. A call is here any request during which a server
+may ask: also one for a resource, or for a prompt.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -29,6 +31,7 @@ from spindle.mcp_protocol.names import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
 )
+from spindle.sources.mcp.asking import AskingTools
 from spindle.sources.mcp.exchange import current_exchange
 from spindle.sources.mcp.questions import (
     MAX_QUESTIONS,
@@ -42,8 +45,9 @@ from spindle.telemetry import tracing
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from spindle.domain.call import Call, Peer
+    from spindle.domain.call import Call
     from spindle.domain.json_schema import JsonObject
+    from spindle.domain.peer import Peer
 
 logger = logging.getLogger("spindle.mcp")
 
@@ -60,6 +64,13 @@ CAPABILITY = {
 """By a request that servers make, what a client declares that answers it."""
 
 
+class CallEndedError(McpError):
+    """The call during which something was asked has ended."""
+
+    def __init__(self) -> None:
+        super().__init__(code=INVALID_REQUEST, message="the request has ended")
+
+
 class Serving:
     """A call that runs on a session, and the questions that its server asks meanwhile. A class, because a
     generator costs every call more."""
@@ -69,26 +80,43 @@ class Serving:
     """The requests other than questions that its server made of the caller."""
     unanswered: str | None = None
     """The request of its server that nobody here answers, if it made one."""
+    others: frozenset[asyncio.Task[Any]] | set[asyncio.Task[Any]] = frozenset()
+    """Questions to its client that another call of the same client may have asked."""
+    was_alone = True
+    """False if it ever ran beside another call."""
+    has_asked = False
+    """True if its server asked something during the call, or may have."""
     _reason: BaseException | None = None
     _given: GivenAnswers | None = None
     _count = 0
     _has_ended = False
     _left: asyncio.Event | None = None
 
-    def __init__(self, running: dict[str, Serving], call: Call) -> None:
+    def __init__(self, peers: Peers, running: dict[str, Serving], call: Call) -> None:
+        self._peers = peers
         self._running = running
         self.call = call
         self._task = asyncio.current_task()
         self._cancelling = self._task.cancelling() if self._task is not None else 0
         self._open: set[asyncio.Task[Any]] = set()
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Serving:
         self._running[self.call.key] = self
+        if len(self._running) > 1:
+            for other in self._running.values():
+                other.was_alone = False
+        return self
+
+    @property
+    def is_asked(self) -> bool:
+        """True while whoever made the call is asked something."""
+        return bool(self._open)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         del self._running[self.call.key]
+        self._peers.ended(self)
         if self._left is not None:
             self._left.set()
         self._has_ended = True
@@ -131,21 +159,33 @@ class Serving:
             await self.end(reason)
             return {"action": "cancel"}
 
-    async def asked(self, peer: Peer, method: str, params: JsonObject | None) -> JsonObject:
-        """The peer's answer. It is not waited for any more when the call has ended: raises McpError then."""
+    async def settle(self) -> None:
+        """Waits for the answers that the call's client gives to what another call of its asked: a client that
+        has its result is asked nothing more."""
+        while self.others:
+            await asyncio.wait(self.others)
+
+    async def asked(
+        self, peer: Peer, method: str, params: JsonObject | None, *, is_own: bool = True
+    ) -> JsonObject:
+        """The peer's answer. It is not waited for any more when the call has ended: raises CallEndedError
+        then. `is_own`: False if another call of the same client may have asked."""
         task = asyncio.current_task()
         assert task is not None
         before = task.cancelling()
         self._open.add(task)
+        if not is_own:
+            self.others = {*self.others, task}
         try:
             return await peer.ask(method, params)
         except asyncio.CancelledError:
             if not self._has_ended or task.uncancel() > before:
                 raise
             # Not let out: the task is one of the SDK's, whose end would close the session for all calls.
-            raise McpError(code=INVALID_REQUEST, message="the request has ended") from None
+            raise CallEndedError from None
         finally:
             self._open.discard(task)
+            self.others = self.others - {task}
 
 
 class Peers:
@@ -154,13 +194,35 @@ class Peers:
     def __init__(self, name: str) -> None:
         self._name = name
         self._running: dict[str, Serving] = {}
+        self.asking = AskingTools()
+        """The tools of the source that ask something. Set by the source, for all its sessions."""
+        self.runs_alone: Callable[[Call], bool] = lambda _: False
+        """Says of a call that is known to ask if nothing else should run beside it. Set by the source."""
+        self.occupied = 0
+        """The questions of such calls that wait for an answer."""
         self._unclear = 0
         """The questions of calls that cannot be told apart, since one ran alone."""
+        self._undecided: dict[asyncio.Event, set[Serving]] = {}
+        """Of each question that waits until it is clear who asks, the calls that may have."""
+        self._principal: str | None = None
+        self._is_mixed = False
+        """True once several principals have used the session."""
 
     def serving(self, call: Call) -> Serving:
         if not self._running:
             self._unclear = 0
-        return Serving(self._running, call)
+        if call.principal.id != self._principal:
+            self._is_mixed = self._principal is not None
+            self._principal = call.principal.id
+        return Serving(self, self._running, call)
+
+    def ended(self, serving: Serving) -> None:
+        """A call has ended: what waits to know who asks may know it now."""
+        for news, candidates in self._undecided.items():
+            candidates.discard(serving)
+            news.set()
+        if serving.was_alone and not serving.has_asked and serving.call.tool in self.asking:
+            self.asking.was_quiet(serving.call.tool)
 
     def current(self) -> Serving | None:
         """The call that the server speaks of; None if that is not certain."""
@@ -171,14 +233,48 @@ class Peers:
 
     def peer(self) -> Peer | None:
         """The caller of the call that the server speaks of, or of all calls that it may speak of."""
-        serving = self.current()
-        if serving is not None:
-            return serving.call.peer
-        peers = [item.call.peer for item in self._running.values()]
-        newest = peers[-1] if peers else None
-        if newest is None or any(peer is None or peer.owner != newest.owner for peer in peers):
+        serving = self.current() or self._of_one_program()
+        return serving.call.peer if serving is not None else None
+
+    def _of_one_program(self) -> Serving | None:
+        """The newest call, if one and the same program made all that run; one that is not asked already, if
+        there is such."""
+        running = [*self._running.values()]
+        owners = [item.call.peer.owner if item.call.peer is not None else None for item in running]
+        if not running or any(owner is None or owner != owners[-1] for owner in owners):
             return None
-        return newest
+        return next((item for item in reversed(running) if not item.is_asked), running[-1])
+
+    async def _asker(self) -> Serving | None:
+        """The call during which the server asks; None if all that run are of one program, which may be asked
+        for any of them. Waits until that is certain. Raises McpError where it cannot be."""
+        serving = self.current()
+        if serving is not None or not self._running:
+            if serving is not None:
+                serving.has_asked = True
+                self.asking.asked(serving.call.tool, is_certain=True)
+            return serving
+        candidates = {item for item in self._running.values() if not (item.is_asked and not self._is_mixed)}
+        for item in candidates:
+            item.has_asked = True
+            self.asking.asked(item.call.tool, is_certain=False)
+        if self._of_one_program() is not None:
+            return None
+        news = asyncio.Event()
+        self._undecided[news] = candidates
+        try:
+            while len(candidates) > 1:
+                if len(self._undecided) >= len(candidates):
+                    # All of them ask: one has to go first.
+                    unclear = f"this client cannot tell which of {len(candidates)} calls asks"
+                    raise McpError(INVALID_REQUEST, f"{unclear}; the next time each can")
+                await news.wait()
+                news.clear()
+        finally:
+            del self._undecided[news]
+        if not candidates:
+            raise CallEndedError
+        return candidates.pop()
 
     def wants_logs(self) -> bool:
         return any(item.call.peer is not None and item.call.peer.log_level for item in self._running.values())
@@ -186,6 +282,8 @@ class Peers:
     def log(self, params: JsonObject) -> None:
         """Passes a message of the server on to the caller that it belongs to."""
         level, source, peer = params.get("level"), params.get("logger"), self.peer()
+        if self._is_mixed and not _is_told():
+            return  # it may be about what another principal did
         if peer is not None and level in LOG_LEVELS and "data" in params:
             peer.log(level, params["data"], source if isinstance(source, str) and source else self._name)
 
@@ -203,34 +301,42 @@ class Peers:
             raise McpError(INVALID_PARAMS, f"this is no {method} of version {version}") from None
         if CAPABILITY.get(method) not in able:
             raise McpError(INVALID_REQUEST, f"{method} is not supported")
-        said = await (
-            self._elicit(asked or {}) if method == "elicitation/create" else self._ask(method, asked)
-        )
+        serving = await self._asker()
+        is_alone = serving is not None and not _is_told() and self.runs_alone(serving.call)
+        self.occupied += is_alone
+        try:
+            said = await (
+                self._elicit(serving, asked or {})
+                if method == "elicitation/create"
+                else self._ask(serving, method, asked)
+            )
+        finally:
+            self.occupied -= is_alone
         try:
             return models.checked_answer(method, version, said)
         except ValidationError as error:
             logger.debug("%s: a client's answer to %s is not one: %s", self._name, method, error)
             raise McpError(INTERNAL_ERROR, "the client's answer does not fit the protocol") from None
 
-    async def _elicit(self, params: JsonObject) -> JsonObject:
-        serving, peer = self.current(), self.peer()
+    async def _elicit(self, serving: Serving | None, params: JsonObject) -> JsonObject:
+        peer = self.peer() if serving is None else serving.call.peer
         if serving is None and peer is not None and not peer.comes_back:
             self._unclear += 1
             if self._unclear > MAX_QUESTIONS:
                 raise McpError(INVALID_REQUEST, f"more than {MAX_QUESTIONS} questions")
         if serving is None or (peer is not None and peer.comes_back):
-            return await self._ask("elicitation/create", params)
+            return await self._ask(serving, "elicitation/create", params)
         able = peer if peer is not None and peer.can_answer("elicitation/create") else None
         return await serving.elicit(self._name, params, able)
 
-    async def _ask(self, method: str, params: JsonObject | None) -> JsonObject:
-        serving = self.current()
+    async def _ask(self, serving: Serving | None, method: str, params: JsonObject | None) -> JsonObject:
+        picked = self._of_one_program() if serving is None else serving
         if serving is not None:
             serving.requests += 1
             if serving.requests > MAX_REQUESTS:
                 raise McpError(INVALID_REQUEST, f"more than {MAX_REQUESTS} requests")
-        peer = self.peer()
-        if peer is None or not peer.can_answer(method):
+        peer = picked.call.peer if picked is not None else None
+        if picked is None or peer is None or not peer.can_answer(method):
             if serving is not None:
                 serving.unanswered = method
             if method == "sampling/createMessage":
@@ -241,8 +347,11 @@ class Peers:
             unclear = f", as {len(self._running)} calls run" if len(self._running) > 1 else ""
             raise McpError(INVALID_REQUEST, f"this client cannot answer {method}{unclear}")
         try:
-            asked = peer.ask(method, params) if serving is None else serving.asked(peer, method, params)
-            return await asked
+            return await picked.asked(peer, method, params, is_own=serving is not None)
+        except CallEndedError:
+            if serving is not None or not self._running:
+                raise
+            return await self._ask(None, method, params)  # it was not that call's
         except ApprovalRequired as pause:
             if serving is None:
                 unclear = f"as {len(self._running)} calls run, nobody can be asked to approve this"
@@ -252,6 +361,12 @@ class Peers:
         except (SpindleError, InputRequired) as error:
             # Not the call's: it may be another's that the server speaks of.
             raise McpError(INTERNAL_ERROR, f"the question was not answered: {error.message}") from None
+
+
+def _is_told() -> bool:
+    """True if what a server says came as part of what it answers to a call."""
+    exchange = current_exchange.get()
+    return exchange is not None and exchange.call is not None
 
 
 def as_sent(params: Mapping[str, Any] | None) -> JsonObject:

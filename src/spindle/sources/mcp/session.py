@@ -65,8 +65,10 @@ class McpSession(RelaySession):
         self._config = config
         self._client = client
         self._place = place
-        self._peers = peers
+        self.peers = peers
         self._tell = tell
+        self.mark = ""
+        """Names all that use the session, in what its server tells of resources."""
         self._log_level: str | None = None
         self._watched: Counter[str] = Counter()
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -102,13 +104,15 @@ class McpSession(RelaySession):
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
         client, first = self._client, None
-        with self._peers.serving(call):
+        with self.peers.serving(call) as serving:
             if not client.is_modern and call.peer is not None and client.offers("logging"):
                 await self._lower_log_level(call.peer.log_level)
             if call.reply is None and call.answers is None:
                 try:
                     first = await self._call(tool, call, {})
                     if isinstance(first, Result):  # as nearly always: it asks for nothing first
+                        if serving.others:
+                            await serving.settle()
                         return first
                 except (AuthError, ClientError) as error:
                     first = error
@@ -196,10 +200,11 @@ class McpSession(RelaySession):
     async def relay(self, method: str, call: Call) -> JsonObject:
         if method in LISTS:
             return await self._list(method, call.arguments, call.credential)
-        with self._peers.serving(call):
+        with self.peers.serving(call) as serving:
             done = await until_done(
                 self._name, call, lambda given: self._relay(method, call, given), is_modern=self.is_modern
             )
+            await serving.settle()
         return done.whole if isinstance(done, Asked) else done
 
     async def _relay(self, method: str, call: Call, given: JsonObject) -> JsonObject | Asked:
@@ -221,11 +226,14 @@ class McpSession(RelaySession):
             )
         return page
 
-    async def watch(
-        self, uri: str, credential: Credential | None, on_ready: Callable[[], None] | None = None
-    ) -> None:
+    def audience(self, credential: Credential) -> str:
         # Where one session shows every caller's own credential, it hears what is meant for each of them.
-        own = self._tell if credential is None else partial(self._tell, whose=credential.key)
+        return credential.key if self.per_call_credentials else self.mark
+
+    async def watch(
+        self, uri: str, credential: Credential, on_ready: Callable[[], None] | None = None
+    ) -> None:
+        own = partial(self._tell, whose=self.audience(credential))
         watching = asyncio.ensure_future(
             self._exchange(lambda: watch(self._client, uri, own, self._watched, on_ready), credential)
         )
@@ -240,6 +248,14 @@ class McpSession(RelaySession):
     @property
     def is_lost(self) -> bool:
         return self._lost.done()
+
+    @property
+    def is_occupied(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        return self.peers.occupied > 0
+
+    @property
+    def is_stateless(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        return self._client.is_modern
 
     async def wait_closed(self) -> str:
         return await asyncio.shield(self._lost)

@@ -48,17 +48,41 @@ class Counted:
             "outputs": {"last": "${s10.n}"},
         }
         workspace.write("flows/ten.json", json.dumps(document))
+        rounds = {
+            "nodes": [{"id": "step", "tool": "c.step", "params": {"n": "${n}"}}],
+            "outputs": {"n": "${step.n + 1}", "odd": "${if(n % 2 == 1, odd + [n], odd)}"},
+        }
+        document = {
+            "version": 1,
+            "name": "rounds",
+            "nodes": [
+                {"id": "begin", "transform": {"first": 1, "at": "${now()}"}},
+                {
+                    "id": "loop",
+                    "loop": {"carry": {"n": "${first}", "odd": []}, "while": "n <= 10", "limit": 20},
+                    "flow": rounds,
+                },
+                {"id": "many", "transform": {"odd": "${loop.odd}", "same": "${at == now()}"}},
+                {"id": "few", "transform": {"odd": None}},
+            ],
+            "edges": [
+                {"from": "begin", "to": "loop"},
+                {"from": "loop", "to": "many", "when": "len(loop.odd) > 3"},
+                {"from": "loop", "to": "few", "when": "else"},
+            ],
+        }
+        workspace.write("flows/rounds.json", json.dumps(document))
 
     @property
     def calls(self) -> list[int]:
         return [int(line) for line in (self.folder / "calls").read_text().split()]
 
     @contextlib.contextmanager
-    def held(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+    def held(self, *words: str, flow: str = "ten") -> Iterator[subprocess.Popen[str]]:
         """The flow as a process, that stands in the middle of its sixth call."""
         (self.folder / "hold").write_text(str(HELD))
         process = subprocess.Popen(
-            [sys.executable, "-m", "spindle", "run", *words, "ten"],
+            [sys.executable, "-m", "spindle", "run", *words, flow],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         try:
@@ -97,6 +121,28 @@ def run_of(program: Any, status: str) -> str:
     (run,) = program("runs", "--json").json
     assert run["status"] == status
     return run["id"]
+
+
+def test_a_killed_loop_goes_on_with_the_values_it_carried(counted: Any, program: Any) -> None:
+    flow, half_a_minute_passes = counted
+    program("sync")
+    with flow.held(flow="rounds") as process:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(timeout=300)
+    assert flow.calls == [1, 2, 3, 4, 5, 6]
+    run = run_of(program, "running")
+    half_a_minute_passes()
+    done = program("resume", run[:10])
+    assert (done.code, json.loads(done.out)) == (0, {"odd": [1, 3, 5, 7, 9], "same": True}), done.err
+    assert flow.calls == [1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10]
+    traced = program("trace", run, "--json").json
+    taken = {node["node"]: node.get("action") for node in traced["nodes"]}
+    assert taken["loop"] == "when len(loop.odd) > 3"
+    assert [node for node in taken if node.startswith("loop")] == [
+        "loop/step", *(f"loop@{number}/step" for number in range(2, 11)), "loop",
+    ]  # fmt: skip
+    # As it ends when nothing is killed.
+    assert json.loads(program("run", "rounds").out) == json.loads(done.out)
 
 
 def test_a_killed_flow_goes_on_without_calling_finished_nodes_again(counted: Any, program: Any) -> None:

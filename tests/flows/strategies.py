@@ -11,6 +11,7 @@ from spindle.flows.definition import (
     CacheRule,
     Edge,
     FlowDefinition,
+    FlowLoop,
     FlowOutput,
     NodeDefinition,
     Question,
@@ -66,6 +67,7 @@ def nodes(flows: st.SearchStrategy[FlowDefinition] | None = None) -> st.SearchSt
     kinds: list[st.SearchStrategy[dict[str, Any]]] = [
         st.fixed_dictionaries({"tool": NAMES}),
         st.fixed_dictionaries({"ask": st.builds(Question, TEXTS, st.none() | OBJECTS)}),
+        st.fixed_dictionaries({"transform": st.dictionaries(NAMES, JSON, min_size=1, max_size=3)}),
     ]
     if flows is not None:
         kinds.append(st.fixed_dictionaries({"flow": flows}))
@@ -79,6 +81,9 @@ def nodes(flows: st.SearchStrategy[FlowDefinition] | None = None) -> st.SearchSt
             "retry": st.builds(Retry, st.integers(1, 9), st.floats(0, 9), st.floats(0, 9)),
             "timeout": st.none() | SECONDS,
             "batch": st.builds(Batch, st.lists(JSON) | TEXTS, NAMES, st.integers(1, 99), st.booleans()),
+            "loop": st.builds(
+                FlowLoop, st.dictionaries(NAMES, JSON, max_size=2), TEXTS.filter(bool), st.integers(1, 99)
+            ),
             "cache": st.none() | st.booleans() | RULES,
             "fail_when": TEXTS.filter(bool),
             "fingerprint": TEXTS,
@@ -89,8 +94,9 @@ def nodes(flows: st.SearchStrategy[FlowDefinition] | None = None) -> st.SearchSt
 
 
 REFUSED = {
-    "tool": (),
-    "ask": ("params", "inputs", "retry", "timeout", "cache", "fingerprint", "parse"),
+    "tool": ("loop",),
+    "ask": ("params", "inputs", "retry", "timeout", "cache", "fingerprint", "parse", "loop"),
+    "transform": ("params", "inputs", "retry", "timeout", "cache", "fingerprint", "parse", "loop"),
     "flow": ("fingerprint", "parse"),
 }
 """By kind of node, the keys that it does not have."""
@@ -101,11 +107,17 @@ def _node(name: str, kind: dict[str, Any], more: dict[str, Any]) -> NodeDefiniti
     return NodeDefinition(name, **kind, **{key: value for key, value in more.items() if key not in refused})
 
 
+EDGES = st.builds(Edge, NAMES, NAMES, NAMES | st.just("default"), st.none() | TEXTS.filter(bool))
+
+
 def flows(inner: st.SearchStrategy[FlowDefinition] | None = None) -> st.SearchStrategy[FlowDefinition]:
     return st.builds(
         FlowDefinition,
         nodes=st.lists(nodes(inner), min_size=1, max_size=4, unique_by=lambda node: node.id).map(tuple),
-        edges=st.lists(st.builds(Edge, NAMES, NAMES, NAMES | st.just("default")), max_size=3).map(tuple),
+        edges=st.lists(
+            st.builds(Edge, NAMES, NAMES, NAMES | st.just("default"), st.none() | TEXTS.filter(bool)),
+            max_size=3,
+        ).map(tuple),
         name=TEXTS,
         description=TEXTS,
         inputs=st.dictionaries(NAMES, SCHEMAS, max_size=2),

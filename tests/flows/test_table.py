@@ -706,20 +706,214 @@ BATCHES = [
     ),
 ]
 
-ROWS = [*TEMPLATES, *ARGUMENTS, *OUTPUTS, *ACTIONS, *NESTED, *BATCHES]
+
+def values(id: str, more: Document | None = None, /, **given: Any) -> Document:
+    return {"id": id, "transform": given, **(more or {})}
+
+
+def said(text: str) -> Document:
+    return use("upper", text, params={"text": text})
+
+
+def switch(name: str, *whens: str, gives: Any = None, error: str | None = None, **more: Any) -> Row:
+    """One node that leads, by conditions, to nodes that say their own names: a, b, c."""
+    targets = "abc"[: len(whens)]
+    return Row(
+        name,
+        [use("same", "start", params={"value": "${x}"}), *map(said, targets)],
+        gives,
+        error,
+        inputs={"x": more.pop("x", 1)},
+        edges=[
+            ("start", when if when == "else" else f"when {when}", target)
+            for when, target in zip(whens, targets, strict=True)
+        ],
+        more={"inputs": {"x": more.pop("schema", {})}, **more},
+    )
+
+
+def chosen(when: str, x: Any, expected: bool) -> Row:
+    return switch(f"{when} of {x!r}", when, "else", gives="A" if expected else "B", x=x)
+
+
+CONDITIONS = [
+    switch("the first condition that holds", "x > 5", "x > 2", "else", gives="A", x=9),
+    switch("the second condition", "x > 5", "x > 2", "else", gives="B", x=3),
+    switch("else, where none holds", "x > 5", "x > 2", "else", gives="C", x=1),
+    switch("the first of two that hold", "x > 1", "x > 0", "else", gives="A", x=2),
+    switch("a condition over an output", "start.value == 1", "else", gives="A"),
+    switch("a condition over a natural key", "value == 2", "else", gives="B"),
+    switch("no condition that holds", "x > 5", "x > 3",
+           error="none of its conditions holds: when x > 5, when x > 3"),
+    switch("no condition that holds, and the flow may end", "x > 5", gives={"value": 1}, on_unknown="end"),
+    switch("a switch on text", "x == 'red'", "x == 'green'", "else", gives="B", x="green"),
+    switch("a switch that is complete", "x == 'red'", "x == 'green'", gives="B", x="green",
+           schema={"enum": ["red", "green"]}),
+    switch("a boolean and its opposite", "x", "not x", gives="B", x=False, schema={"type": "boolean"}),
+    switch("a name that is not there", "start.nothing > 1", "else", error="start.nothing has no value"),
+    switch("a name that may not be there", "start.nothing ?? 5 > 1", "else", gives="A"),
+    switch("an order that is none", "x > 1", "else", error="text > a number: only numbers and texts", x="9"),
+    switch("a number in a text", "number(x) > 1", "else", gives="A", x="9"),
+    chosen("len(x) > 1", [1, 2], True), chosen("len(x) > 1", [], False), chosen("'a' in x", "cat", True),
+    chosen("any(x, item > 2)", [1, 3], True), chosen("all(x, item > 2)", [1, 3], False),
+    chosen("x in ['a', 'b']", "b", True), chosen("x", "", False), chosen("x", {"a": 1}, True),
+    chosen("not x", None, True), chosen("x.a.b == null", {"a": {"b": None}}, True),
+    chosen("x.n % 2 == 0", {"n": 4}, True), chosen("lower(x) == 'yes'", "YES", True),
+    chosen("starts_with(x, 'ab')", "abc", True), chosen("sum(x, item.n) >= 10", [{"n": 4}, {"n": 6}], True),
+    chosen("${x} == 1", 1, True), chosen("x == 1 and x != 2 or false", 1, True),
+    chosen("parse_date(x) < parse_date('2027-01-01')", "2026-11-17", True),
+    Row(
+        "a condition of an action",
+        [use("fail", params={"why": "${x}"}), said("a"), said("b")],
+        "A",
+        inputs={"x": "no room"},
+        edges=[("fail", "error when 'room' in error.message", "a"), ("fail", "error else", "b")],
+    ),
+    Row(
+        "a condition after an inline flow",
+        [{"id": "in", "flow": {"nodes": [use("add", params={"a": 1})]}}, said("a"), said("b")],
+        "B",
+        edges=[("in", "when add > 5", "a"), ("in", "else", "b")],
+    ),
+    Row(
+        "a condition in an inline flow",
+        [{"id": "in", "flow": {"nodes": [use("add", params={"a": "${n}"}), said("a"), said("b")],
+                               "edges": [{"from": "add", "to": "a", "when": "add > 5"},
+                                         {"from": "add", "to": "b", "when": "else"}]}}],
+        "A",
+        inputs={"n": 7},
+    ),
+    Row(
+        "a loop by an edge with a condition",
+        [values("begin", n=0, seen=[]), values("again", n="${n + 1}", seen="${seen + [n]}")],
+        {"n": 4, "seen": [0, 1, 2, 3]},
+        edges=[("begin", "again"), ("again", "when n < 4", "again")],
+        more={"on_unknown": "end"},
+    ),
+    Row(
+        "a loop whose condition always holds",
+        [values("again", n="${n + 1}")],
+        error="was visited 20 times",
+        edges=[("again", "when n > 0", "again")],
+        more={"max_visits": 20, "on_unknown": "end", "inputs": {"n": {"default": 0}}},
+    ),
+    Row(
+        "a loop without a way out",
+        [values("again", n="${n + 1}")],
+        error="there is no way out of the loop again",
+        edges=[("again", "when n > 0", "again"), ("again", "else", "again")],
+        more={"inputs": {"n": {"default": 0}}},
+    ),
+]  # fmt: skip
+
+VALUES = [
+    Row("values by name", [values("t", a=1, b="x", c=[True])], {"a": 1, "b": "x", "c": [True]}),
+    Row("values of expressions", [use("items"), values("t", most="${max(items)}", all="${sort(items)}")],
+        {"most": 3, "all": [1, 2, 3]}),
+    Row("a text of values", [use("person"), values("t", line="${person.name}: ${join(person.tags, '/')}")],
+        {"line": "Ada: math/code"}),
+    Row("a value in an object", [values("t", o={"a": ["${x * 2}"]})], {"o": {"a": [6]}}, inputs={"x": 3}),
+    Row("values that others read by name", [values("t", text="abc"), use("upper")], "ABC"),
+    Row("values that others read by node",
+        [values("t", deep={"a": 1}), use("same", params={"value": "${t.deep.a}"})], {"value": 1}),
+    Row("values for each item", [values("t", {"batch": {"over": [1, 2]}}, n="${item * 10}")],
+        [{"n": 10}, {"n": 20}]),
+    Row("values that fail", [values("t", {"fail_when": "n > 1"}, n=2), said("a")], "A",
+        edges=[("t", "error", "a")]),
+    Row("values that are renamed", [values("t", n=2), use("add", params={"a": "${m}"})], 3,
+        more={"mappings": {"t": {"outputs": {"n": "m"}}}}),
+    Row("a value that is missing", [values("t", n="${nowhere}")],
+        error="there is no node, input or key 'nowhere'"),
+    Row("a value that cannot be calculated", [values("t", n="${x + 1}")],
+        error="t: `n`: ${x + 1}: a string + an integer cannot be calculated", inputs={"x": "a"},
+        more={"inputs": {"x": {"type": "string"}}}),
+    Row("values that cannot be calculated then", [values("t", n="${x + 1}")],
+        error="text + a number cannot be calculated", inputs={"x": "a"}),
+    Row("values do not see each other", [values("t", b="${a}", a=1)], {"a": 1, "b": 0}, inputs={"a": 0}),
+    Row("arithmetic in an argument", [use("add", params={"a": "${x * 2 - 1}", "b": "${len('abc')}"})], 8,
+        inputs={"x": 3}),
+    Row("a list for a batch",
+        [use("add", params={"a": "${item}"}, batch={"over": "${filter(xs, item > 1)}"})], [3, 4],
+        inputs={"xs": [1, 2, 3]}),
+    Row("an expression as an output", [use("items")], {"n": 3, "first": 3},
+        more=out(n="${len(items)}", first="${items[0]}")),
+    Row("an expression of the wrong type", [use("add", params={"a": "${text(1)}"})],
+        error="add: `a`: ${text(1)} is a string, but should be an integer"),
+    Row("a function that does not exist", [values("t", n="${lne(x)}")], error="there is no function 'lne'",
+        inputs={"x": 1}),
+    Row("the time at which it began", [values("t", same="${now() == now() and now() > 1000}")],
+        {"same": True}),
+]  # fmt: skip
+
+
+def rounds(
+    carry: Document, outputs: Document, again: str, limit: int, *nodes: Document, **more: Any
+) -> Document:
+    flow = {"nodes": [*nodes], "outputs": outputs}
+    return {"id": "loop", "loop": {"carry": carry, "while": again, "limit": limit}, "flow": flow, **more}
+
+
+ADDING = use("add", params={"a": "${n}"})
+LOOPS = [
+    Row("a loop with a value", [rounds({"n": 0}, {"n": "${add}"}, "n < 5", 10, ADDING)], {"n": 5}),
+    Row("a loop with two values",
+        [rounds({"n": 0, "seen": []}, {"n": "${add}", "seen": "${seen + [n]}"}, "n < 3", 10, ADDING)],
+        {"n": 3, "seen": [0, 1, 2]}),
+    Row("a loop of one round", [rounds({"n": 9}, {"n": "${add}"}, "n < 5", 10, ADDING)], {"n": 10}),
+    Row("a loop that begins with an input", [rounds({"n": "${from}"}, {"n": "${add}"}, "n < 5", 10, ADDING)],
+        {"n": 5}, inputs={"from": 2}),
+    Row("a loop whose limit is reached", [rounds({"n": 0}, {"n": "${add}"}, "true or n", 3, ADDING)],
+        error="`true or n` is still true after 3 rounds"),
+    Row("a loop that may take its whole limit", [rounds({"n": 0}, {"n": "${add}"}, "n < 3", 3, ADDING)],
+        {"n": 3}),
+    Row("a loop whose limit is caught", [rounds({"n": 0}, {"n": "${add}"}, "n >= 0", 3, ADDING), said("a")],
+        "A", edges=[("loop", "error", "a")]),
+    Row("a loop with a condition over an output of its own",
+        [rounds({"n": 0}, {"n": "${add}", "more": "${add < 4}"}, "more", 10, ADDING)],
+        {"n": 4, "more": False}),
+    Row("a loop over the store around it",
+        [use("items"), rounds({"n": 0}, {"n": "${add}"}, "n < len(items)", 10, ADDING)], {"n": 3}),
+    Row("a loop for each item",
+        [rounds({"n": "${item}"}, {"n": "${add}"}, "n < 5", 10, ADDING, batch={"over": [1, 9]})],
+        [{"n": 5}, {"n": 10}]),
+    Row("a loop in a loop",
+        [rounds({"n": 0, "sum": 0}, {"n": "${n + 1}", "sum": "${sum + inside.k}"}, "n < 3", 10,
+                {"id": "inside", "loop": {"carry": {"k": 0}, "while": "k < 2", "limit": 5},
+                 "flow": {"nodes": [use("add", params={"a": "${k}"})], "outputs": {"k": "${add}"}}})],
+        {"n": 3, "sum": 6}),
+    Row("a loop that fails", [rounds({"n": 0}, {"n": "${fail}"}, "n", 3, use("fail"))], error="no reason"),
+    Row("a loop that carries what is not an output",
+        [rounds({"n": 0, "k": 7}, {"n": "${add}"}, "n < k", 10, ADDING)], {"n": 7}),
+    Row("a loop whose condition has no value",
+        [rounds({"n": 0}, {"n": "${add}"}, "nothing > 1", 3, ADDING)],
+        error="loop.while: nothing: there is no node, input or key 'nothing'"),
+    Row("a loop whose condition is always the same",
+        [rounds({"n": 0}, {"n": "${add}"}, "true", 3, ADDING)], error="is the same in every round"),
+    Row("what follows a loop reads its values",
+        [rounds({"n": 0}, {"n": "${add}"}, "n < 5", 10, ADDING), values("t", m="${loop.n * 2}")], {"m": 10}),
+]  # fmt: skip
+
+ROWS = [*TEMPLATES, *ARGUMENTS, *OUTPUTS, *ACTIONS, *NESTED, *BATCHES, *CONDITIONS, *VALUES, *LOOPS]
 
 
 def test_the_table_is_large_enough() -> None:
-    assert len(ROWS) >= 80
+    assert len(ROWS) >= 160
     assert len({row.name for row in ROWS}) == len(ROWS)
+
+
+def way(text: str = "") -> Document:
+    """An action, a condition, or both, as an edge says them."""
+    action, when, condition = text.partition("when ")
+    if not when:
+        action, when, condition = f"{text} ".partition("else ")
+    found = {"when": condition or "else"} if when else {}
+    return found | ({"action": action.strip()} if action.strip() else {})
 
 
 def document(row: Row) -> Document:
     ids = [node["id"] for node in row.nodes]
     edges = row.edges if row.edges is not None else list(itertools.pairwise(ids))
-    written = [
-        {"from": edge[0], "to": edge[-1], **({"action": edge[1]} if len(edge) == 3 else {})} for edge in edges
-    ]
+    written = [{"from": edge[0], "to": edge[-1], **way(*edge[1:-1])} for edge in edges]
     return {"version": 1, "name": "row", "nodes": row.nodes, "edges": written, **row.more}
 
 

@@ -299,6 +299,8 @@ def _print_plan(cli: CliContext, name: str, inputs: JsonObject, planned: Sequenc
     for node in planned:
         output.line(f"{node.node.ljust(widest)}  {node.says}".rstrip())
         pad = " " * (widest + 4)
+        if node.repeat_while is not None:
+            output.line(f"{pad}while {node.repeat_while}")
         if node.over is not None:
             output.line(f"{pad}for each of {shown_value(node.over)}")
         if node.approval is not None:
@@ -309,7 +311,8 @@ def _print_plan(cli: CliContext, name: str, inputs: JsonObject, planned: Sequenc
             output.line(f"{pad}{key} = ? nothing provides it")
         for action, target in node.next.items():
             if action != "default":
-                output.line(f"{pad}on {action}: {target}")
+                label = action if action.startswith(("when ", "else")) else f"on {action}"
+                output.line(f"{pad}{label}: {target}")
             elif target != following.get(node.node, "").partition("/")[0] and target != following.get(
                 node.node
             ):

@@ -9,7 +9,7 @@ The walk of a flow, from a text to its result, is one way, and takes each step o
     one node to the next  `flow.py`: visits a node, takes the edge of its action
     one node              `node.py`: prep, exec, post. `workspace_node.py`: values out of the shared store,
                           the work (`tool_node.py`: a call or a question; `model_node.py`: a model or an
-                          agent; `flow_node.py`: a flow inside), its
+                          agent; `transform.py`: values; `flow_node.py`: a flow inside), its
                           output into the shared store; `trace.py` notes it
 
 A run that is resumed, maybe by another process, begins with its record: document → definition → nodes.
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from spindle.flows.definition import Approval as Approval
     from spindle.flows.definition import Batch as Batch
     from spindle.flows.definition import CacheRule as CacheRule
+    from spindle.flows.definition import FlowLoop as FlowLoop
     from spindle.flows.definition import FlowOutput as FlowOutput
     from spindle.flows.definition import Retry as Retry
     from spindle.flows.definition import Wait as Wait
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from spindle.flows.run_context import map_concurrent as map_concurrent
     from spindle.flows.tool_node import Ask as Ask
     from spindle.flows.tool_node import ToolNode as ToolNode
+    from spindle.flows.transform import Transform as Transform
     from spindle.flows.wait_node import WaitNode as WaitNode
 
 _HOMES = {
@@ -53,11 +55,13 @@ _HOMES = {
     "CacheRule": "definition",
     "Flow": "flow",
     "FlowOutput": "definition",
+    "FlowLoop": "definition",
     "ModelNode": "model_node",
     "Node": "node",
     "ParallelBatchNode": "node",
     "Retry": "definition",
     "ToolNode": "tool_node",
+    "Transform": "transform",
     "Wait": "definition",
     "WaitNode": "wait_node",
     "context": "context",

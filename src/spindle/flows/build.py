@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from spindle.errors import FlowError
-from spindle.flows.definition import Approval, Batch, CacheRule, Edge, FlowDefinition, NodeDefinition, Retry
+from spindle.flows.definition import (
+    Approval,
+    Batch,
+    CacheRule,
+    Edge,
+    FlowDefinition,
+    FlowLoop,
+    NodeDefinition,
+    Retry,
+)
 from spindle.flows.flow import Flow
 from spindle.flows.flow_node import FlowNode
 from spindle.flows.model_node import AgentNode, ModelNode
@@ -15,6 +24,7 @@ from spindle.flows.node import BaseNode
 from spindle.flows.problems import NOWHERE, Positions
 from spindle.flows.signature import output_of
 from spindle.flows.tool_node import Ask, ToolNode
+from spindle.flows.transform import Transform
 from spindle.flows.wait_node import WaitNode
 from spindle.flows.workspace_node import WorkspaceNode
 
@@ -62,11 +72,11 @@ def build(
         for end in (edge.source, edge.target):
             if end not in nodes:
                 raise FlowError(f"an edge names {end!r}, but there is no such node")
-        if edge.action in nodes[edge.source].successors:
+        if edge.way in nodes[edge.source].successors:
             raise FlowError(
-                f"node {edge.source!r} has two edges for {edge.action!r}", hint="an action leads to one node"
+                f"node {edge.source!r} has two edges for {edge.way!r}", hint="an action leads to one node"
             )
-        nodes[edge.source].next(nodes[edge.target], edge.action)
+        nodes[edge.source].next(nodes[edge.target], edge.action, edge.when)
     if not nodes:
         raise FlowError("the flow has no nodes")
     if definition.start_id not in nodes:
@@ -81,6 +91,7 @@ _KINDS: Mapping[str, type[WorkspaceNode]] = {
     "model": ModelNode,
     "agent": AgentNode,
     "wait": WaitNode,
+    "transform": Transform,
 }
 
 
@@ -100,19 +111,20 @@ def inline(
     retry: Retry | None = None,
     timeout: float | None = None,
     batch: Batch | None = None,
+    loop: FlowLoop | None = None,
     cache: CacheRule | bool | None = None,
     fail_when: str | None = None,
     approval: Approval | None = None,
     description: str = "",
 ) -> FlowNode:
-    """Returns a flow of tools and questions as a node of another: with inputs, retries, a time limit, or done
-    for each item of a list. Raises FlowError if a part of it is written in Python."""
+    """Returns a flow of tools and questions as a node of another: with inputs, retries, a time limit, done
+    for each item of a list, or in a loop. Raises FlowError if a part of it is written in Python."""
     definition = definition_of(flow) if isinstance(flow, Flow) else flow
     return FlowNode(
         NodeDefinition(
             id=id, flow=definition, description=description, params=dict(params or {}),
             inputs=dict(inputs or {}), outputs=dict(outputs or {}), retry=retry or Retry(), timeout=timeout,
-            batch=batch, cache=cache, fail_when=fail_when, approval=approval,
+            batch=batch, loop=loop, cache=cache, fail_when=fail_when, approval=approval,
         ),
         build(definition, id),
     )  # fmt: skip
@@ -144,7 +156,9 @@ def definition_of(flow: Flow) -> FlowDefinition:
             nodes.append(NodeDefinition(node.id, flow=definition_of(node)))
         else:
             raise _in_python(f"node {node.id!r} is a {type(node).__name__}")
-        edges += [Edge(node.id, _id(target), action) for action, target in node.successors.items()]
+        for way, target in node.successors.items():
+            action, when = node.conditions.get(way, (way, None))
+            edges.append(Edge(node.id, _id(target), action, when))
     return FlowDefinition(
         nodes=tuple(nodes),
         edges=tuple(edges),

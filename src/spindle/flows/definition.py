@@ -13,6 +13,9 @@ from spindle.domain.json_schema import JsonObject
 
 DEFAULT_ACTION = "default"
 
+ELSE = "else"
+"""The condition of the edge that is taken where no other holds."""
+
 OnUnknown = Literal["error", "end"]
 """The effect of an action without an edge, where the node has other edges: an error, or the end of the
 flow."""
@@ -43,6 +46,18 @@ class Batch:
     concurrency: int = 10
     keep_errors: bool = False
     """True: continue when items fail. Their results are null, and `failed` lists them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLoop:
+    """Repeats a flow inside a flow, while a condition holds. Its outputs are the values of the next round."""
+
+    carry: JsonObject
+    """By name, the values that the first round has, with templates."""
+    repeat_while: str
+    """An expression over the outputs of a round. If it is true, there is another round."""
+    limit: int
+    """The number of rounds after which the node fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +143,7 @@ class Approval:
     """A text with templates."""
 
 
-NodeKind = Literal["tool", "ask", "flow", "model", "agent", "wait"]
+NodeKind = Literal["tool", "ask", "flow", "model", "agent", "wait", "transform"]
 KINDS: Final[tuple[NodeKind, ...]] = get_args(NodeKind)
 """The keys of which a node has exactly one."""
 
@@ -136,14 +151,14 @@ KINDS: Final[tuple[NodeKind, ...]] = get_args(NodeKind)
 def says(kind: NodeKind, text: str) -> str:
     """Returns what a node of this kind does, in words; `text` is the main one of its own texts."""
     words = {"ask": "asks a person", "model": "asks a model", "agent": "lets an agent work", "flow": "a flow",
-             "wait": "waits"}  # fmt: skip
+             "wait": "waits", "transform": "values"}  # fmt: skip
     return f"{words[kind]}: {text}" if text else words[kind]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDefinition:
-    """One node: a tool, a question for a person, a flow, a question for a model, a task for an agent, or a
-    wait. Exactly one of them is set."""
+    """One node: a tool, a question for a person, a flow, a question for a model, a task for an agent, a
+    wait, or values by name. Exactly one of them is set."""
 
     id: str
     tool: str | None = None
@@ -152,6 +167,8 @@ class NodeDefinition:
     model: ModelPrompt | None = None
     agent: AgentTask | None = None
     wait: Wait | None = None
+    transform: JsonObject | None = None
+    """Values with templates by name, which are the output."""
     description: str = ""
     params: JsonObject = field(default_factory=dict[str, Any])
     """Arguments by name, with templates."""
@@ -162,6 +179,8 @@ class NodeDefinition:
     retry: Retry = Retry()
     timeout: float | None = None
     batch: Batch | None = None
+    loop: FlowLoop | None = None
+    """Of a flow inside a flow."""
     cache: CacheRule | bool | None = None
     """True: as the flow says, or by the default rule; False: never; None: as the flow says."""
     fail_when: str | None = None
@@ -218,6 +237,13 @@ class Edge:
     source: str
     target: str
     action: str = DEFAULT_ACTION
+    when: str | None = None
+    """An expression, or `else`. Of the edges of an action the first is taken whose condition holds."""
+
+    @property
+    def way(self) -> str:
+        """The action and the condition, in words."""
+        return way_of(self.action, self.when)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +283,11 @@ class FlowDefinition:
 
     def node(self, id: str) -> NodeDefinition | None:
         return next((node for node in self.nodes if node.id == id), None)
+
+
+def way_of(action: str, when: str | None) -> str:
+    """Returns an action and a condition in words: `when total > 3`, `error else`."""
+    if when is None:
+        return action
+    words = ELSE if when == ELSE else f"when {when}"
+    return words if action == DEFAULT_ACTION else f"{action} {words}"

@@ -45,9 +45,9 @@ class NodeFailure:
     action: str
     """The action with which the flow continues, if there is an edge for it."""
 
-    def edge(self, successors: Collection[str]) -> str | None:
+    def edge(self, actions: Collection[str]) -> str | None:
         """Returns the action for which there is an edge: its own, or `error`."""
-        return next((name for name in (self.action, ERROR) if name in successors), None)
+        return next((name for name in (self.action, ERROR) if name in actions), None)
 
     def told(self) -> JsonObject:
         """Returns the error as later nodes see it. The text and the data that the tool returned are kept."""

@@ -96,6 +96,7 @@ class Flow(BaseNode):
             visited.params = self._params_of(node, params)
             if running.notes is None:
                 action = await visited._run(shared, running)  # pyright: ignore[reportPrivateUsage] - a node's own
+                action = visited.chosen(action, shared)
             else:
                 name = visited.id or type(visited).__name__
                 visit_of = running.notes.visit(visited, shared, running)
@@ -118,6 +119,12 @@ class Flow(BaseNode):
                 hint="return the name of an edge, or nothing; put results into the shared store",
             )
         found = successors.get(action or DEFAULT_ACTION)
+        conditions = [way for way, (of, _) in node.conditions.items() if of == (action or DEFAULT_ACTION)]
+        if found is None and conditions and self.on_unknown == "error":
+            raise FlowError(
+                f"{self._named(node)}: none of its conditions holds: {', '.join(conditions)}",
+                hint='add an edge with `when: else`, or let the flow end: on_unknown="end"',
+            )
         if found is None and action not in (DEFAULT_ACTION, "") and self.on_unknown == "error":
             known = ", ".join(repr(name) for name in successors)
             raise FlowError(

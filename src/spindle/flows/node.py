@@ -13,6 +13,8 @@ class Greet(Node):
 
 ask >> greet                                 # on "default"
 greet - "known" >> farewell                  # on an action
+greet.when("len(name) > 9") >> shorten       # by a condition over the shared store; the first that holds
+greet.when("else") >> farewell
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from spindle.flows.definition import DEFAULT_ACTION
+from spindle.flows.definition import DEFAULT_ACTION, way_of
 from spindle.flows.run_context import RunContext
 
 if TYPE_CHECKING:
@@ -47,14 +49,43 @@ class BaseNode:
     def __init__(self) -> None:
         self.params: dict[str, Any] = {}
         self.successors: dict[str, BaseNode] = {}
+        """By action; where there are conditions, by action and condition (`Edge.way`)."""
+        self.conditions: dict[str, tuple[str, str]] = {}
+        """The action and the condition of those that have one, in order."""
 
     # --- the graph
 
-    def next(self, node: B, action: str = DEFAULT_ACTION) -> B:
-        if action in self.successors:
-            warnings.warn(f"the edge for {action!r} of {self!r} is replaced", stacklevel=3)
-        self.successors[action] = node
+    def next(self, node: B, action: str = DEFAULT_ACTION, when: str | None = None) -> B:
+        way = way_of(action, when)
+        if way in self.successors:
+            warnings.warn(f"the edge for {way!r} of {self!r} is replaced", stacklevel=3)
+        self.successors[way] = node
+        if when is not None:
+            self.conditions[way] = (action, when)
         return node
+
+    def when(self, condition: str) -> _Action:
+        """Returns the edge that is taken when a condition over the shared store holds: `node.when("n > 3") >>
+        other`. The first counts; `else` is for all that is left."""
+        return _Action(self, DEFAULT_ACTION, condition)
+
+    @property
+    def actions(self) -> set[str]:
+        """The actions for which there are edges."""
+        return {self.conditions[way][0] if way in self.conditions else way for way in self.successors}
+
+    def chosen(self, action: Any, shared: Any) -> Any:
+        """Returns the edge to take: the action, or where it has conditions, the first that holds."""
+        if not self.conditions:
+            return action
+        from spindle.flows.conditions import holds
+
+        wanted = action or DEFAULT_ACTION
+        whose = f"node {self.id!r}" if self.id else repr(self)
+        for way, (of, when) in self.conditions.items():
+            if of == wanted and holds(when, shared, whose):
+                return way
+        return action
 
     def __rshift__(self, node: B) -> B:
         return self.next(node)
@@ -120,12 +151,17 @@ class BaseNode:
 class _Action:
     """`node - "action"`, waiting for `>> successor`."""
 
-    def __init__(self, node: BaseNode, action: str) -> None:
+    def __init__(self, node: BaseNode, action: str, when: str | None = None) -> None:
         self._node = node
         self._action = action
+        self._when = when
+
+    def when(self, condition: str) -> _Action:
+        """Returns the edge for the action and a condition."""
+        return _Action(self._node, self._action, condition)
 
     def __rshift__(self, node: B) -> B:
-        return self._node.next(node, self._action)
+        return self._node.next(node, self._action, self._when)
 
 
 class Node(BaseNode):

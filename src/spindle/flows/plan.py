@@ -40,7 +40,9 @@ class Planned:
     approval: tuple[str, ...] | None = None
     """Those who may approve it, besides the owner, if somebody must."""
     next: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By action, the next node."""
+    """By action and condition, the next node."""
+    repeat_while: str | None = None
+    """The condition of a loop."""
 
     @property
     def says(self) -> str:
@@ -52,7 +54,8 @@ class Planned:
             "node": self.node,
             "tool": self.tool,
             **({self.kind: self.text or True} if self.kind != "tool" else {}),
-            "arguments": self.arguments if self.kind in ("tool", "flow") else None,
+            "while": self.repeat_while,
+            "arguments": self.arguments if self.kind in ("tool", "flow", "transform") else None,
             "missing": list(self.missing) or None,
             "over": self.over,
             "approval": list(self.approval) if self.approval is not None else None,
@@ -98,9 +101,7 @@ class _Planning:
         nodes = [_node(flow, start)] if only else _in_order(flow, start)
         self._pending |= {node.id for node in nodes}
         for node in nodes:
-            following = {
-                edge.action: f"{prefix}{edge.target}" for edge in flow.edges if edge.source == node.id
-            }
+            following = {edge.way: f"{prefix}{edge.target}" for edge in flow.edges if edge.source == node.id}
             planned += await self._node(node, shared, params, following, prefix)
         return planned
 
@@ -115,6 +116,8 @@ class _Planning:
         name = f"{prefix}{node.id}"
         if node.flow is not None:
             return await self._inline(node, node.flow, shared, params, following, name)
+        if node.transform is not None:
+            return [self._values(node, node.transform, shared, following, name)]
         if node.tool is None:
             self._writers[node.id] = node.id
             lookup = SharedLookup(shared)
@@ -141,6 +144,26 @@ class _Planning:
             )
         ]  # fmt: skip
 
+    def _values(
+        self,
+        node: NodeDefinition,
+        values: JsonObject,
+        shared: JsonObject,
+        following: Mapping[str, str],
+        name: str,
+    ) -> Planned:
+        lookup = SharedLookup(shared)
+        known: JsonObject = {key: self._known(value, lookup) for key, value in values.items()}
+        over = self._known(node.batch.over, lookup) if node.batch is not None else None
+        for key in values:
+            written = node.outputs.get(key, key)
+            self._writers[written] = written_path((node.id, key))
+            self._pending.add(written)
+            shared.pop(written, None)
+        self._writers[node.id] = node.id
+        by = _approvers(node)
+        return Planned(name, kind="transform", arguments=known, over=over, approval=by, next=following)
+
     async def _inline(
         self,
         node: NodeDefinition,
@@ -159,6 +182,8 @@ class _Planning:
                 given[key] = self._known(f"${{{node.inputs[key]}}}", lookup)
             elif lookup((key,)) is MISSING and "default" in schema:
                 given[key] = schema["default"]
+        if node.loop is not None:
+            given |= {key: self._known(value, lookup) for key, value in node.loop.carry.items()}
         over = self._known(node.batch.over, lookup) if node.batch is not None else None
         # What its inputs are is said once, here: its nodes show their templates.
         self._pending |= {*given, *([node.batch.item] if node.batch is not None else [])}
@@ -167,9 +192,13 @@ class _Planning:
         inside = await self.nodes(flow, shared, own, flow.start_id, prefix=f"{name}/")
         self._writers[node.id] = node.id
         by = _approvers(node)
-        if not given and over is None and by is None:
+        if not given and over is None and by is None and node.loop is None:
             return inside
-        return [Planned(name, kind="flow", arguments=given, over=over, approval=by, next=following), *inside]
+        again = node.loop.repeat_while if node.loop is not None else None
+        outside = Planned(
+            name, kind="flow", arguments=given, over=over, approval=by, next=following, repeat_while=again
+        )
+        return [outside, *inside]
 
     def _arguments(
         self, node: NodeDefinition, tool: Tool, lookup: Lookup, params: Mapping[str, Any]

@@ -91,6 +91,8 @@ def _print_nodes(output: Output, flow: FlowDefinition, pad: str) -> None:
         inner = pad + " " * (widest + 4)
         for name, value in node.params.items():
             output.line(f"{inner}{name} = {shown_value(value)}")
+        for name, value in (node.transform or {}).items():
+            output.line(f"{inner}{name} = {shown_value(value)}")
         for name, path in node.inputs.items():
             output.line(f"{inner}{name} ← {path}")
         for name, key in node.outputs.items():
@@ -101,8 +103,8 @@ def _print_nodes(output: Output, flow: FlowDefinition, pad: str) -> None:
             _print_nodes(output, node.flow, inner)
         for edge in flow.edges:
             if edge.source == node.id:
-                action = "then" if edge.action == "default" else f"on {edge.action}"
-                output.line(f"{inner}{action}: {edge.target}")
+                action = "then" if edge.way == "default" else f"on {edge.way}"
+                output.line(f"{inner}{edge.way if edge.when else action}: {edge.target}")
 
 
 def _settings(node: NodeDefinition) -> list[str]:
@@ -111,6 +113,9 @@ def _settings(node: NodeDefinition) -> list[str]:
         lines.append(
             f"for each {node.batch.item} of {shown_value(node.batch.over)}, {node.batch.concurrency} at once"
         )
+    if node.loop is not None:
+        carried = ", ".join(f"{name} = {shown_value(value)}" for name, value in node.loop.carry.items())
+        lines.append(f"while {node.loop.repeat_while}, at most {node.loop.limit} rounds; from {carried}")
     if node.retry.attempts > 1:
         lines.append(f"up to {node.retry.attempts} attempts, {node.retry.wait:g} s apart")
     if node.timeout is not None:

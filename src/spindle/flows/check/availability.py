@@ -69,6 +69,8 @@ class Availability:
         """By shared key, the schemas of what is written there, each with the bits of its writers."""
         self.open_writers = 0
         self.states: dict[Here, State] = {}
+        self.after: dict[Here, State] = {}
+        """By node, the state when it is done."""
         self.ends: dict[str, State] = {}
         self._done: dict[Here, State] = {}
         self._failed: dict[Here, State] = {}
@@ -138,24 +140,27 @@ class Availability:
                 if id in each:
                     before = state  # what its nodes write for one item, nobody else sees
                 done = self._done[node]
-                out[id] = State(before.may | done.may, before.must | done.must)
+                out[id] = self.after[node] = State(before.may | done.may, before.must | done.must)
                 has_changed = True
         last = [out[id] for id in graph.order if level.ends(id)]
         end = _joined(last) if last else entry
         self.ends[level.prefix] = end
         return end
 
+    def leaving(self, node: Here, *, has_failed: bool) -> State:
+        """Returns the state when the node is left, done or failed."""
+        if not has_failed:
+            return self.after[node]
+        before, left = self.states[node], self._failed[node]
+        return State(before.may | left.may, before.must | left.must)
+
     def _entering(self, level: Level, id: str, entry: State, out: dict[str, State]) -> State:
         arriving = [entry] if id == level.graph.start else []
         for edge in level.graph.incoming[id]:
             if edge.source not in out:
                 continue
-            state = out[edge.source]
-            if edge.action in level.shapes[edge.source].failures:
-                node = level.prefix + edge.source
-                before, left = self.states[node], self._failed[node]
-                state = State(before.may | left.may, before.must | left.must)
-            arriving.append(state)
+            has_failed = edge.action in level.shapes[edge.source].failures
+            arriving.append(self.leaving(level.prefix + edge.source, has_failed=has_failed))
         return _joined(arriving) if arriving else entry
 
 

@@ -112,6 +112,8 @@ def _last_actions(level: Level, id: str) -> set[str]:
     """Returns the actions with which this node can be the last of its flow."""
     edges, shape = level.graph.actions(id), level.shapes[id]
     own = set(shape.actions) - shape.failures
+    if level.definition.on_unknown == "end":
+        edges -= level.graph.open_actions(id)
     if not edges or level.definition.on_unknown == "end":
         return own - edges
     return {DEFAULT_ACTION} & own - edges
@@ -149,10 +151,10 @@ def _structure(definition: FlowDefinition, path: DocumentPath) -> Iterator[Findi
             if end not in ids:
                 message = f"an edge names {end!r}, but there is no such node"
                 yield (*here, key), Complaint("error", message, _meant(end, ids))
-        if (edge.source, edge.action) in seen:
-            message = f"{edge.source!r} has two edges for {edge.action!r}"
+        if (edge.source, edge.way) in seen:
+            message = f"{edge.source!r} has two edges for {edge.way!r}"
             yield here, Complaint("error", message, "an action leads to one node")
-        seen.add((edge.source, edge.action))
+        seen.add((edge.source, edge.way))
 
 
 def _ways(level: Level, path: DocumentPath) -> Iterator[Finding]:

@@ -3,7 +3,7 @@ writers."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,13 +12,16 @@ from spindle.domain.json_schema import JsonObject, type_of, types_of
 from spindle.domain.tool import Tool
 from spindle.flows import templates
 from spindle.flows.check.availability import Availability, Level
+from spindle.flows.check.conditions import condition_findings
 from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits, holds_template, misfit
 from spindle.flows.check.parts import (
     Finding,
     InputSchemas,
     cache_findings,
+    carried_schemas,
     input_findings,
     item_schema,
+    loop_findings,
     name_of,
     no_input,
     other_templates,
@@ -44,6 +47,9 @@ class DataCheck:
     _readers: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
     """By shared key that is read by its name: who does, as the analysis and as messages call them."""
     _schemas: InputSchemas = field(default_factory=InputSchemas)
+
+    _local: set[str] = field(default_factory=set[str])
+    """The values that the loops around carry, which hide shared keys of their names."""
 
     def findings(self, level: Level, given: Collection[str]) -> Iterator[Finding]:
         yield from self._level(level, (), {name: {} for name in given}, {})
@@ -76,12 +82,21 @@ class DataCheck:
                 yield from self._arguments(level, node, sight, here, {}, {})
                 yield from other_templates(node, sight, here)
                 own = {name: value for name, value in node.params.items() if name not in node.flow.inputs}
-                seen = {**inputs, **sight.item, **{name: {} for name in node.inputs}}
+                carried = carried_schemas(node)
+                seen = {**inputs, **sight.item, **{name: {} for name in node.inputs}, **carried}
+                outside, self._local = self._local, self._local | set(carried)
                 yield from self._level(level.inner[node.id], (*here, "flow"), seen, {**params, **own})
+                self._local = outside
+                yield from self._loop(level, node, sight, here, seen)
+                yield from condition_findings(level, node.id, self._leaving(level, node, inputs), path)
                 taken |= set(params)  # by one of its nodes, maybe
                 continue
             yield from self._arguments(level, node, sight, here, params, definition.params)
             yield from other_templates(node, sight, here)
+            for name, value in (node.transform or {}).items():
+                place = (*here, "transform", name)
+                yield from self._given(level.prefix + node.id, value, {}, sight, place, name_of(node, name))
+            yield from condition_findings(level, node.id, self._leaving(level, node, inputs), path)
             yield from cache_findings(node, self.tools.get(level.prefix + node.id), here)
             taken |= set(level.shapes[node.id].takes)
             if level.shapes[node.id].takes_others:
@@ -100,6 +115,36 @@ class DataCheck:
             return plain
         item = {node.batch.item: item_schema(node.batch.over, plain)}
         return Sight(self.availability, state, inputs, plain.at, item, plain.params)
+
+    def _leaving(
+        self, level: Level, node: NodeDefinition, inputs: Mapping[str, JsonObject]
+    ) -> Callable[[bool], Sight]:
+        """Returns what the conditions of the node's edges see."""
+
+        def sight(has_failed: bool) -> Sight:
+            state = self.availability.leaving(level.prefix + node.id, has_failed=has_failed)
+            return Sight(self.availability, state, inputs, f"the edges of {node.id!r}", {}, frozenset())
+
+        return sight
+
+    def _loop(
+        self,
+        level: Level,
+        node: NodeDefinition,
+        sight: Sight,
+        here: DocumentPath,
+        inputs: Mapping[str, JsonObject],
+    ) -> Iterator[Finding]:
+        """Checks the values that a loop carries, and its condition."""
+        if node.loop is None or node.flow is None:
+            return
+        for name, value in node.loop.carry.items():
+            place = (*here, "loop", "carry", name)
+            yield from self._given(level.prefix + node.id, value, {}, sight, place, name_of(node, name))
+        end = self.availability.ends[f"{level.prefix}{node.id}/"]
+        outputs = {name: output.schema for name, output in (node.flow.outputs or {}).items()}
+        after = Sight(self.availability, end, inputs, f"the end of a round of {node.id!r}", outputs)
+        yield from loop_findings(node, after, here)
 
     # --- arguments
 
@@ -284,7 +329,8 @@ class DataCheck:
         return Complaint("error", f"{called} is missing: nothing provides it", hint)
 
     def _reads(self, reader: str, at: str, key: str) -> None:
-        self._readers.setdefault(key, []).append((reader, at))
+        if key not in self._local:
+            self._readers.setdefault(key, []).append((reader, at))
 
     # --- what a flow gives back
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from spindle.flows.definition import Edge, FlowDefinition
+from spindle.flows.definition import ELSE, Edge, FlowDefinition
 
 
 class Graph:
@@ -24,6 +24,11 @@ class Graph:
 
     def actions(self, id: str) -> set[str]:
         return {edge.action for edge in self.edges[id]}
+
+    def open_actions(self, id: str) -> set[str]:
+        """Returns the actions with conditions of which none may hold."""
+        with_conditions = {edge.action for edge in self.edges[id] if edge.when is not None}
+        return with_conditions - {edge.action for edge in self.edges[id] if edge.when in (None, ELSE)}
 
     def _ordered(self) -> tuple[str, ...]:
         assert self.start is not None

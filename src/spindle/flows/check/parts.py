@@ -12,7 +12,7 @@ from spindle.errors import FlowError, did_you_mean
 from spindle.flows import templates
 from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits, holds_template
 from spindle.flows.check.shapes import Shape, within
-from spindle.flows.check.types import expression_types
+from spindle.flows.check.types import condition_types, expression_types
 from spindle.flows.definition import NodeDefinition
 from spindle.flows.expressions.errors import ExpressionError
 from spindle.flows.expressions.parsing import WHOLE, parse
@@ -138,6 +138,34 @@ def fail_when_findings(node: NodeDefinition, shape: Shape, here: DocumentPath) -
             hint = did_you_mean(name, known, f"there are {', '.join(known)}")
             message = f"{node.id}: fail_when: the output has no key {name!r} that its schema names"
             yield place, Complaint("warning", message, hint)
+
+
+def carried_schemas(node: NodeDefinition) -> dict[str, JsonObject]:
+    """Returns the schemas of the values that a loop carries. Those of the next rounds are not known."""
+    return {name: {} for name in node.loop.carry} if node.loop is not None else {}
+
+
+def loop_findings(node: NodeDefinition, sight: Sight, here: DocumentPath) -> Iterator[Finding]:
+    """Yields problems of a loop: values that never change, and its condition. `sight`: the end of a round."""
+    loop = node.loop
+    assert loop is not None
+    for name in loop.carry:
+        if name not in sight.item:
+            message = f"{node.id}: the loop carries {name!r}, but the flow has no output of that name"
+            hint = f"{name} keeps its first value: make it an output, or an input"
+            yield (*here, "loop", "carry", name), Complaint("warning", message, hint)
+    place = (*here, "loop", "while")
+    try:
+        condition = parse(loop.repeat_while)
+    except ExpressionError as error:
+        yield place, Complaint("error", f"{node.id}: loop.while: {error}", error.hint)
+        return
+    for complaint in condition_types(condition, sight):
+        message = f"{node.id}: loop.while: {complaint.message}"
+        yield place, Complaint(complaint.severity, message, complaint.hint)
+    if not condition.reads and not condition.uses_now:
+        message = f"{node.id}: loop.while: `{loop.repeat_while}` is the same in every round"
+        yield place, Complaint("error", message, "name an output of the flow")
 
 
 def input_findings(name: str, schema: JsonObject, place: DocumentPath) -> Iterator[Finding]:

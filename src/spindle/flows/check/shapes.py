@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spindle.domain.json_schema import JsonObject, is_object, parameters, resolve
+from spindle.domain.json_schema import JsonObject, is_object, parameters, resolve, type_of
 from spindle.domain.tool import Tool
 from spindle.flows.definition import DEFAULT_ACTION, NodeDefinition
 from spindle.flows.failures import ERROR, REFUSED
@@ -68,6 +68,8 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
             actions={DEFAULT_ACTION: "there is an answer", **failures},
             failures=frozenset(failures),
         )
+    if node.transform is not None:
+        return _shape_of_values(node, node.transform, ids)
     if tool is None:
         return Shape(takes_others=True, is_open=True, actions={DEFAULT_ACTION: "", **ERROR_ACTIONS},
                      failures=frozenset(ERROR_ACTIONS))  # fmt: skip
@@ -100,6 +102,32 @@ def with_approval(shape: Shape) -> Shape:
     """Returns the shape of the same node, if a person must approve it."""
     actions = {REFUSED: "it was not approved", ERROR: "it was not approved, or failed", **shape.actions}
     return replace(shape, actions=actions, failures=shape.failures | {REFUSED, ERROR})
+
+
+def _shape_of_values(node: NodeDefinition, values: JsonObject, ids: frozenset[str]) -> Shape:
+    properties: JsonObject = {name: _schema_of(value) for name, value in values.items()}
+    whole: JsonObject = {
+        "type": "object", "properties": properties, "required": list(values), "additionalProperties": False,
+    }  # fmt: skip
+    gives = _given(whole, node.id)[0]
+    if node.batch is not None:
+        whole = {"type": "array", "items": whole}
+        gives = {node.id: whole, f"{node.id}.failed": {"type": "array", "items": {"type": "object"}}}
+    return Shape(
+        gives=_renamed(gives, node, ids),
+        natural=frozenset(gives),
+        whole=whole,
+        actions={DEFAULT_ACTION: "it is done", ERROR: "`fail_when` holds for the values"},
+        failures=frozenset({ERROR}),
+    )
+
+
+def _schema_of(value: Any) -> JsonObject:
+    """Returns the schema of a value with templates, as far as it is known without them."""
+    if isinstance(value, str) and "${" in value:
+        is_one = value.startswith("${") and value.endswith("}")
+        return {} if is_one else {"type": "string"}
+    return {"type": type_of(value)}
 
 
 def shape_of_flow(node: NodeDefinition, endings: Mapping[str, str], ids: frozenset[str]) -> Shape:

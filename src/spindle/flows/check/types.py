@@ -10,6 +10,7 @@ from spindle.flows.check.lookups import Complaint, Sight, Types, article
 from spindle.flows.check.shapes import within
 from spindle.flows.expressions.functions import Function
 from spindle.flows.expressions.parsing import Expression
+from spindle.flows.expressions.paths import written_path
 from spindle.flows.expressions.terms import (
     Calculated,
     Called,
@@ -52,11 +53,15 @@ def expression_types(expression: Expression, sight: Sight) -> tuple[list[Complai
     return typing.complaints, types
 
 
-def type_complaints(expression: Expression, sight: Sight) -> list[Complaint]:
-    """Returns the complaints about the types in an expression."""
-    typing = _Typing(sight, expression.text.strip())
-    typing.types(expression.term)
-    return typing.complaints
+def condition_types(condition: Expression, sight: Sight) -> list[Complaint]:
+    """Returns the complaints about a condition, its names included."""
+    complaints = [
+        complaint for read in condition.reads for complaint in sight.look(read, written_path(read.path))
+    ]
+    typing = _Typing(sight, condition.text.strip())
+    if not complaints:
+        typing.types(condition.term)
+    return complaints or typing.complaints
 
 
 class _Typing:

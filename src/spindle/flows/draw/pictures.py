@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from spindle.domain.visible import visible
 from spindle.flows.check.graph import Graph
@@ -46,7 +47,7 @@ def _mermaid_flow(definition: FlowDefinition, prefix: str, indent: str, lines: l
     if graph.start is not None:
         lines.append(f"{indent}{prefix}start(( )) --> {names[graph.start]}")
     for (source, target), actions in _actions(graph).items():
-        arrow = "-.->" if FAILURES.issuperset(actions) else "-->"
+        arrow = "-.->" if _are_failures(actions) else "-->"
         label = _label(actions)
         text = f'|"{_quoted(label)}"|' if label else ""
         lines.append(f"{indent}{names[source]} {arrow}{text} {names[target]}")
@@ -133,7 +134,7 @@ def _picture(definition: FlowDefinition) -> _Picture:
     parts.append(f'<g transform="translate(0 {lead_in:g})">\n')
     parts += [_draw_node(nodes[id], layout, sizes[id], inner.get(id)) for id in graph.ids]
     drawn = [(line, actions[line.source, line.target]) for line in layout.lines]
-    parts += [_draw_line(line, FAILURES.issuperset(names)) for line, names in drawn]
+    parts += [_draw_line(line, _are_failures(names)) for line, names in drawn]
     # What is written goes over all lines.
     parts += [_draw_label(line, names) for line, names in drawn]
     parts.append("</g>\n")
@@ -176,7 +177,7 @@ def _draw_label(line: Line, names: list[str]) -> str:
     label = _label(names)
     if not label:
         return ""
-    kind = "label error" if FAILURES.issuperset(names) else "label"
+    kind = "label error" if _are_failures(names) else "label"
     return _text(label, kind, line.label_at[0], line.label_at[1] + 4) + "\n"
 
 
@@ -231,8 +232,12 @@ def _actions(graph: Graph) -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
     for id in graph.ids:
         for edge in graph.edges[id]:
-            found.setdefault((edge.source, edge.target), []).append(edge.action)
+            found.setdefault((edge.source, edge.target), []).append(edge.way)
     return found
+
+
+def _are_failures(ways: list[str]) -> bool:
+    return all(way.split(" ", 1)[0] in FAILURES for way in ways)
 
 
 def _label(actions: list[str]) -> str:
@@ -245,11 +250,19 @@ def _subtitle(node: NodeDefinition) -> str:
 
 
 def _full_subtitle(node: NodeDefinition) -> str:
+    if node.loop is not None:
+        return f"while {node.loop.repeat_while}"
     if node.flow is not None:
         return "with approval" if node.approval is not None else ""
+    if node.transform is not None:
+        return ", ".join(f"{name} = {_brief(value)}" for name, value in node.transform.items())
     each = " for each" if node.batch is not None and node.ask is None else ""
     held = " with approval" if node.approval is not None else ""
     return f"{node.ask.message if node.ask is not None else node.says}{each}{held}"
+
+
+def _brief(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _short(text: str) -> str:

@@ -23,6 +23,7 @@ from spindle.flows.definition import (
     CacheRule,
     Edge,
     FlowDefinition,
+    FlowLoop,
     FlowOutput,
     ModelPrompt,
     NodeDefinition,
@@ -165,9 +166,7 @@ def _finding(error: ValidationError) -> Iterator[Finding]:
             yield path, f"{_brief(error.instance)} cannot be a name: {_PATTERN}", None
         case "propertyNames":
             yield path, f"{what}: {_brief(kind.error.instance)} cannot be a name: {_PATTERN}", None
-        case "minItems":
-            yield path, f"{what} must not be empty", None
-        case "minLength":
+        case "minItems" | "minLength" | "minProperties":
             yield path, f"{what} must not be empty", None
         case _:
             yield path, f"{what}: {error.message}", None
@@ -188,6 +187,7 @@ _REFUSED_HINTS = {
     "cache": "every run asks anew",
     "fingerprint": "it belongs to a tool",
     "parse": "it says how the text of a tool is read",
+    "loop": "a flow inside a flow can be repeated",
 }
 _KINDS = {
     "ask": "a question",
@@ -195,6 +195,8 @@ _KINDS = {
     "model": "a question to a model",
     "agent": "a task of an agent",
     "wait": "a wait",
+    "transform": "a node of values",
+    "tool": "a tool",
 }
 
 
@@ -223,7 +225,7 @@ def _parent_schema(error: ValidationError) -> JsonObject:
     return node if is_object(node) else {}
 
 
-_WITHOUT_INPUTS = frozenset({"ask", "model", "agent", "wait"})
+_WITHOUT_INPUTS = frozenset({"ask", "model", "agent", "wait", "transform"})
 
 
 def _unknown_mappings(document: JsonObject, path: DocumentPath) -> Iterator[Finding]:
@@ -316,7 +318,7 @@ def _flow(document: JsonObject) -> FlowDefinition:
     return FlowDefinition(
         nodes=tuple(_node(node, mappings.get(node["id"], {})) for node in document["nodes"]),
         edges=tuple(
-            Edge(edge["from"], edge["to"], edge.get("action", DEFAULT_ACTION))
+            Edge(edge["from"], edge["to"], edge.get("action", DEFAULT_ACTION), edge.get("when"))
             for edge in document.get("edges", ())
         ),
         name=document.get("name", ""),
@@ -332,7 +334,7 @@ def _flow(document: JsonObject) -> FlowDefinition:
 
 
 def _node(document: JsonObject, mapping: JsonObject) -> NodeDefinition:
-    ask, rule = document.get("ask"), document.get("cache")
+    ask, rule, loop = document.get("ask"), document.get("cache"), document.get("loop")
     return NodeDefinition(
         id=document["id"],
         tool=document.get("tool"),
@@ -341,6 +343,7 @@ def _node(document: JsonObject, mapping: JsonObject) -> NodeDefinition:
         model=_prompt(document.get("model")),
         agent=_task(document["agent"]) if "agent" in document else None,
         wait=_wait(document["wait"]) if "wait" in document else None,
+        transform=document.get("transform"),
         description=document.get("description", ""),
         params=document.get("params", {}),
         inputs=mapping.get("inputs", {}),
@@ -348,6 +351,7 @@ def _node(document: JsonObject, mapping: JsonObject) -> NodeDefinition:
         retry=Retry(**_whole(document.get("retry", {}), "attempts")),
         timeout=document.get("timeout"),
         batch=Batch(**_whole(document["batch"], "concurrency")) if "batch" in document else None,
+        loop=FlowLoop(loop.get("carry", {}), loop["while"], int(loop["limit"])) if loop else None,
         cache=CacheRule(**rule) if is_object(rule) else rule,
         fail_when=document.get("fail_when"),
         parse=document.get("parse", "auto"),

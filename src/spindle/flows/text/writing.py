@@ -14,6 +14,7 @@ from spindle.flows.definition import (
     CacheRule,
     Edge,
     FlowDefinition,
+    FlowLoop,
     FlowOutput,
     ModelPrompt,
     NodeDefinition,
@@ -57,9 +58,11 @@ def _node(node: NodeDefinition) -> JsonObject:
         "model": _prompt(node.model) if node.model is not None else None,
         "agent": _task(node.agent) if node.agent is not None else None,
         "wait": _wait(node.wait) if node.wait is not None else None,
+        "transform": node.transform,
         "description": node.description or None,
         "params": node.params or None,
         "batch": _changed(node.batch, Batch(over=None), always=("over",)) if node.batch is not None else None,
+        "loop": _loop(node.loop) if node.loop is not None else None,
         "retry": _changed(node.retry, Retry()) or None,
         "timeout": node.timeout,
         "cache": _changed(node.cache, CacheRule()) if isinstance(node.cache, CacheRule) else node.cache,
@@ -69,6 +72,10 @@ def _node(node: NodeDefinition) -> JsonObject:
         "approval": _approval(node.approval) if node.approval is not None else None,
     }
     return _given(fields)
+
+
+def _loop(loop: FlowLoop) -> JsonObject:
+    return _given({"carry": loop.carry or None, "while": loop.repeat_while, "limit": loop.limit})
 
 
 def _mapping(node: NodeDefinition) -> JsonObject:
@@ -103,7 +110,8 @@ def _wait(wait: Wait) -> JsonObject:
 
 def _edge(edge: Edge) -> JsonObject:
     action = {"action": edge.action} if edge.action != DEFAULT_ACTION else {}
-    return {"from": edge.source, **action, "to": edge.target}
+    when = {"when": edge.when} if edge.when is not None else {}
+    return {"from": edge.source, **action, **when, "to": edge.target}
 
 
 def _outputs(outputs: Mapping[str, FlowOutput] | None) -> JsonObject | None:

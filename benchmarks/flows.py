@@ -192,6 +192,28 @@ def _shell(quick: bool) -> list[Row]:
     ]
 
 
+def _with_conditions(nodes: int, runs: int) -> float:
+    """Returns the seconds of CPU for a node whose edges have conditions."""
+    from spindle.flows import Flow, Node
+
+    class Step(Node):
+        def post(self, shared: Any, prep_res: Any, exec_res: Any) -> None:
+            shared["n"] += 1
+
+    chain = [Step(id=f"n{number}") for number in range(nodes)]
+    for one, other in itertools.pairwise(chain):
+        one.when("n < 0 or n > 1000000") >> chain[0]
+        one.when("else") >> other
+    flow = Flow(chain[0])
+    flow.run({"n": 0})
+    began = time.process_time()
+    for _ in range(runs):
+        shared = {"n": 0}
+        flow.run(shared)
+        assert shared["n"] == nodes
+    return (time.process_time() - began) / (nodes * runs)
+
+
 def flows(quick: bool) -> list[Row]:
     workers = {name: Worker(name) for name in CONTENDERS}
     rounds = 3 if quick else 15
@@ -220,6 +242,7 @@ def flows(quick: bool) -> list[Row]:
     node, run = asyncio.run(_recorded(200 if quick else 1000, 200 if quick else 1000))
     rows.append(Row("flows", "CPU a tool node, guarded and recorded", node * 1e6, "µs"))
     rows.append(Row("flows", "CPU a run, 1,000 recorded runs at once", run * 1e6, "µs"))
+    rows.append(Row("flows", "CPU a node with `when`", _with_conditions(10, 300) * 1e6, "µs"))
     return [*rows, *_shell(quick)]
 
 

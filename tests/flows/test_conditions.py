@@ -154,6 +154,20 @@ def test_a_condition_of_an_action_in_python() -> None:
     assert shared["seen"] == ["one", "three"]
 
 
+def test_a_node_may_call_its_own_attributes_what_it_likes() -> None:
+    class Own(Number):
+        def __init__(self) -> None:
+            super().__init__("own")
+            self.actions, self.conditions, self.chosen = ["a"], {"b": 1}, "c"
+
+    own = Own()
+    own.when("n > 5") >> Number("two")
+    own.when("else") >> Number("three")
+    shared: dict[str, Any] = {}
+    Flow(own).run(shared)
+    assert shared["seen"] == ["own", "three"]
+
+
 @pytest.mark.parametrize(
     ("when", "message"),
     [

@@ -157,7 +157,7 @@ def definition_of(flow: Flow) -> FlowDefinition:
         else:
             raise _in_python(f"node {node.id!r} is a {type(node).__name__}")
         for way, target in node.successors.items():
-            action, when = node.conditions.get(way, (way, None))
+            action, when = node.edge_conditions.get(way, (way, None))
             edges.append(Edge(node.id, _id(target), action, when))
     return FlowDefinition(
         nodes=tuple(nodes),

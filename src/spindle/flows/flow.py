@@ -96,7 +96,7 @@ class Flow(BaseNode):
             visited.params = self._params_of(node, params)
             if running.notes is None:
                 action = await visited._run(shared, running)  # pyright: ignore[reportPrivateUsage] - a node's own
-                action = visited.chosen(action, shared)
+                action = visited.edge_taken(action, shared)
             else:
                 name = visited.id or type(visited).__name__
                 visit_of = running.notes.visit(visited, shared, running)
@@ -119,7 +119,9 @@ class Flow(BaseNode):
                 hint="return the name of an edge, or nothing; put results into the shared store",
             )
         found = successors.get(action or DEFAULT_ACTION)
-        conditions = [way for way, (of, _) in node.conditions.items() if of == (action or DEFAULT_ACTION)]
+        conditions = [
+            way for way, (of, _) in node.edge_conditions.items() if of == (action or DEFAULT_ACTION)
+        ]
         if found is None and conditions and self.on_unknown == "error":
             raise FlowError(
                 f"{self._named(node)}: none of its conditions holds: {', '.join(conditions)}",

@@ -50,7 +50,7 @@ class BaseNode:
         self.params: dict[str, Any] = {}
         self.successors: dict[str, BaseNode] = {}
         """By action; where there are conditions, by action and condition (`Edge.way`)."""
-        self.conditions: dict[str, tuple[str, str]] = {}
+        self.edge_conditions: dict[str, tuple[str, str]] = {}
         """The action and the condition of those that have one, in order."""
 
     # --- the graph
@@ -61,7 +61,7 @@ class BaseNode:
             warnings.warn(f"the edge for {way!r} of {self!r} is replaced", stacklevel=3)
         self.successors[way] = node
         if when is not None:
-            self.conditions[way] = (action, when)
+            self.edge_conditions[way] = (action, when)
         return node
 
     def when(self, condition: str) -> _Action:
@@ -70,19 +70,21 @@ class BaseNode:
         return _Action(self, DEFAULT_ACTION, condition)
 
     @property
-    def actions(self) -> set[str]:
+    def edge_actions(self) -> set[str]:
         """The actions for which there are edges."""
-        return {self.conditions[way][0] if way in self.conditions else way for way in self.successors}
+        return {
+            self.edge_conditions[way][0] if way in self.edge_conditions else way for way in self.successors
+        }
 
-    def chosen(self, action: Any, shared: Any) -> Any:
+    def edge_taken(self, action: Any, shared: Any) -> Any:
         """Returns the edge to take: the action, or where it has conditions, the first that holds."""
-        if not self.conditions:
+        if not self.edge_conditions:
             return action
         from spindle.flows.conditions import holds
 
         wanted = action or DEFAULT_ACTION
         whose = f"node {self.id!r}" if self.id else repr(self)
-        for way, (of, when) in self.conditions.items():
+        for way, (of, when) in self.edge_conditions.items():
             if of == wanted and holds(when, shared, whose):
                 return way
         return action

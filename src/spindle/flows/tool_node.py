@@ -172,7 +172,7 @@ class Ask(WorkspaceNode):
         )  # fmt: skip
 
     def _failed(self, shared: Any, failure: NodeFailure) -> str:
-        if isinstance(failure.error, PermissionDeniedError) and failure.edge(self.actions) is None:
+        if isinstance(failure.error, PermissionDeniedError) and failure.edge(self.edge_actions) is None:
             self.report.error = failure.told()
             raise FlowError(f"node {self.id!r} was not answered: {failure.error.message}")
         return super()._failed(shared, failure)

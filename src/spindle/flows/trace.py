@@ -123,7 +123,7 @@ class Recording:
             action = await node._run(shared, within)  # pyright: ignore[reportPrivateUsage] - a node's own
             if inner is not None:
                 report.output = inner.leave_output(node, shared)
-            action = node.chosen(action, shared)
+            action = node.edge_taken(action, shared)
             return action
         except Exception as error:
             problem = told(error)

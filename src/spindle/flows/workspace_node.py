@@ -254,7 +254,7 @@ class WorkspaceNode(Node):
 
     def _failed(self, shared: Any, failure: NodeFailure) -> str:
         told = self.report.error = failure.told()
-        action = failure.edge(self.actions)
+        action = failure.edge(self.edge_actions)
         if action is None:
             raise failure.error
         shared[self.id] = {"error": told}

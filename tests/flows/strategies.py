@@ -13,6 +13,7 @@ from spindle.flows.definition import (
     FlowDefinition,
     FlowLoop,
     FlowOutput,
+    Join,
     NodeDefinition,
     Question,
     Retry,
@@ -59,6 +60,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 OBJECTS = st.dictionaries(TEXTS, JSON, max_size=3)
 SCHEMAS = st.fixed_dictionaries({}, optional={"type": st.just("string"), "default": JSON, "title": TEXTS})
+WAITS = st.sampled_from(["all", "any"]) | st.integers(1, 1000)
 SECONDS = st.floats(0.001, 1e6)
 RULES = st.builds(CacheRule, ttl=SECONDS, loops=st.booleans())
 
@@ -87,6 +89,7 @@ def nodes(flows: st.SearchStrategy[FlowDefinition] | None = None) -> st.SearchSt
             "cache": st.none() | st.booleans() | RULES,
             "fail_when": TEXTS.filter(bool),
             "fingerprint": TEXTS,
+            "join": st.none() | st.builds(Join, WAITS, st.none() | st.booleans()),
             "parse": st.sampled_from(["auto", "json", "text"]),
         },
     )

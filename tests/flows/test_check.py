@@ -176,7 +176,10 @@ N = "nodes: [{id: now, tool: time.now}]\n"
         ),
         (
             "nodes:\n- {id: a, tool: time.now}\n- {id: b, tool: time.now}\nedges:\n- {from: a, to: b}\n- {from: a, to: a}\n",
-            ["error f.yaml:6: 'a' has two edges for 'default' [an action leads to one node]"],
+            [
+                "error f.yaml:2: a branch of 'a' leads back to it before the branches have met [let the way back "
+                "begin at the node where they meet]"
+            ],
         ),
         (
             "nodes:\n- {id: a, tool: time.now}\n- {id: b, tool: time.now}\n",

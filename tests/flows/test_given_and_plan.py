@@ -70,7 +70,7 @@ async def test_a_plan_resolves_what_is_known_and_keeps_the_rest_as_templates(flo
     assert planned["inner/count"].arguments == {"text": "${sum.summary}"}
     assert planned["ask"].text == "Send TODO?"
     assert planned["send"].arguments == {"channel": "dev", "text": "${sum.summary}"}
-    assert planned["send"].next == {"rate_limited": "later"}
+    assert planned["send"].next == {"rate_limited": ("later",)}
     assert planned["later"].arguments == {"channel": "later", "text": "${summary ?? none}"}
 
 

@@ -893,7 +893,159 @@ LOOPS = [
         [rounds({"n": 0}, {"n": "${add}"}, "n < 5", 10, ADDING), values("t", m="${loop.n * 2}")], {"m": 10}),
 ]  # fmt: skip
 
-ROWS = [*TEMPLATES, *ARGUMENTS, *OUTPUTS, *ACTIONS, *NESTED, *BATCHES, *CONDITIONS, *VALUES, *LOOPS]
+
+START = use("same", "start", params={"value": 0})
+TWO = [("start", "a"), ("start", "b"), ("a", "end"), ("b", "end")]
+
+
+def number(id: str, a: Any) -> Document:
+    return use("add", id, params={"a": a})
+
+
+def joined(join: Any, value: Any = "${end.branches}") -> Document:
+    return use("same", "end", params={"value": value}, join=join)
+
+
+BRANCHES = [
+    Row(
+        "two branches meet",
+        [START, number("a", 1), number("b", 2), joined("all")],
+        {"value": {"a": 2, "b": 3}},
+        edges=TWO,
+    ),
+    Row(
+        "results of branches by their ids",
+        [START, number("a", 1), number("b", 2), joined("all", ["${b}", "${a}"])],
+        {"value": [3, 2]},
+        edges=TWO,
+    ),
+    Row(
+        "a branch of two nodes",
+        [START, number("a", 1), number("a2", "${a}"), number("b", 2), joined("all")],
+        {"value": {"a": 3, "b": 3}},
+        edges=[("start", "a"), ("start", "b"), ("a", "a2"), ("a2", "end"), ("b", "end")],
+    ),
+    Row(
+        "branches in the order of their edges",
+        [START, number("a", 1), number("b", 2), joined("all", ["${end.branches}"])],
+        {"value": [{"b": 3, "a": 2}]},
+        edges=[("start", "b"), ("start", "a"), ("a", "end"), ("b", "end")],
+    ),
+    Row(
+        "a number of branches that is all of them",
+        [START, number("a", 1), number("b", 2), joined(2)],
+        {"value": {"a": 2, "b": 3}},
+        edges=TWO,
+    ),
+    Row(
+        "a branch fails the flow",
+        [START, number("a", 1), use("fail", "b", params={"why": "no luck"}), joined("all")],
+        error="no luck",
+        edges=TWO,
+    ),
+    Row(
+        "a branch that fails is kept",
+        [START, number("a", 1), use("fail", "b"), joined({"keep_errors": True})],
+        {"value": {"a": 2, "b": None}},
+        edges=TWO,
+    ),
+    Row(
+        "the errors of branches",
+        [
+            START,
+            number("a", 1),
+            use("fail", "b"),
+            joined({"keep_errors": True}, "${end.errors.b.category}"),
+        ],
+        {"value": "tool"},
+        edges=TWO,
+    ),
+    Row(
+        "no branch arrives",
+        [START, use("fail", "a"), use("fail", "b"), joined("any")],
+        error="waits for 1 of 2 branches, and too few reached it",
+        edges=TWO,
+    ),
+    Row(
+        "a number of branches fails with the first failure if it should",
+        [
+            START,
+            use("fail", "a", params={"why": "first"}),
+            number("b", 1),
+            joined({"wait": 2, "keep_errors": False}),
+        ],
+        error="first",
+        edges=TWO,
+    ),
+    Row(
+        "branches without a join",
+        [START, number("a", 1), number("b", 2)],
+        {"a": 2, "b": 3},
+        edges=[("start", "a"), ("start", "b")],
+    ),
+    Row(
+        "branches on an error",
+        [use("fail", "start"), number("a", 1), number("b", 2), joined("all")],
+        {"value": {"a": 2, "b": 3}},
+        edges=[("start", "error", "a"), ("start", "error", "b"), ("a", "end"), ("b", "end")],
+    ),
+    Row(
+        "a flow inside as a branch",
+        [
+            START,
+            {"id": "a", "flow": {"nodes": [number("inner", 1)], "outputs": {"n": "${inner}"}}},
+            number("b", 2),
+            joined("all"),
+        ],
+        {"value": {"a": {"n": 2}, "b": 3}},
+        edges=TWO,
+    ),
+    Row(
+        "branches in a flow inside, for each item",
+        [
+            {
+                "id": "each",
+                "flow": {
+                    "nodes": [START, number("a", "${item}"), number("b", "${a_value ?? 5}"), joined("all")],
+                    "edges": [{"from": one, "to": other} for one, other in TWO],
+                    "outputs": {"sum": ["${a}", "${b}"]},
+                },
+                "batch": {"over": [1, 2]},
+            }
+        ],
+        [{"sum": [2, 6]}, {"sum": [3, 6]}],
+    ),
+    Row(
+        "branches that meet without a join",
+        [START, number("a", 1), number("b", 2), number("end", 3)],
+        error="both lead to 'end', which does not say `join`",
+        edges=TWO,
+    ),
+    Row(
+        "a join of nothing",
+        [START, use("same", "end", params={"value": 1}, join="all")],
+        error="says `join`, but no branches meet there",
+    ),
+    Row(
+        "a join that waits for too many",
+        [START, number("a", 1), number("b", 2), joined(3)],
+        error="waits for 3 branches, but only 2",
+        edges=TWO,
+    ),
+]
+
+ROWS = [
+    *TEMPLATES,
+    *ARGUMENTS,
+    *OUTPUTS,
+    *ACTIONS,
+    *NESTED,
+    *BATCHES,
+    *CONDITIONS,
+    *VALUES,
+    *LOOPS,
+    *BRANCHES,
+]
 
 
 def test_the_table_is_large_enough() -> None:

@@ -391,7 +391,8 @@ KNOWN: dict[str, str] = {
         calls.flags.Flags._texts calls.flags.Flags._values calls.limits.hold._held
         mcp_server.client_peer.ClientPeer._sending mcp_server.stdio.Pipes._early
         rest.schemas.Components._names rest.schemas.Components._plain rest.schemas.Components._waiting
-        rest.schemas.Components.schemas runs.journal.RunJournal._stopped runs.journal.RunJournal._unsaved
+        rest.schemas.Components.schemas runs.stops.Stops._places runs.stops.Stops._first
+        runs.journal.RunJournal._unsaved
         runs.journal.RunJournal.asked runs.journal.RunJournal.replaced runs.journal.RunJournal.tasks
         catalog.screening._Screening.* runs.places.RunPlace._made mcp_server.questions.Questions._waiting
     """,

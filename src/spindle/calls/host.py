@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from spindle.calls.journal import Journal, current_journal
 from spindle.calls.options import CallOptions
@@ -135,6 +135,17 @@ class CallHost:
             lambda place: make(CallHost(self._caller, self._principal, place, self._model)),
             in_doubt=in_doubt,
         )
+
+    def recall(self, name: str, key: Any) -> Any:
+        return None if self._journal is None else self._journal.recall(name, key)
+
+    def branch(self, name: str) -> Self:
+        place = None if self._journal is None else self._journal.branch(name)
+        return type(self)(self._caller, self._principal, place, self._model)
+
+    def give_up(self) -> None:
+        if self._journal is not None:
+            self._journal.give_up()
 
     def note(self, name: str, data: JsonObject) -> bool:
         return True if self._journal is None else self._journal.note(name, data)

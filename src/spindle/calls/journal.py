@@ -49,6 +49,19 @@ class Journal(Protocol):
         doing it. `in_doubt`: what becomes of it if a fault hit while it was done."""
         ...
 
+    def recall(self, name: str, key: Any) -> Any:
+        """Returns what `remember` would find on record; None if it would have to be made."""
+        ...
+
+    def branch(self, name: str) -> Journal:
+        """A place for work beside other work: a question there stops nothing outside of it. The places of one
+        name are known by their order."""
+        ...
+
+    def give_up(self) -> None:
+        """The work of this branch is not needed any more: what was asked there is not asked any more."""
+        ...
+
     @property
     def step_id(self) -> str:
         """An id of this place, the same in every process that comes to it."""

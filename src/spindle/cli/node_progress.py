@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from spindle.cli.output import plural
-from spindle.domain.json_schema import JsonObject, is_array
+from spindle.domain.json_schema import JsonObject, is_array, is_object
 
 if TYPE_CHECKING:
     from spindle.cli.output import Output
@@ -121,6 +121,8 @@ def remarks(event: NodeEvent, *, with_message: bool = True) -> str:
     """The remarks on a node: items, attempts, error and action."""
     said: list[str] = []
     is_batch = is_array(event.inputs)
+    if event.node.endswith(".branches") and is_object(event.output):
+        said += [f"{', '.join(names)} {end.replace('_', ' ')}" for end, names in event.output.items()]
     if is_batch:
         said.append(plural(len(event.inputs), "item"))
     if event.cached:

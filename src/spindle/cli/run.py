@@ -309,8 +309,14 @@ def _print_plan(cli: CliContext, name: str, inputs: JsonObject, planned: Sequenc
             output.line(f"{pad}{key} = {shown_value(value)}")
         for key in node.missing:
             output.line(f"{pad}{key} = ? nothing provides it")
-        for action, target in node.next.items():
-            if action != "default":
+        if node.join is not None:
+            output.line(f"{pad}{node.join}")
+        for action, targets in node.next.items():
+            target = targets[0]
+            if len(targets) > 1:
+                said = "then" if action == "default" else f"on {action}"
+                output.line(f"{pad}{said}, at the same time: {', '.join(targets)}")
+            elif action != "default":
                 label = action if action.startswith(("when ", "else")) else f"on {action}"
                 output.line(f"{pad}{label}: {target}")
             elif target != following.get(node.node, "").partition("/")[0] and target != following.get(

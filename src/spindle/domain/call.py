@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from spindle.domain.branching import Branching
 from spindle.domain.identity import LOCAL, NO_CREDENTIAL, Credential, Principal
 from spindle.domain.ids import new_id as new_id
 from spindle.domain.json_schema import JsonObject, to_json
@@ -45,7 +46,7 @@ class Reply:
     state: Any = None
 
 
-class Host(Protocol):
+class Host(Branching, Protocol):
     """The services of Spindle for a tool that serves a call. All of them act for the call's principal."""
 
     @property
@@ -260,8 +261,7 @@ class Result:
 
     @property
     def category(self) -> str | None:
-        """The category of the error that the result reports: `tool`, unless more is known; None if it reports
-        none."""
+        """The category of the error that it reports, `tool` unless more is known; None without one."""
         if not self.is_error:
             return None
         return self.meaning.category if self.meaning is not None else "tool"

@@ -6,7 +6,8 @@ The walk of a flow, from a text to its result, is one way, and takes each step o
     definition → nodes    `build.py`; a flow written in Python is nodes already
     run                   `workspace.py` records the run and has it executed (`runs/runner.py`)
     inputs → result       `execution.py`: defaults, outputs, errors
-    one node to the next  `flow.py`: visits a node, takes the edge of its action
+    one node to the next  `flow.py`: visits a node, takes the edge of its action; several edges for it begin
+                          branches (`branches.py`), which meet at a join (`meeting.py`)
     one node              `node.py`: prep, exec, post. `workspace_node.py`: values out of the shared store,
                           the work (`tool_node.py`: a call or a question; `model_node.py`: a model or an
                           agent; `transform.py`: values; `flow_node.py`: a flow inside), its
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from spindle.flows.definition import CacheRule as CacheRule
     from spindle.flows.definition import FlowLoop as FlowLoop
     from spindle.flows.definition import FlowOutput as FlowOutput
+    from spindle.flows.definition import Join as Join
     from spindle.flows.definition import Retry as Retry
     from spindle.flows.definition import Wait as Wait
     from spindle.flows.flow import Flow as Flow
@@ -56,6 +58,7 @@ _HOMES = {
     "Flow": "flow",
     "FlowOutput": "definition",
     "FlowLoop": "definition",
+    "Join": "definition",
     "ModelNode": "model_node",
     "Node": "node",
     "ParallelBatchNode": "node",

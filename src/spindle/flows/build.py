@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from spindle.errors import FlowError
@@ -14,6 +15,7 @@ from spindle.flows.definition import (
     Edge,
     FlowDefinition,
     FlowLoop,
+    Join,
     NodeDefinition,
     Retry,
 )
@@ -68,15 +70,17 @@ def build(
         if node.id in nodes:
             raise FlowError(f"two nodes have the id {node.id!r}", hint="give each node an id of its own")
         nodes[node.id] = _node(node)
+    following: dict[tuple[str, str, str | None], list[BaseNode]] = {}
     for edge in definition.edges:
         for end in (edge.source, edge.target):
             if end not in nodes:
                 raise FlowError(f"an edge names {end!r}, but there is no such node")
-        if edge.way in nodes[edge.source].successors:
-            raise FlowError(
-                f"node {edge.source!r} has two edges for {edge.way!r}", hint="an action leads to one node"
-            )
-        nodes[edge.source].next(nodes[edge.target], edge.action, edge.when)
+        targets = following.setdefault((edge.source, edge.action, edge.when), [])
+        if nodes[edge.target] in targets:
+            raise FlowError(f"two edges lead from {edge.source!r} to {edge.target!r} for {edge.way!r}")
+        targets.append(nodes[edge.target])
+    for (source, action, when), targets in following.items():
+        nodes[source].fork(targets, action, when)
     if not nodes:
         raise FlowError("the flow has no nodes")
     if definition.start_id not in nodes:
@@ -115,6 +119,7 @@ def inline(
     cache: CacheRule | bool | None = None,
     fail_when: str | None = None,
     approval: Approval | None = None,
+    join: Join | None = None,
     description: str = "",
 ) -> FlowNode:
     """Returns a flow of tools and questions as a node of another: with inputs, retries, a time limit, done
@@ -124,7 +129,7 @@ def inline(
         NodeDefinition(
             id=id, flow=definition, description=description, params=dict(params or {}),
             inputs=dict(inputs or {}), outputs=dict(outputs or {}), retry=retry or Retry(), timeout=timeout,
-            batch=batch, loop=loop, cache=cache, fail_when=fail_when, approval=approval,
+            batch=batch, loop=loop, cache=cache, fail_when=fail_when, approval=approval, join=join,
         ),
         build(definition, id),
     )  # fmt: skip
@@ -151,14 +156,14 @@ def definition_of(flow: Flow) -> FlowDefinition:
     for node in flow.nodes():
         assert node.id is not None
         if isinstance(node, WorkspaceNode) and type(node) in _NODES:
-            nodes.append(node.definition)
+            nodes.append(replace(node.definition, join=node.join))
         elif isinstance(node, Flow) and type(node) in _FLOWS:
-            nodes.append(NodeDefinition(node.id, flow=definition_of(node)))
+            nodes.append(NodeDefinition(node.id, flow=definition_of(node), join=node.join))
         else:
             raise _in_python(f"node {node.id!r} is a {type(node).__name__}")
-        for way, target in node.successors.items():
+        for way, targets in node.following():
             action, when = node.edge_conditions.get(way, (way, None))
-            edges.append(Edge(node.id, _id(target), action, when))
+            edges += [Edge(node.id, _id(target), action, when) for target in targets]
     return FlowDefinition(
         nodes=tuple(nodes),
         edges=tuple(edges),

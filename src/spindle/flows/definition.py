@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from spindle.domain.json_schema import JsonObject
+from spindle.domain.json_schema import JsonObject, is_object
 
 DEFAULT_ACTION = "default"
 
@@ -58,6 +58,40 @@ class FlowLoop:
     """An expression over the outputs of a round. If it is true, there is another round."""
     limit: int
     """The number of rounds after which the node fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The branches that a node waits for, where several lead to it at the same time."""
+
+    wait: Literal["all", "any"] | int = "all"
+    """All of them, the first, or so many. Those that are not needed any more are cancelled."""
+    keep_errors: bool | None = None
+    """True: go on when branches fail, as long as enough arrive; False: the first failure is the flow's. By
+    default the first failure counts only where all branches are waited for."""
+
+    @classmethod
+    def of(cls, value: Any) -> Join:
+        """Returns the join that a document describes, with all its keys or with `wait` alone."""
+        fields: JsonObject = value if is_object(value) else {"wait": value}
+        wait = fields.get("wait", "all")
+        return cls(int(wait) if isinstance(wait, (int, float)) else wait, fields.get("keep_errors"))
+
+    @property
+    def keeps_errors(self) -> bool:
+        return self.wait != "all" if self.keep_errors is None else self.keep_errors
+
+    @property
+    def words(self) -> str:
+        """`waits for all branches`"""
+        which = {"all": "all branches", "any": "the first branch"}
+        count = f"{self.wait} branch{'es' if self.wait != 1 else ''}"
+        errors = {None: "", True: ", and keeps errors", False: ", and fails with the first that fails"}
+        return f"waits for {which.get(str(self.wait), count)}{errors[self.keep_errors]}"
+
+    def needed(self, branches: int) -> int:
+        """Returns the number of branches, out of so many, that have to arrive."""
+        return branches if self.wait == "all" else 1 if self.wait == "any" else self.wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +219,8 @@ class NodeDefinition:
     """True: as the flow says, or by the default rule; False: never; None: as the flow says."""
     fail_when: str | None = None
     """An expression over the output. If it is true, the node takes its `error` edge."""
+    join: Join | None = None
+    """The branches that it waits for. A node at which branches meet has one."""
     parse: Parse = "auto"
     """The way in which other nodes see a text that a tool returns without structured data."""
     fingerprint: str | None = None
@@ -232,7 +268,8 @@ class NodeDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Leads from one node to another, for one action."""
+    """Leads from one node to another, for one action. Several for one action begin branches that run at the
+    same time."""
 
     source: str
     target: str

@@ -11,8 +11,10 @@ from spindle.calls.failure import failure_of
 from spindle.domain.call import Result
 from spindle.domain.json_schema import is_object, to_json
 from spindle.errors import FlowError, SpindleError, did_you_mean
+from spindle.flows.branches import named
 from spindle.flows.build import DefinedFlow, name_nodes
 from spindle.flows.expressions.parsing import began
+from spindle.flows.flow import meeting_of
 from spindle.flows.node import BaseNode
 from spindle.flows.outputs import outputs_of
 from spindle.flows.text_values import ParsedArray, ParsedObject
@@ -109,6 +111,12 @@ def starting_at(flow: Flow, id: str, *, only: bool = False) -> Flow:
     if only:
         found = copy.copy(found)
         found.successors = {}
+    elif (fork := next((fork for fork in flow.forks() if found in meeting_of(fork).nodes), None)) is not None:
+        source = named(fork.source)
+        raise FlowError(
+            f"node {id!r} is in a branch, and the flow cannot start there",
+            hint=f"start at {source!r}, where the branches begin, or run only this node",
+        )
     part.start_node = found
     return part
 

@@ -58,6 +58,13 @@ class NodeFailure:
         return told
 
 
+def told(error: BaseException | None) -> JsonObject:
+    """Returns an error as records keep it."""
+    if isinstance(error, SpindleError):
+        return error.to_dict()
+    return {"category": "error", "message": f"{type(error).__name__}: {error}"}
+
+
 def action_of(error: SpindleError) -> str:
     """Returns the action for an error."""
     if error.category == "client" and error.status in (404, 410):

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spindle.errors import FlowError, did_you_mean
+from spindle.flows.branches import EndlessError, named, run_branches
 from spindle.flows.definition import DEFAULT_ACTION, CacheRule, OnUnknown
-from spindle.flows.node import BaseNode
+from spindle.flows.meeting import Meeting, TangledError, Ways
+from spindle.flows.node import BaseNode, Fork
 from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
@@ -66,10 +68,18 @@ class Flow(BaseNode):
         seen = {id(node) for node in waiting}
         for node in waiting:
             yield node
+            for _, following in node.following():
+                for successor in following:
+                    if id(successor) not in seen:
+                        seen.add(id(successor))
+                        waiting.append(successor)
+
+    def forks(self) -> Iterator[Fork]:
+        """Yields all places where branches begin, but none of inner flows."""
+        for node in self.nodes():
             for successor in node.successors.values():
-                if id(successor) not in seen:
-                    seen.add(id(successor))
-                    waiting.append(successor)
+                if isinstance(successor, Fork):
+                    yield successor
 
     def post(self, shared: Any, prep_res: Any, exec_res: Any) -> Any:
         """Returns the last action, which is the action of the flow."""
@@ -82,12 +92,29 @@ class Flow(BaseNode):
 
     async def orchestrate(self, shared: Any, running: RunContext, params: dict[str, Any]) -> Any:
         """Runs the nodes from the start on, and returns the last action."""
-        node, action = self.start_node, None
-        visits: dict[int, int] = {}
+        return (await self._follow(self.start_node, shared, running, params, {}))[0]
+
+    async def _follow(
+        self,
+        node: BaseNode | None,
+        shared: Any,
+        running: RunContext,
+        params: dict[str, Any],
+        visits: dict[int, int],
+        *,
+        in_branch: bool = False,
+    ) -> tuple[Any, BaseNode | None]:
+        """Runs nodes until the flow ends or, in a branch, up to a join. Returns the last action, and the
+        join."""
+        action = None
         while node is not None:
+            if isinstance(node, Fork):
+                node = await self._fork(node, shared, running, params, visits)
+                action = None
+                continue
             visit = visits[id(node)] = visits.get(id(node), 0) + 1
             if visit > self.max_visits:
-                raise FlowError(
+                raise EndlessError(
                     f"{self._named(node)} was visited {self.max_visits} times",
                     hint="if the loop should run that long, raise the flow's max_visits",
                 )
@@ -102,7 +129,17 @@ class Flow(BaseNode):
                 visit_of = running.notes.visit(visited, shared, running)
                 action = await tracing.work_named("node", name, visit_of)
             node = self._successor(node, action)
-        return action
+            if in_branch and node is not None and node.join is not None:
+                return action, node
+        return action, None
+
+    async def _fork(
+        self, fork: Fork, shared: Any, running: RunContext, params: dict[str, Any], visits: dict[int, int]
+    ) -> BaseNode | None:
+        async def follow(node: BaseNode, shared: Any, running: RunContext) -> BaseNode | None:
+            return (await self._follow(node, shared, running, params, visits, in_branch=True))[1]
+
+        return await run_branches(fork, meeting_of(fork), shared, running, follow, visits)
 
     def _params_of(self, node: BaseNode, params: dict[str, Any]) -> dict[str, Any]:
         return {**params, **node.params} if node.params else params
@@ -137,3 +174,24 @@ class Flow(BaseNode):
 
     def _named(self, node: BaseNode) -> str:
         return f"node {node.id!r}" if node.id else f"a {type(node).__name__} node"
+
+
+def meeting_of(fork: Fork) -> Meeting[BaseNode]:
+    """Returns where the branches of a fork meet. Raises FlowError if that is not one place."""
+    ways = Ways[BaseNode](
+        lambda node: [targets for _, targets in node.following()],
+        lambda node: node.join is not None,
+        lambda node: repr(named(node)),
+    )
+    try:
+        found = ways.meeting(fork.source, fork.targets)
+    except TangledError as error:
+        raise FlowError(str(error), hint=error.hint) from None
+    join = found.join
+    if join is not None and join.join is not None and join.join.needed(len(fork.targets)) > len(fork.targets):
+        raise FlowError(
+            f"{named(join)!r} waits for {join.join.wait} branches, but {named(fork.source)!r} begins only "
+            f"{len(fork.targets)}",
+            hint="wait for fewer",
+        )
+    return found

@@ -132,6 +132,9 @@ class FlowNode(WorkspaceNode):
         attempt = f"~{self.cur_retry + 1}" if self.cur_retry else ""
         place = f"[{given.index}]" if given.index is not None else ""
         number = f"@{given.round}" if given.round > 1 else ""
+        if given.index is not None:
+            # Beside the others: their steps come in any order, and each belongs to its item.
+            host = host.branch(f"item {self.id}:{self.visit}{place}{attempt}{number}")
         notes = self.within(self, self.inner, host, f"{place}{attempt}{number}")
         above: JsonObject = {**given.inputs, **given.item, **await hooks_of(self.inner, host, notes.prefix)}
         store: ChainMap[str, Any] = ChainMap(dict(above), self._shared)  # pyright: ignore[reportArgumentType]

@@ -15,19 +15,21 @@ ask >> greet                                 # on "default"
 greet - "known" >> farewell                  # on an action
 greet.when("len(name) > 9") >> shorten       # by a condition over the shared store; the first that holds
 greet.when("else") >> farewell
+greet >> (mail, log) >> done                 # at the same time; `done` says with `join` which it waits for
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from spindle.flows.definition import DEFAULT_ACTION, way_of
 from spindle.flows.run_context import RunContext
 
 if TYPE_CHECKING:
+    from spindle.flows.definition import Join
     from spindle.flows.run_context import Notes
 
 B = TypeVar("B", bound="BaseNode")
@@ -45,6 +47,8 @@ class BaseNode:
     in_doubt: Literal["ask", "repeat", "fail"] = "ask"
     """The decision about an `exec` that a fault hit, and that may have been done: to ask a person, to do it
     again, or to fail. One that is `flow_safe` is done again."""
+    join: Join | None = None
+    """The branches that it waits for, where several lead to it at the same time."""
 
     def __init__(self) -> None:
         self.params: dict[str, Any] = {}
@@ -89,8 +93,32 @@ class BaseNode:
                 return way
         return action
 
-    def __rshift__(self, node: B) -> B:
-        return self.next(node)
+    def fork(self, nodes: Sequence[BaseNode], action: str = DEFAULT_ACTION, when: str | None = None) -> None:
+        """Lets several nodes follow at the same time."""
+        if len(nodes) > 1:
+            self.next(Fork(self, way_of(action, when), nodes), action, when)
+        else:
+            for node in nodes:
+                self.next(node, action, when)
+
+    def following(self) -> Iterator[tuple[str, Sequence[BaseNode]]]:
+        """Yields, by action, the nodes that follow: one, or those of several branches."""
+        for action, node in self.successors.items():
+            yield action, node.targets if isinstance(node, Fork) else (node,)
+
+    @overload
+    def __rshift__(self, node: B) -> B: ...
+
+    @overload
+    def __rshift__(self, node: tuple[BaseNode, ...]) -> tuple[BaseNode, ...]: ...
+
+    def __rshift__(self, node: BaseNode | tuple[BaseNode, ...]) -> BaseNode | tuple[BaseNode, ...]:
+        return _Action(self, DEFAULT_ACTION) >> node
+
+    def __rrshift__(self, nodes: tuple[BaseNode, ...]) -> Self:
+        for node in nodes:
+            node.next(self)
+        return self
 
     def __sub__(self, action: str) -> _Action:
         if not isinstance(action, str):  # pyright: ignore[reportUnnecessaryIsInstance] - written by hand
@@ -162,8 +190,28 @@ class _Action:
         """Returns the edge for the action and a condition."""
         return _Action(self._node, self._action, condition)
 
-    def __rshift__(self, node: B) -> B:
+    @overload
+    def __rshift__(self, node: B) -> B: ...
+
+    @overload
+    def __rshift__(self, node: tuple[BaseNode, ...]) -> tuple[BaseNode, ...]: ...
+
+    def __rshift__(self, node: BaseNode | tuple[BaseNode, ...]) -> BaseNode | tuple[BaseNode, ...]:
+        if isinstance(node, tuple):
+            self._node.fork(node, self._action, self._when)
+            return node
         return self._node.next(node, self._action, self._when)
+
+
+class Fork(BaseNode):
+    """Several nodes that follow one at the same time. It stands in the place of a single successor, and
+    `branches.py` runs them."""
+
+    def __init__(self, source: BaseNode, action: str, targets: Sequence[BaseNode]) -> None:
+        super().__init__()
+        self.source = source
+        self.action = action
+        self.targets = tuple(targets)
 
 
 class Node(BaseNode):

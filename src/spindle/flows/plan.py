@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.record import masked
@@ -39,10 +39,12 @@ class Planned:
     """The items of a batch, or the template for them."""
     approval: tuple[str, ...] | None = None
     """Those who may approve it, besides the owner, if somebody must."""
-    next: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By action and condition, the next node."""
+    next: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """By action and condition, the next node; several if they are branches that run at the same time."""
     repeat_while: str | None = None
     """The condition of a loop."""
+    join: str | None = None
+    """The branches that it waits for, in words."""
 
     @property
     def says(self) -> str:
@@ -59,7 +61,12 @@ class Planned:
             "missing": list(self.missing) or None,
             "over": self.over,
             "approval": list(self.approval) if self.approval is not None else None,
-            "next": dict(self.next) or None,
+            "next": {
+                action: list(targets) if len(targets) > 1 else "".join(targets)
+                for action, targets in self.next.items()
+            }
+            or None,
+            "join": self.join,
         }
         return {key: value for key, value in fields.items() if value is not None}
 
@@ -101,8 +108,15 @@ class _Planning:
         nodes = [_node(flow, start)] if only else _in_order(flow, start)
         self._pending |= {node.id for node in nodes}
         for node in nodes:
-            following = {edge.way: f"{prefix}{edge.target}" for edge in flow.edges if edge.source == node.id}
-            planned += await self._node(node, shared, params, following, prefix)
+            following: dict[str, tuple[str, ...]] = {}
+            for edge in flow.edges:
+                if edge.source == node.id:
+                    others = following.get(edge.way, ())
+                    following[edge.way] = (*others, f"{prefix}{edge.target}")
+            found = await self._node(node, shared, params, following, prefix)
+            if node.join is not None:
+                found[0] = replace(found[0], join=node.join.words)
+            planned += found
         return planned
 
     async def _node(
@@ -110,7 +124,7 @@ class _Planning:
         node: NodeDefinition,
         shared: JsonObject,
         params: Mapping[str, Any],
-        following: Mapping[str, str],
+        following: Mapping[str, tuple[str, ...]],
         prefix: str,
     ) -> list[Planned]:
         name = f"{prefix}{node.id}"
@@ -149,7 +163,7 @@ class _Planning:
         node: NodeDefinition,
         values: JsonObject,
         shared: JsonObject,
-        following: Mapping[str, str],
+        following: Mapping[str, tuple[str, ...]],
         name: str,
     ) -> Planned:
         lookup = SharedLookup(shared)
@@ -170,7 +184,7 @@ class _Planning:
         flow: FlowDefinition,
         shared: JsonObject,
         params: Mapping[str, Any],
-        following: Mapping[str, str],
+        following: Mapping[str, tuple[str, ...]],
         name: str,
     ) -> list[Planned]:
         lookup = SharedLookup(shared)
@@ -261,11 +275,10 @@ def _in_order(flow: FlowDefinition, start: str) -> list[NodeDefinition]:
         following = sorted(
             (edge for edge in flow.edges if edge.source == id), key=lambda edge: edge.action != DEFAULT_ACTION
         )
-        for edge in following:
-            if edge.target not in seen:
-                seen.add(edge.target)
-                if edge.action == DEFAULT_ACTION:
-                    waiting.insert(0, edge.target)
-                else:
-                    waiting.append(edge.target)
+        new = {edge.target: edge for edge in reversed(following) if edge.target not in seen}
+        seen |= set(new)
+        # Where branches meet comes after all of them.
+        near = [target for target in reversed(new) if new[target].action == DEFAULT_ACTION]
+        near = [target for target in near if _node(flow, target).join is None]
+        waiting = [*near, *waiting, *(target for target in reversed(new) if target not in near)]
     return found

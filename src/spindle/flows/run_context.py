@@ -26,6 +26,10 @@ class Notes(Protocol):
         """Returns the result of `make`, or its result from when this run was at the same place before."""
         ...
 
+    def fork(self, place: str, at: str) -> Any:
+        """Returns the notes of the branches of a fork (`ForkNotes`), which meet at this node."""
+        ...
+
 
 class RunContext:
     """One run. `blocking`: everything happens in the thread of the caller, who has no event loop;

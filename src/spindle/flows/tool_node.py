@@ -10,7 +10,16 @@ from spindle.calls.record import masked, mentions_secrets
 from spindle.calls.reported import error_of
 from spindle.domain.json_schema import JsonObject, is_object, parameters, types_of
 from spindle.errors import FlowError, InputRequired, PermissionDeniedError
-from spindle.flows.definition import Approval, Batch, CacheRule, NodeDefinition, Parse, Question, Retry
+from spindle.flows.definition import (
+    Approval,
+    Batch,
+    CacheRule,
+    Join,
+    NodeDefinition,
+    Parse,
+    Question,
+    Retry,
+)
 from spindle.flows.expressions.paths import MISSING
 from spindle.flows.failures import REFUSED, NodeFailure
 from spindle.flows.interface import is_wrapped, natural_key
@@ -44,6 +53,7 @@ class ToolNode(WorkspaceNode):
         batch: Batch | None = None,
         cache: CacheRule | bool | None = None,
         fail_when: str | None = None,
+        join: Join | None = None,
         parse: Parse = "auto",
         fingerprint: str | None = None,
         approval: Approval | None = None,
@@ -52,7 +62,7 @@ class ToolNode(WorkspaceNode):
         definition = NodeDefinition(
             id=id or natural_key(tool), tool=tool, description=description, params=dict(params or {}),
             inputs=dict(inputs or {}), outputs=dict(outputs or {}), retry=retry or Retry(), timeout=timeout,
-            batch=batch, cache=cache, fail_when=fail_when, parse=parse, fingerprint=fingerprint,
+            batch=batch, cache=cache, fail_when=fail_when, join=join, parse=parse, fingerprint=fingerprint,
             approval=approval,
         )  # fmt: skip
         super().__init__(definition)
@@ -135,6 +145,7 @@ class Ask(WorkspaceNode):
         fail_when: str | None = None,
         outputs: Mapping[str, str] | None = None,
         approval: Approval | None = None,
+        join: Join | None = None,
         description: str = "",
     ) -> None:
         super().__init__(
@@ -145,6 +156,7 @@ class Ask(WorkspaceNode):
                 batch=batch,
                 fail_when=fail_when,
                 outputs=dict(outputs or {}),
+                join=join,
                 description=description,
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -10,15 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
-from spindle.errors import FlowError, SpindleError
 from spindle.flows.build import DefinedFlow
 from spindle.flows.definition import CacheRule
+from spindle.flows.failures import told
 from spindle.flows.flow import Flow
 from spindle.flows.flow_node import FlowNode
-from spindle.flows.interface import natural_key
 from spindle.flows.node_cache import is_flow_safe
 from spindle.flows.run_context import RunContext
-from spindle.flows.shared import write_output
 from spindle.flows.workspace_node import Report, WorkspaceNode
 
 if TYPE_CHECKING:
@@ -29,6 +28,10 @@ if TYPE_CHECKING:
 
 MAX_KEPT = 256 * 1024
 """Bytes of a node's inputs or output; of larger ones the history keeps only the size."""
+
+
+ENDS = ("arrived", "failed", "elsewhere", "given_up")
+"""The ways in which a branch ends, as the note of its fork has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,12 @@ class NodeEvent:
     error: JsonObject | None = None
     was_known: bool = False
     """True if it had ended before the run was resumed."""
+    branch: str | None = None
+    """The first node of the branch in which it ran, below those of the branches around it: `a/b`."""
 
     def to_dict(self) -> JsonObject:
         names = ("node", "visit", "started_at", "duration", "tool", "action", "attempts", "cached", "inputs",
-                 "output", "wrote", "usage", "error")  # fmt: skip
+                 "output", "wrote", "usage", "error", "branch")  # fmt: skip
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     @classmethod
@@ -85,8 +90,10 @@ class Recording:
         prefix: str = "",
         rule: CacheRule | None = None,
         note: Callable[[str, JsonObject], bool] | None = None,
+        branch: str | None = None,
     ) -> None:
-        """`rule` is the cache's rule of the flow around it; `note` takes the notes, by default the host."""
+        """`rule` is the cache's rule of the flow around it; `note` takes the notes, by default the host;
+        `branch` is the branch that the flow is in."""
         self._host = host
         self._keep = note or host.note
         self._pure = pure
@@ -96,6 +103,9 @@ class Recording:
         self._rule: CacheRule | None = flow.cache or rule
         self._visits: Counter[str] = Counter()
         self._reports: dict[int, Report] = {}
+        self._branch = branch
+        self._current: NodeEvent | None = None
+        """The visit that has begun and not ended."""
         self.output: Any = None
         """The output of the last node."""
         self.failed: str | None = None
@@ -107,7 +117,8 @@ class Recording:
         assert node.id is not None
         self._visits[node.id] += 1
         visit = self._visits[node.id]
-        event = NodeEvent(f"{self.prefix}{node.id}", visit, "started", time.time())
+        event = NodeEvent(f"{self.prefix}{node.id}", visit, "started", time.time(), branch=self._branch)
+        self._current = event
         observe = observer.get()
         if observe is not None:
             observe(event)
@@ -134,6 +145,7 @@ class Recording:
             raise
         finally:
             if not paused:
+                self._current = None
                 self.output = report.output
                 ended = replace(
                     event, kind="ended", duration=time.perf_counter() - began, tool=report.tool,
@@ -173,6 +185,35 @@ class Recording:
             report.inputs, report.output, report.attempts = given, value, 1
         return value
 
+    def fork(self, place: str, at: str) -> ForkRecording:
+        return ForkRecording(self, place, at)
+
+    # --- for its branches
+
+    def beside(self, host: Host, name: str) -> Recording:
+        """Returns the recording of one branch, with an output of its own. Visits are counted together."""
+        made = copy.copy(self)
+        made._host = host
+        made._branch = name if self._branch is None else f"{self._branch}/{name}"
+        made.output = made.failed = made._current = None
+        return made
+
+    def settle(self, counts: Mapping[str, int], fork: NodeEvent, given_up: Iterable[Recording]) -> None:
+        """Notes the end of a fork, and the visits that were given up; sets the numbers of visits of nodes
+        whose branches do not count."""
+        observe = observer.get()
+        reason: JsonObject = {"category": "cancelled", "message": f"given up: {fork.node} has enough"}
+        for branch in given_up:
+            if (begun := branch._current) is not None:
+                duration = time.time() - begun.started_at
+                self._note(replace(begun, kind="ended", duration=duration, error=reason), observe)
+        self._visits.update({name: count - self._visits[name] for name, count in counts.items()})
+        self._visits[fork.node] += 1
+        ended = replace(
+            fork, node=f"{self.prefix}{fork.node}", visit=self._visits[fork.node], branch=self._branch
+        )
+        self._note(ended, observe)
+
     # --- helpers of its own
 
     def _equip(self, node: BaseNode, visit: int) -> Report:
@@ -196,6 +237,7 @@ class Recording:
         return Recording(
             flow, host, self._pure, use_cache=self._use_cache and node.definition.cache is not False,
             prefix=f"{self.prefix}{node.id}{number}{suffix}/", rule=node.cache, note=self._keep,
+            branch=self._branch,
         )  # fmt: skip
 
     def _within(self, node: BaseNode, visit: int) -> Recording | None:
@@ -205,6 +247,7 @@ class Recording:
         return Recording(
             node, self._host, self._pure, use_cache=self._use_cache,
             prefix=f"{self.prefix}{node.id}{number}/", rule=self._rule, note=self._keep,
+            branch=self._branch,
         )  # fmt: skip
 
     def leave_output(self, flow: BaseNode, shared: Any) -> Any:
@@ -219,11 +262,47 @@ class Recording:
             observe(event if is_new else replace(event, was_known=True))
 
 
-def told(error: Exception) -> JsonObject:
-    """Returns an error as the history keeps it."""
-    if isinstance(error, SpindleError):
-        return error.to_dict()
-    return {"category": "error", "message": f"{type(error).__name__}: {error}"}
+class ForkRecording:
+    """Records the branches of one fork, each at a place of its own in the run."""
+
+    def __init__(self, recording: Recording, place: str, at: str) -> None:
+        self._recording = recording
+        self._at = at
+        self._host = recording._host.branch(place)  # pyright: ignore[reportPrivateUsage] - of this module
+        self._hosts: dict[str, Host] = {}
+        self._branches: dict[str, Recording] = {}
+        self._began = time.time()
+
+    def decided(self) -> JsonObject | None:
+        return self._host.recall("joined", self._at)
+
+    async def decide(self, decision: JsonObject) -> None:
+        async def made(_: Host) -> JsonObject:
+            return decision
+
+        await self._host.remember("joined", self._at, made)
+        for name in decision["given_up"]:
+            self._hosts[name].give_up()
+
+    def branch(self, name: str) -> Recording:
+        host = self._hosts[name] = self._host.branch(name)
+        made = self._branches[name] = self._recording.beside(host, name)
+        return made
+
+    def settle(self, decision: JsonObject, visits: Mapping[str, int]) -> JsonObject:
+        for name in decision["given_up"]:
+            self._hosts[name].give_up()
+        ended = NodeEvent(
+            f"{self._at}.branches", 0, "ended", self._began, duration=time.time() - self._began,
+            output={key: decision[key] for key in ENDS if decision[key]},
+        )  # fmt: skip
+        given_up = [self._branches[name] for name in decision["given_up"]]
+        self._recording.settle(visits, ended, given_up)
+        if (raises := decision["raises"]) is not None:
+            self._recording.failed = self._branches[raises].failed
+        outputs: JsonObject = {name: self._branches[name].output for name in decision["arrived"]}
+        self._recording.output = outputs
+        return outputs
 
 
 def kept(value: Any) -> Any:
@@ -237,31 +316,6 @@ def kept(value: Any) -> Any:
     if len(data) > MAX_KEPT:
         return {"$left_out": f"{len(data)} bytes"}
     return from_json(data)
-
-
-def replay(events: Iterable[NodeEvent], shared: JsonObject, flow: Flow) -> JsonObject:
-    """Returns the shared store as these visits of the flow's nodes left it. Raises FlowError if the history
-    has not kept what one of them gave."""
-    nodes = {node.id: node for node in flow.nodes() if node.id is not None}
-    for event in events:
-        if event.wrote is not None:
-            shared.update(event.wrote)
-        node = nodes.get(event.node)
-        if not isinstance(node, WorkspaceNode):
-            continue
-        if event.error is not None:
-            shared[event.node], shared["error"] = {"error": event.error}, event.error
-        elif is_object(event.output) and "$left_out" in event.output:
-            raise FlowError(
-                f"the output of node {event.node!r} was too large to be kept ({event.output['$left_out']})",
-                hint="run the flow from its start",
-            )
-        else:
-            natural = natural_key(node.definition.tool or event.node)
-            write_output(shared, event.node, event.output, natural, node.definition.outputs, nodes)
-            if event.usage is not None:
-                shared[f"{event.node}.usage"] = event.usage
-    return shared
 
 
 def written(before: Mapping[str, Any] | None, shared: Any) -> JsonObject | None:

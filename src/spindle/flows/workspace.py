@@ -149,7 +149,7 @@ class WorkspaceFlows:
         if start is None:
             self._check_inputs(made, given)
         else:
-            starting_at(made, start)  # raises if there is no such node
+            starting_at(made, start, only=only)  # raises if that cannot be
         shared = given if reuse is None else {**await self.left(reuse, made, before=start), **given}
         if not only:
             await refuse_broken(made, self._finder(options.principal), shared, params, self._require)
@@ -326,7 +326,11 @@ class WorkspaceFlows:
         """Returns the newest run of the flow that reached a node, to be repeated from there, or else the
         newest run."""
         made = _named(flow)
-        before = {one.id for one in made.nodes() if any(s.id == node for s in one.successors.values())}
+        before = {
+            one.id
+            for one in made.nodes()
+            if any(other.id == node for _, targets in one.following() for other in targets)
+        }
         found = await self.runs(limit=LOOKED_AT, flow=name_of(made))
         for run in found:
             _, _, events = await self.trace(run.id)
@@ -336,13 +340,14 @@ class WorkspaceFlows:
 
     async def left(self, run: str, flow: Flow | FlowDefinition, *, before: str | None = None) -> JsonObject:
         """Returns the shared store of a run at its end, or when it first reached a node."""
-        from spindle.flows.trace import replay
+        from spindle.flows.replay import replay
 
         found, given, events = await self.trace(run)
         if found.kind != KIND:
             raise FlowError(f"run {found.id} is not a run of a flow")
         ended = itertools.takewhile(lambda event: event.node != before, events)
-        return replay(ended, dict(given.get("shared") or {}), _named(flow))
+        branch = next((event.branch for event in events if event.node == before), None)
+        return replay(ended, dict(given.get("shared") or {}), _named(flow), branch)
 
 
 def name_of(flow: Flow) -> str:

@@ -13,9 +13,11 @@ from spindle.errors import (
     ApprovalRequired,
     CallTimeoutError,
     FlowError,
+    Interruption,
     PermissionDeniedError,
     SpindleError,
     ToolError,
+    interruption_in,
     suggest,
 )
 from spindle.flows.definition import Batch, CacheRule, NodeDefinition
@@ -83,6 +85,7 @@ class WorkspaceNode(Node):
         super().__init__(retry.attempts, retry.wait, backoff=retry.backoff, id=definition.id)
         self.definition = definition
         self.params = dict(definition.params)
+        self.join = definition.join
         self.report = Report()
         # Set for each visit by who runs the flow.
         self.host: Host | None = None
@@ -183,16 +186,25 @@ class WorkspaceNode(Node):
         if batch is None:
             return await self._attempts(prepared, running)
         has_failed = False
+        asked: Interruption | None = None
 
         async def one(beside: RunContext, given: Any) -> Any:
-            nonlocal has_failed
-            if has_failed and not batch.keep_errors:
+            nonlocal has_failed, asked
+            if asked is not None or (has_failed and not batch.keep_errors):
                 return MISSING  # not begun
-            outcome = await self._attempts(given, beside)
+            try:
+                outcome = await self._attempts(given, beside)
+            except BaseException as error:
+                if (question := interruption_in(error)) is None:
+                    raise
+                asked = asked or question  # the run pauses when the items that are begun have ended
+                return MISSING
             has_failed |= isinstance(outcome, NodeFailure)
             return outcome
 
         outcomes = await running.each(one, prepared, batch.concurrency)
+        if asked is not None:
+            raise asked
         return self._gathered(outcomes, batch)
 
     def _refusal(self, prepared: Any) -> NodeFailure | None:

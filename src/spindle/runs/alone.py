@@ -82,6 +82,15 @@ class LonePlace:
     ) -> Any:
         return await self._entered().remember(name, key, make, in_doubt=in_doubt)
 
+    def recall(self, name: str, key: Any) -> Any:
+        return self._entered().recall(name, key)
+
+    def branch(self, name: str) -> Journal:
+        return self._entered().branch(name)
+
+    def give_up(self) -> None:
+        self._entered().give_up()
+
     def ask(self, question: Interruption) -> Reply:
         return self._entered().ask(question)
 

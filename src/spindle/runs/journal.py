@@ -16,6 +16,7 @@ from spindle.domain.run import Begun, Pause, Run, RunEvent
 from spindle.errors import InputRequired, Interruption, RunLostError, SpindleError, StoreError
 from spindle.remedies import Remedy
 from spindle.runs.outcomes import open_content, written
+from spindle.runs.stops import Branches, Stops, below
 from spindle.runs.waits import ends_at, is_over, token_of
 
 if TYPE_CHECKING:
@@ -74,9 +75,8 @@ class RunJournal:
         self._noted = {event.path for event in history if event.kind == "note"}
         self._waiting = {pause.path: pause for pause in pauses if pause.state == "waiting"}
         self._answered = {pause.path: pause for pause in pauses if pause.answer is not None}
-        self._first: Interruption | None = None
-        self._stopped: list[tuple[str, Interruption]] = []
-        """Places at which something was asked, or not begun because of that."""
+        self._stored = frozenset(pause.token for pause in pauses)
+        self.stops = Stops()
         self._unsaved: list[RunEvent] = []
         self._saving = asyncio.Lock()
         self._next_write: asyncio.Task[None] | None = None
@@ -265,29 +265,20 @@ class RunJournal:
 
     # --- stopping
 
-    @property
-    def is_stopping(self) -> bool:
-        """True once the run is about to pause."""
-        return self._first is not None
-
     def suspend(self) -> None:
         """Ends the work and lets no new step begin, so that the run rests although it asks for nothing."""
         if self.work is not None:
             self.work.cancel()
         self.is_suspended = True
-        self._first = self._first or InputRequired(f"run {self.run.id} was suspended")
+        self.stops.whole(InputRequired(f"run {self.run.id} was suspended"))
 
-    def refuse_when_stopping(self, path: str) -> None:
-        """Raises once the run is about to pause: no new step begins, since what follows an answer must wait
-        for it."""
-        if self._first is not None:
-            self._stopped.append((path, self._first))
-            raise self._first
-
-    def stops_below(self, path: str) -> list[Interruption]:
-        """Returns the pauses because of which a step at this place has not really ended, whatever it
-        returned."""
-        return [why for stop, why in self._stopped if stop.startswith((f"{path}/", f"{path}?"))]
+    def withdraw(self, branch: str) -> None:
+        """Forgets what is asked in a branch that nobody needs any more."""
+        inside = below(branch)
+        self.asked = {path: pause for path, pause in self.asked.items() if not path.startswith(inside)}
+        gone = [self._waiting.pop(path) for path in list(self._waiting) if path.startswith(inside)]
+        self.replaced += [pause for pause in gone if pause.token in self._stored]
+        self.stops.forget(branch)
 
     def reply(self, path: str) -> Reply | None:
         """Returns the answer to the question that was asked at this place, or None."""
@@ -308,7 +299,9 @@ class RunJournal:
             details=content["details"], state=content["state"],
         )  # fmt: skip
 
-    def ask(self, question: Interruption, path: str, principal: Principal | None) -> Interruption:
+    def ask(
+        self, question: Interruption, path: str, principal: Principal | None, branches: Branches = ()
+    ) -> Interruption:
         """Notes that this is asked here, under the token that it had when it was asked before."""
         content = {
             "message": question.message,
@@ -330,8 +323,7 @@ class RunJournal:
             )  # fmt: skip
             self._waiting[path] = pause
         self.asked[path] = pause
-        self._stopped.append((path, question))
-        self._first = self._first or question
+        self.stops.add(path, question, branches)
         return question
 
     def is_over(self, question: Interruption, path: str) -> bool:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Principal
     from spindle.domain.run import Begun
     from spindle.runs.journal import RunJournal
+    from spindle.runs.stops import Branches
 
 T = TypeVar("T")
 WORK = "runs"
@@ -36,10 +37,17 @@ Make = Callable[[Journal | None], Awaitable[Result]]
 class RunPlace:
     """One place in a run: the run itself, or one of its steps."""
 
-    def __init__(self, journal: RunJournal, path: str = "", principal: Principal | None = None) -> None:
+    def __init__(
+        self,
+        journal: RunJournal,
+        path: str = "",
+        principal: Principal | None = None,
+        branches: Branches = (),
+    ) -> None:
         self._journal = journal
         self._path = path
         self._principal = principal
+        self._branches = branches
         self._is_outer = False
         """True for the one step that is the work of the whole run."""
         self._is_begun = False
@@ -54,7 +62,7 @@ class RunPlace:
         recorded = journal.outcome(place._path)
         if recorded is not None:
             return read(recorded)
-        journal.refuse_when_stopping(place._path)
+        journal.stops.refuse(place._path, self._branches)
         await journal.check_lease()
         if place._is_outer:
             return await place._in_force(make)
@@ -66,7 +74,7 @@ class RunPlace:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if not journal.is_stopping:
+            if journal.stops.reason(self._branches) is None:
                 task.cancel()
                 await asyncio.wait([task])
             raise
@@ -77,7 +85,7 @@ class RunPlace:
 
     def _place_of(self, tool: str, arguments: Mapping[str, Any], principal: Principal) -> RunPlace:
         path = self._next(f"/{tool}:{_digest(arguments, principal.id)}")
-        place = RunPlace(self._journal, path, principal)
+        place = RunPlace(self._journal, path, principal, self._branches)
         place._is_outer = not self._path
         return place
 
@@ -97,9 +105,9 @@ class RunPlace:
         recorded = journal.outcome(path)
         if recorded is not None:
             return read(recorded).structured
-        journal.refuse_when_stopping(path)
+        journal.stops.refuse(path, self._branches)
         await journal.check_lease()
-        place = RunPlace(journal, path, self._principal)
+        place = RunPlace(journal, path, self._principal, self._branches)
 
         async def judged(_: Journal | None) -> Any:
             begun = place.begun()
@@ -118,6 +126,18 @@ class RunPlace:
         elif place._is_begun:
             journal.stopped(path)  # it is known that it was done, and that it is done again
         return value
+
+    def recall(self, name: str, key: Any) -> Any:
+        made = f"/{name}:{_digest(key)}"
+        recorded = self._journal.outcome(f"{self._path}{made}:{self._made[made]}")
+        return None if recorded is None else read(recorded).structured
+
+    def branch(self, name: str) -> RunPlace:
+        path = self._next(f"/{name}")
+        return RunPlace(self._journal, path, self._principal, (*self._branches, path))
+
+    def give_up(self) -> None:
+        self._journal.withdraw(self._path)
 
     @property
     def step_id(self) -> str:
@@ -146,7 +166,7 @@ class RunPlace:
         if reply is None and self._journal.is_over(question, path):
             return Reply(state=OVER)
         if reply is None:
-            raise self._journal.ask(question, path, self._principal)
+            raise self._journal.ask(question, path, self._principal, self._branches)
         return reply
 
     def reply(self) -> Reply | None:
@@ -199,18 +219,19 @@ class RunPlace:
             if isinstance(error, Exception):
                 self.raise_swallowed()
             return
-        if all(question is not known for known in self._journal.stops_below(self._path)):
+        if all(question is not known for known in self._journal.stops.inside(self._path)):
             # Raised on the way or by the source, not asked for through us. Others may be told the same:
             # calls that need one consent share the request for it.
             count = f":{len(self._replies())}" if question.kind == "input" else ""
-            self._journal.ask(question, f"{self._path}?{question.kind}{count}", self._principal)
+            path = f"{self._path}?{question.kind}{count}"
+            self._journal.ask(question, path, self._principal, self._branches)
         if self._is_begun:
             self._journal.stopped(self._path)
         raise question from None
 
     def raise_swallowed(self) -> None:
         """A program that catches everything must not go on as if a person had answered."""
-        for swallowed in self._journal.stops_below(self._path):
+        for swallowed in self._journal.stops.inside(self._path):
             raise swallowed
 
     def _refuse_without_consent(self) -> None:

@@ -126,6 +126,8 @@ def _settings(node: NodeDefinition) -> list[str]:
         lines.append("may be answered from the cache")
     if node.fail_when is not None:
         lines.append(f"fails when {node.fail_when}")
+    if node.join is not None:
+        lines.append(node.join.words)
     if node.parse != "auto":
         lines.append(f"its text is read as {node.parse}")
     return lines

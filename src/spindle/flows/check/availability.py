@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from spindle.domain.json_schema import JsonObject
 from spindle.flows.check.graph import Graph
 from spindle.flows.check.shapes import Shape
-from spindle.flows.definition import FlowDefinition
+from spindle.flows.definition import FlowDefinition, Join
+from spindle.flows.meeting import Meeting, TangledError
 
 ERROR_SCHEMA: JsonObject = {"type": "object"}
 
@@ -41,6 +42,25 @@ class Writer:
     """True if the output's schema has this key, so that other nodes may rely on it."""
 
 
+@dataclass(frozen=True, slots=True)
+class BranchPoint:
+    """Several edges of one node for one action, and where their branches meet."""
+
+    source: str
+    action: str
+    targets: tuple[str, ...]
+    meeting: Meeting[str]
+    rule: Join
+
+    def results(self, each: JsonObject) -> JsonObject:
+        """Returns the schema of an object by branch."""
+        return {
+            "type": "object",
+            "properties": dict.fromkeys(self.targets, each),
+            "additionalProperties": False,
+        }
+
+
 @dataclass(slots=True)
 class Level:
     """One flow, standing alone or inside another."""
@@ -51,6 +71,20 @@ class Level:
     prefix: str = ""
     inner: dict[str, Level] = field(default_factory=dict[str, "Level"])
     ends: Callable[[str], bool] = lambda _: True
+    forks: list[BranchPoint] = field(default_factory=list["BranchPoint"])
+    tangled: list[TangledError] = field(default_factory=list[TangledError])
+    """The mistakes of forks whose branches do not come together."""
+
+    def branches_at(self, id: str) -> dict[str, str]:
+        """Returns, by node, the branch that it belongs to, of those that meet at a node. Branches of which it
+        is not certain that they arrive count as one."""
+        return {
+            node: target if fork.rule.wait == "all" and not fork.rule.keeps_errors else f"{fork.source}."
+            for fork in self.forks
+            if fork.meeting.join == id
+            for target, region in zip(fork.targets, fork.meeting.regions, strict=True)
+            for node in region
+        }
 
     @property
     def each(self) -> frozenset[str]:
@@ -74,6 +108,8 @@ class Availability:
         self.ends: dict[str, State] = {}
         self._done: dict[Here, State] = {}
         self._failed: dict[Here, State] = {}
+        self._joined: dict[Here, State] = {}
+        """By node at which branches meet, what there is of them."""
         self._bits = 0
         self._keys: dict[str, int] = {}
         self._number(level)
@@ -95,6 +131,10 @@ class Availability:
                 self.open_writers |= self._done[node].may
             if id in level.inner:
                 self._number(level.inner[id])
+        for fork in level.forks:
+            at = fork.meeting.join or fork.source
+            whole = {f"{at}.branches": fork.results({}), f"{at}.errors": fork.results(ERROR_SCHEMA)}
+            self._joined[level.prefix + at] = self._writes(level.prefix + at, at, whole)
 
     def _writes(
         self,
@@ -155,13 +195,30 @@ class Availability:
         return State(before.may | left.may, before.must | left.must)
 
     def _entering(self, level: Level, id: str, entry: State, out: dict[str, State]) -> State:
-        arriving = [entry] if id == level.graph.start else []
+        arriving = {"": [entry]} if id == level.graph.start else dict[str, list[State]]()
+        branch_of = level.branches_at(id)
         for edge in level.graph.incoming[id]:
             if edge.source not in out:
                 continue
             has_failed = edge.action in level.shapes[edge.source].failures
-            arriving.append(self.leaving(level.prefix + edge.source, has_failed=has_failed))
-        return _joined(arriving) if arriving else entry
+            state = self.leaving(level.prefix + edge.source, has_failed=has_failed)
+            arriving.setdefault(branch_of.get(edge.source, ""), []).append(state)
+        if not arriving:
+            return entry
+        aside = arriving.pop("", None)
+        found = _together([_joined(states) for states in arriving.values()])
+        if (more := self._joined.get(level.prefix + id)) is not None and arriving:
+            found = _together([found, more])
+        return found if aside is None else _joined([*aside, found]) if arriving else _joined(aside)
+
+
+def _together(states: list[State]) -> State:
+    """Returns the state where all of these ways have been taken."""
+    may = must = 0
+    for state in states:
+        may |= state.may
+        must |= state.must
+    return State(may, must)
 
 
 def _joined(states: list[State]) -> State:

@@ -9,6 +9,7 @@ from spindle.documents.places import DocumentPath
 from spindle.domain.tool import Tool
 from spindle.errors import AuthorizationRequired, SpindleError, did_you_mean
 from spindle.flows.check.availability import Availability, Level
+from spindle.flows.check.branches import forks_of, is_tangled, join_findings, same_keys
 from spindle.flows.check.data import DataCheck
 from spindle.flows.check.graph import Graph
 from spindle.flows.check.lookups import Complaint
@@ -86,8 +87,10 @@ def _findings(
     yield from broken
     level = _level(definition, tools, "")
     yield from _ways(level, ())
-    if not broken:
-        yield from DataCheck(Availability(level), tools).findings(level, given)
+    if not broken and not is_tangled(level):
+        data = DataCheck(Availability(level), tools)
+        yield from data.findings(level, given)
+        yield from same_keys(level, data.availability, data.readers, ())
 
 
 def _level(definition: FlowDefinition, tools: Mapping[str, Tool], prefix: str) -> Level:
@@ -103,7 +106,8 @@ def _level(definition: FlowDefinition, tools: Mapping[str, Tool], prefix: str) -
             shapes[node.id] = shape_of(node, tools.get(prefix + node.id), ids)
         if node.approval is not None:
             shapes[node.id] = with_approval(shapes[node.id])
-    level = Level(definition, graph, shapes, prefix, inner)
+    forks, tangled = forks_of(definition, graph)
+    level = Level(definition, graph, shapes, prefix, inner, forks=forks, tangled=tangled)
     level.ends = lambda id: bool(_last_actions(level, id))
     return level
 
@@ -144,22 +148,23 @@ def _structure(definition: FlowDefinition, path: DocumentPath) -> Iterator[Findi
     if definition.start_id not in ids:
         message = f"the flow should start at {definition.start_id!r}, but there is no such node"
         yield (*path, "start"), Complaint("error", message, _meant(definition.start_id, ids))
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str, str]] = set()
     for index, edge in enumerate(definition.edges):
         here = (*path, "edges", index)
         for key, end in (("from", edge.source), ("to", edge.target)):
             if end not in ids:
                 message = f"an edge names {end!r}, but there is no such node"
                 yield (*here, key), Complaint("error", message, _meant(end, ids))
-        if (edge.source, edge.way) in seen:
-            message = f"{edge.source!r} has two edges for {edge.way!r}"
-            yield here, Complaint("error", message, "an action leads to one node")
-        seen.add((edge.source, edge.way))
+        if (edge.source, edge.way, edge.target) in seen:
+            message = f"two edges lead from {edge.source!r} to {edge.target!r} for {edge.way!r}"
+            yield here, Complaint("error", message, "leave one out")
+        seen.add((edge.source, edge.way, edge.target))
 
 
 def _ways(level: Level, path: DocumentPath) -> Iterator[Finding]:
     definition, graph = level.definition, level.graph
     yield from _unknown_actions(level, path)
+    yield from join_findings(level, level.forks, level.tangled, path)
     place = {node.id: (*path, "nodes", index) for index, node in reversed(list(enumerate(definition.nodes)))}
     for node in definition.nodes:
         here = place[node.id]

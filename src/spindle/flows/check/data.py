@@ -44,7 +44,7 @@ class DataCheck:
 
     availability: Availability
     tools: Mapping[str, Tool]
-    _readers: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
+    readers: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
     """By shared key that is read by its name: who does, as the analysis and as messages call them."""
     _schemas: InputSchemas = field(default_factory=InputSchemas)
 
@@ -330,7 +330,7 @@ class DataCheck:
 
     def _reads(self, reader: str, at: str, key: str) -> None:
         if key not in self._local:
-            self._readers.setdefault(key, []).append((reader, at))
+            self.readers.setdefault(key, []).append((reader, at))
 
     # --- what a flow gives back
 
@@ -363,7 +363,7 @@ class DataCheck:
             own = {writer.node: writer for writer in writers if not writer.has_failed and writer.id != key}
             if len(own) < 2 or "." in key:
                 continue
-            readers = self._readers.get(key, [])
+            readers = self.readers.get(key, [])
             updating = {reader for reader, _ in readers}
             mask = 0
             for writer in own.values():

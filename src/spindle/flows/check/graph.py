@@ -30,6 +30,14 @@ class Graph:
         with_conditions = {edge.action for edge in self.edges[id] if edge.when is not None}
         return with_conditions - {edge.action for edge in self.edges[id] if edge.when in (None, ELSE)}
 
+    def following(self, id: str) -> dict[str, list[str]]:
+        """Returns, by action and condition, the nodes that follow: one, or those of several branches."""
+        found: dict[str, list[str]] = {}
+        for edge in self.edges[id]:
+            if edge.target not in found.setdefault(edge.way, []):
+                found[edge.way].append(edge.target)
+        return found
+
     def _ordered(self) -> tuple[str, ...]:
         assert self.start is not None
         finished: list[str] = []

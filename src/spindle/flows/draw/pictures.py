@@ -25,7 +25,8 @@ FAILURES: Final = frozenset({*ERROR_ACTIONS, REFUSED})
 
 
 def mermaid(definition: FlowDefinition) -> str:
-    """Returns a Mermaid `flowchart`. Inner flows are subgraphs; edges of errors are dotted."""
+    """Returns a Mermaid `flowchart`. Inner flows are subgraphs; edges of errors are dotted, those of branches
+    that run at the same time are thick."""
     lines = ["flowchart TD"]
     _mermaid_flow(definition, "n", "  ", lines)
     return "\n".join(lines) + "\n"
@@ -37,7 +38,7 @@ def _mermaid_flow(definition: FlowDefinition, prefix: str, indent: str, lines: l
     for node in definition.nodes:
         name, title, below = names[node.id], _quoted(node.id), _quoted(_subtitle(node))
         if node.flow is not None:
-            lines.append(f'{indent}subgraph {name}["{title}{f" {below}" if below else ""}"]')
+            lines.append(f'{indent}subgraph {name}["{_quoted(_heading(node))}"]')
             _mermaid_flow(node.flow, f"{name}_", f"{indent}  ", lines)
             lines.append(f"{indent}end")
         elif node.tool is None:
@@ -46,8 +47,9 @@ def _mermaid_flow(definition: FlowDefinition, prefix: str, indent: str, lines: l
             lines.append(f'{indent}{name}["{title}<br/><small>{below}</small>"]')
     if graph.start is not None:
         lines.append(f"{indent}{prefix}start(( )) --> {names[graph.start]}")
+    beside = _beside(graph)
     for (source, target), actions in _actions(graph).items():
-        arrow = "-.->" if _are_failures(actions) else "-->"
+        arrow = "-.->" if _are_failures(actions) else "==>" if (source, target) in beside else "-->"
         label = _label(actions)
         text = f'|"{_quoted(label)}"|' if label else ""
         lines.append(f"{indent}{names[source]} {arrow}{text} {names[target]}")
@@ -93,6 +95,7 @@ _STYLE: Final = """
 .spindle-flow .what { fill: var(--soft); font-size: 11px; }
 .spindle-flow .line { fill: none; stroke: var(--line); stroke-width: 1.5; }
 .spindle-flow .line.error { stroke: var(--error); stroke-dasharray: 5 4; }
+.spindle-flow .line.beside { stroke-width: 3; }
 .spindle-flow .label { fill: var(--soft); font-size: 11px; paint-order: stroke; stroke: var(--page);
   stroke-width: 5px; stroke-linejoin: round; }
 .spindle-flow .label.error { fill: var(--error); }
@@ -134,7 +137,10 @@ def _picture(definition: FlowDefinition) -> _Picture:
     parts.append(f'<g transform="translate(0 {lead_in:g})">\n')
     parts += [_draw_node(nodes[id], layout, sizes[id], inner.get(id)) for id in graph.ids]
     drawn = [(line, actions[line.source, line.target]) for line in layout.lines]
-    parts += [_draw_line(line, _are_failures(names)) for line, names in drawn]
+    beside = _beside(graph)
+    parts += [
+        _draw_line(line, _are_failures(names), (line.source, line.target) in beside) for line, names in drawn
+    ]
     # What is written goes over all lines.
     parts += [_draw_label(line, names) for line, names in drawn]
     parts.append("</g>\n")
@@ -155,7 +161,7 @@ def _draw_node(
         f'rx="{radius:g}"/>',
     ]
     if inner is not None:
-        parts.append(_text(f"{node.id} {_subtitle(node)}".strip(), "id", left + PAD, top + 20, "start"))
+        parts.append(_text(_heading(node), "id", left + PAD, top + 20, "start"))
         x = left + (width - inner.width) / 2
         parts.append(
             f'<g class="nested" transform="translate({x:.1f} {top + HEADER:.1f})">{inner.content}</g>'
@@ -167,9 +173,10 @@ def _draw_node(
     return "".join([*parts, "</g>\n"])
 
 
-def _draw_line(line: Line, is_error: bool) -> str:
+def _draw_line(line: Line, is_error: bool, is_beside: bool) -> str:
     path = _rounded(line.points) if line.is_loop else _curved(line.points)
     kind, arrow = ("line error", "arrow-error") if is_error else ("line", "arrow")
+    kind += " beside" if is_beside else ""
     return f'<path class="{kind}" marker-end="url(#{arrow})" d="{path}"/>\n'
 
 
@@ -212,7 +219,7 @@ def _text(text: str, kind: str, x: float, y: float, anchor: str = "middle") -> s
 
 
 def _size(node: NodeDefinition, inner: _Picture | None) -> tuple[float, float]:
-    title = _text_width(_short(f"{node.id} {_subtitle(node)}" if inner is not None else node.id), 13.5)
+    title = _text_width(_short(node.id if inner is None else _heading(node)), 13.5)
     if inner is not None:
         return max(inner.width, title) + 2 * PAD, inner.height + HEADER + PAD
     below = _subtitle(node)
@@ -240,6 +247,17 @@ def _are_failures(ways: list[str]) -> bool:
     return all(way.split(" ", 1)[0] in FAILURES for way in ways)
 
 
+def _beside(graph: Graph) -> set[tuple[str, str]]:
+    """Returns the lines that begin branches, which run at the same time."""
+    return {
+        (id, target)
+        for id in graph.ids
+        for targets in graph.following(id).values()
+        if len(targets) > 1
+        for target in targets
+    }
+
+
 def _label(actions: list[str]) -> str:
     return "" if actions == [DEFAULT_ACTION] else ", ".join(actions)
 
@@ -249,16 +267,29 @@ def _subtitle(node: NodeDefinition) -> str:
     return _short(text)
 
 
+def _heading(node: NodeDefinition) -> str:
+    """Returns the title of a flow inside."""
+    return f"{node.id} {_full_subtitle(node)}".strip()
+
+
 def _full_subtitle(node: NodeDefinition) -> str:
-    if node.loop is not None:
-        return f"while {node.loop.repeat_while}"
-    if node.flow is not None:
-        return "with approval" if node.approval is not None else ""
+    return ", ".join(filter(None, [_join(node), _work(node)]))
+
+
+def _join(node: NodeDefinition) -> str:
+    return f"join {node.join.wait}" if node.join is not None else ""
+
+
+def _work(node: NodeDefinition) -> str:
     if node.transform is not None:
-        return ", ".join(f"{name} = {_brief(value)}" for name, value in node.transform.items())
-    each = " for each" if node.batch is not None and node.ask is None else ""
-    held = " with approval" if node.approval is not None else ""
-    return f"{node.ask.message if node.ask is not None else node.says}{each}{held}"
+        said = ", ".join(f"{name} = {_brief(value)}" for name, value in node.transform.items())
+    elif node.flow is not None:
+        said = f"while {node.loop.repeat_while}" if node.loop is not None else ""
+    else:
+        said = node.ask.message if node.ask is not None else node.says
+    each = "for each" if node.batch is not None and node.ask is None else ""
+    held = "with approval" if node.approval is not None else ""
+    return " ".join(filter(None, [said, each, held]))
 
 
 def _brief(value: Any) -> str:

@@ -16,6 +16,7 @@ from spindle.flows.definition import (
     FlowDefinition,
     FlowLoop,
     FlowOutput,
+    Join,
     ModelPrompt,
     NodeDefinition,
     Question,
@@ -67,6 +68,7 @@ def _node(node: NodeDefinition) -> JsonObject:
         "timeout": node.timeout,
         "cache": _changed(node.cache, CacheRule()) if isinstance(node.cache, CacheRule) else node.cache,
         "fail_when": node.fail_when,
+        "join": _join(node.join) if node.join is not None else None,
         "parse": node.parse if node.parse != "auto" else None,
         "fingerprint": node.fingerprint,
         "approval": _approval(node.approval) if node.approval is not None else None,
@@ -76,6 +78,10 @@ def _node(node: NodeDefinition) -> JsonObject:
 
 def _loop(loop: FlowLoop) -> JsonObject:
     return _given({"carry": loop.carry or None, "while": loop.repeat_while, "limit": loop.limit})
+
+
+def _join(join: Join) -> Any:
+    return join.wait if join.keep_errors is None else {"wait": join.wait, "keep_errors": join.keep_errors}
 
 
 def _mapping(node: NodeDefinition) -> JsonObject:

@@ -92,6 +92,13 @@ def lines(text: str) -> list[str]:
 # --- one line of tools
 
 
+def test_a_file_with_another_ending_is_told_which_are_read(flows: Any, spindle: Any) -> None:
+    flows.write("quite_different.toml", "version = 1")
+    done = spindle("run", "quite_different.toml")
+    assert done.code == 3
+    assert "hint: a flow's file ends in .json, .yaml, .yml" in done.err
+
+
 def test_what_is_piped_in_goes_through_three_tools(flows: Any, program: Any) -> None:
     done = program("run", "upper >> split >> count", stdin="one two three\n")
     assert (done.code, done.out) == (0, "3\n")
@@ -121,10 +128,10 @@ def test_nothing_piped_in_is_one_message_and_no_hang(flows: Any, program: Any) -
 
 
 def test_what_is_piped_in_may_have_a_default(flows: Any, program: Any) -> None:
-    pipe = "upper --text='${stdin ?? nobody}' >> split --text='${prev} ${stdin ?? x}'"
+    pipe = """upper --text='${stdin ?? "nobody"}' >> split --text='${prev} ${stdin ?? "x"}'"""
     assert program("run", "-q", pipe, "--output", "upper").out == "NOBODY\n"
     assert program("run", "-q", pipe, "--output", "upper", stdin="ann").out == "ANN\n"
-    needed = program("run", "split --text='${stdin}' >> upper --text='${stdin ?? x}'")
+    needed = program("run", """split --text='${stdin}' >> upper --text='${stdin ?? "x"}'""")
     assert (needed.code, "nothing was" in needed.err) == (4, True)
 
 

@@ -188,8 +188,8 @@ DIFFERENT: dict[str, tuple[str, Any, Any]] = {
     ),
     "two documents": (
         "a: 1\n---\nb: 2",
-        "!this is neither JSON nor YAML: but found another document",
-        "!this is not YAML: but found another document",
+        "!this is neither JSON nor YAML: a second document begins here",
+        "!this is not YAML: a second document begins here",
     ),
     "an alias of nothing": (
         "a: *b",

@@ -93,6 +93,14 @@ GOOD = [
     - {id: load, tool: data.load, params: {data: {all: "${each}", bad: "${each.failed[0].error.message}", same: "${upper}"}}}
     edges: [{from: search, to: each}, {from: each, to: load}]
     """,
+    # an output that a mapping takes from a result of which nothing is known
+    """
+    nodes:
+    - {id: get, tool: http.get, params: {url: "http://x"}}
+    - {id: up, tool: text.upper, params: {text: "${found}"}}
+    edges: [{from: get, to: up}]
+    mappings: {get: {outputs: {results: found}}}
+    """,
     # mappings, renamed outputs, flattened keys, ask
     """
     nodes:

@@ -287,8 +287,16 @@ def problems(text: str, format: Format, name: str = "flows/f") -> list[str]:
             '{"b": [{"a": 1},\n{"a": 2,\n"\\u0061": 3}]}',
             "flows/f.json:3: 'a' appears a second time; the first is in line 2",
         ),
-        ("[]", "flows/f.json:1: a flow is an object with `nodes`, not a list"),
-        ("5", "flows/f.json:1: a flow is an object with `nodes`, not an integer"),
+        (
+            "[]",
+            "flows/f.json:1: a flow is an object with `nodes`, not a list "
+            "[such as `nodes: [{id: a, tool: NAME}]`]",
+        ),
+        (
+            "5",
+            "flows/f.json:1: a flow is an object with `nodes`, not an integer "
+            "[such as `nodes: [{id: a, tool: NAME}]`]",
+        ),
         ("{}", "flows/f.json:1: the flow needs 'nodes'"),
         ('{"nodes":\n[]}', "flows/f.json:1: `nodes` must not be empty"),
         ('{"nodes": [\n{"tool": "x"}]}', "flows/f.json:2: `nodes[0]` needs 'id'"),
@@ -331,7 +339,8 @@ def problems(text: str, format: Format, name: str = "flows/f") -> list[str]:
         ),
         (
             '{"nodes": [{"id": "x", "tool": "t",\n"cache": "yes"}]}',
-            "flows/f.json:2: `nodes[0].cache` must be a boolean or an object, not a string",
+            "flows/f.json:2: `nodes[0].cache` must be a boolean or an object, not a string "
+            "[true, or such as `{ttl: 60}`]",
         ),
         (
             '{"nodes": [{"id": "x", "ask": \n{"mesage": "?"}}]}',
@@ -391,7 +400,11 @@ def test_a_mistake_in_json_is_named_with_its_line(text: str, expected: str) -> N
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "flows/f.yaml: a flow is an object with `nodes`, not null"),
+        (
+            "",
+            "flows/f.yaml: a flow is an object with `nodes`, not null "
+            "[such as `nodes: [{id: a, tool: NAME}]`]",
+        ),
         ("nodes: [", "flows/f.yaml:1: this is not YAML: did not find expected node content"),
         (
             "nodes:\n\t- a",
@@ -403,7 +416,11 @@ def test_a_mistake_in_json_is_named_with_its_line(text: str, expected: str) -> N
             "flows/f.yaml:1: this is not YAML: mapping values are not allowed in this context "
             "[put the text in quotes if it holds a colon]",
         ),
-        ("a: 1\n---\nb: 2", "flows/f.yaml:2: this is not YAML: but found another document"),
+        (
+            "a: 1\n---\nb: 2",
+            "flows/f.yaml:2: this is not YAML: a second document begins here "
+            "[leave out `---` and what follows it]",
+        ),
         ("a: 1\nb: 2\na: 3", "flows/f.yaml:3: 'a' appears a second time; the first is in line 1"),
         ("nodes:\n- &a [*a]", "flows/f.yaml:2: a YAML alias refers to a value that contains it"),
         ("nodes:\n  ? [a]\n  : b", "flows/f.yaml:2: a name must be text"),
@@ -426,7 +443,7 @@ def test_a_mistake_in_json_is_named_with_its_line(text: str, expected: str) -> N
         ("nodes:\n- id: x\n  tool: 5", "flows/f.yaml:3: `nodes[0].tool` must be a string, not an integer"),
         (
             "nodes:\n- id: x\n  tool: t\n  timeout:",
-            "flows/f.yaml:4: `nodes[0].timeout` must be a number, not null",
+            "flows/f.yaml:4: `nodes[0].timeout` must be a number, not null [seconds, as a number: 5]",
         ),
         (
             "nodes:\n- id: x\n  tool: t\nedges:\n- from: x\n  to: y\n  actoin: z",

@@ -302,6 +302,7 @@ def test_no_value_in_clear_that_may_be_a_secret_is_handed_on() -> None:
         "url": "https://joe:s3cret-11@example.com/mcp?apikey=s3cret-12&mode=all",
         "auth": {"type": "basic", "username": "joe", "password": "s3cret-13"},
         "timeout": 5,
+        "errors": {"auth": "401", "rate_limited": ["429"]},
     }  # fmt: skip
     hidden = Hidden()
     source = source_of("mine", table, Path("/root"), hidden)
@@ -318,6 +319,7 @@ def test_no_value_in_clear_that_may_be_a_secret_is_handed_on() -> None:
     assert settings["headers"] == {"X-Thing": "${X_THING}"}
     assert settings["url"] == "https://joe:${URL_PASSWORD}@example.com/mcp?apikey=${APIKEY}&mode=all"
     assert settings["timeout"] == 5
+    assert settings["errors"] == {"auth": "401", "rate_limited": ["429"]}, "rules, and no secrets"
     assert {f"s3cret-{number}" for number in (1, 2, 3, 4, 6, 8, 9, 10, 11, 12, 13)} == hidden.values
 
 

@@ -33,6 +33,8 @@ FLOAT = r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _IS_INT = re.compile(INT)
 _IS_FLOAT = re.compile(FLOAT)
 _NUMBER_STARTS: Final = frozenset("-+.0123456789")
+_OPEN_TEMPLATE = re.compile(r"[\[{,:]\s*\$\{")
+"""A template that begins a value without quotes."""
 _PART_LENGTH: Final = 64
 MAX_TAG_DIRECTIVES: Final = 100
 MAX_DIGITS: Final = 4000
@@ -133,7 +135,8 @@ class _Reading:
             elif isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise NotInFormatError("YAML", "but found another document", _line(event))
+                    hint = "leave out `---` and what follows it"
+                    raise NotInFormatError("YAML", "a second document begins here", _line(event), hint)
         return self._root
 
     # --- events
@@ -299,6 +302,8 @@ def _hint(said: str, text: str, number: int | None) -> str | None:
         return "YAML needs spaces for indentation, not tabs"
     if "mapping values are not allowed" in said:
         return "put the text in quotes if it holds a colon"
+    if number is not None and _OPEN_TEMPLATE.search("\n".join(lines[max(number - 2, 0) : number])):
+        return 'put a template between braces in quotes: "${…}"'
     return None
 
 

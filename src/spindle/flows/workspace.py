@@ -78,7 +78,7 @@ class WorkspaceFlows:
 
     async def find(self, text: str, principal: Principal) -> Loaded | Flow:
         """Returns what a user means by a text: a pipe of tools, a file, a saved flow, or one tool."""
-        from spindle.flows.library import is_pipe
+        from spindle.flows.library import ENDINGS, is_pipe
 
         found = self.saved(text)
         if found is not None:
@@ -87,7 +87,11 @@ class WorkspaceFlows:
             try:
                 await self._caller.find(text, principal)
             except NotFoundError as error:
+                if not text.strip():
+                    raise FlowError("say which flow: its name, its file, or a line of tools") from None
                 near = did_you_mean(text, [*self.library.names(), *self._known])
+                if near is None and Path(text).is_file():
+                    near = f"a flow's file ends in {', '.join(ENDINGS)}"
                 way_out: dict[str, Any] = {"hint": near} if near else error.way_out
                 raise NotFoundError(f"there is neither a flow nor a tool {text!r}", **way_out) from None
         return await self.read_pipe(text, principal)

@@ -48,8 +48,9 @@ class Hidden:
 def source_of(name: str, table: Mapping[str, Any], root: Path, hidden: Hidden) -> JsonObject:
     """The source of a tool, as far as anybody may read it. Plain values of variables and headers, and of
     keys named like a secret, become references to variables."""
+    # The rules of `errors` have categories for keys, such as `auth`, and no secrets.
     settings = {
-        key: _without_secrets(key, value, hidden)
+        key: value if key == "errors" else _without_secrets(key, value, hidden)
         for key, value in table.items()
         if key not in ("auth", "kind", "enabled")
     }

@@ -88,7 +88,7 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
             for item in parameters(tool.input_schema)
         },
         takes_others=rest is True or (is_object(rest) and bool(rest)),
-        gives=_renamed(gives, node, ids),
+        gives=_renamed(gives, node, ids, is_open=is_open),
         natural=frozenset(gives),
         whole=whole,
         fallback=natural if natural in gives and natural not in whole.get("properties", {}) else None,
@@ -195,9 +195,12 @@ def _given(schema: JsonObject, natural: str) -> tuple[dict[str, JsonObject], boo
 
 
 def _renamed(
-    gives: dict[str, JsonObject], node: NodeDefinition, ids: frozenset[str]
+    gives: dict[str, JsonObject], node: NodeDefinition, ids: frozenset[str], *, is_open: bool = False
 ) -> dict[str, JsonObject]:
+    # Of an output that may have any keys, those that are mapped are taken to be there.
     renamed: dict[str, JsonObject] = {}
+    if is_open:
+        renamed = {name: {} for key, name in node.outputs.items() if key not in gives and name not in ids}
     for key, schema in gives.items():
         first, dot, rest = key.partition(".")
         name = node.outputs.get(key) or (f"{node.outputs.get(first, first)}{dot}{rest}")

@@ -33,6 +33,7 @@ from spindle.flows.definition import (
     Wait,
 )
 from spindle.flows.problems import NOWHERE, BrokenFlowError, Positions, Problem
+from spindle.flows.text import hints
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -97,7 +98,8 @@ def _problems(document: Any) -> Iterator[Finding]:
         yield path, f"nested more than {MAX_DEPTH} levels deep", None
         return
     if not is_object(document):
-        yield (), f"a flow is an object with `nodes`, not {_article(type_of(document))}", None
+        problem = f"a flow is an object with `nodes`, not {_article(type_of(document))}"
+        yield (), problem, "such as `nodes: [{id: a, tool: NAME}]`"
         return
     yield from _half_characters(document, ())
     for count, error in enumerate(_errors(document)):
@@ -133,14 +135,17 @@ def _finding(error: ValidationError) -> Iterator[Finding]:
     match kind.name:
         case "falseSchema":
             name = str(path[-1])
-            yield path, f"{_shown(path[:-1])}: {_kind(error)} has no key {name!r}", _REFUSED_HINTS.get(name)
+            yield path, f"{_shown(path[:-1])}: {_kind(error)} has no key {name!r}", hints.REFUSED.get(name)
         case "additionalProperties":
             known = list(_parent_schema(error).get("properties", {}))
             for name in kind.unexpected[:MAX_PROBLEMS]:
-                yield (*path, name), f"{what} has no key {name!r}", _meant(name, known)
+                hint = hints.of_key(path, name) or _meant(name, known)
+                yield (*path, name), f"{what} has no key {name!r}", hint
         case "required":
-            hint = _REQUIRED_HINTS.get(str(kind.property))
+            hint = hints.REQUIRED.get(str(kind.property))
             yield path, f"{what} needs {kind.property!r}", hint
+        case "oneOf" | "oneOfNotValid" | "oneOfMultipleValid" if not is_object(error.instance):
+            return  # of what type it must be is said already
         case "oneOf" | "oneOfNotValid" | "oneOfMultipleValid":
             if "wait" in error.schema_path:
                 yield path, f"{what} needs exactly one of 'until', 'for', 'event', 'webhook'", None
@@ -154,12 +159,13 @@ def _finding(error: ValidationError) -> Iterator[Finding]:
             yield path, f"{what} {problem}", "a node is exactly one of them"
         case "type":
             wanted = " or ".join(_article(name) for name in _listed(_parent_schema(error).get("type")))
-            yield path, f"{what} must be {wanted}, not {_article(type_of(error.instance))}", None
+            hint = hints.of_shape(path)
+            yield path, f"{what} must be {wanted}, not {_article(type_of(error.instance))}", hint
         case "enum":
             wanted = " or ".join(json.dumps(option) for option in kind.options)
             yield path, f"{what} must be {wanted}, not {_brief(error.instance)}", None
         case "const" | "constant":
-            yield path, f"{what} must be {kind.expected_value}, not {_brief(error.instance)}", _newer(path)
+            yield path, f"{what} must be {kind.expected_value}, not {_brief(error.instance)}", _newer(error)
         case "minimum" | "exclusiveMinimum" | "maximum":
             word = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}[kind.name]
             yield path, f"{what} must be {word} {kind.limit:g}, not {_brief(error.instance)}", None
@@ -174,22 +180,6 @@ def _finding(error: ValidationError) -> Iterator[Finding]:
 
 
 _PATTERN = "no spaces, dots, brackets, braces or quotes"
-_REQUIRED_HINTS = {
-    "value": 'an output that is an object is written {"value": {…}}',
-    "over": 'such as "over": "${items}"',
-}
-
-
-_REFUSED_HINTS = {
-    "params": "what it says is a text with templates",
-    "retry": "an edge back to it asks, or waits, again",
-    "timeout": "a run that waits for a person or for a time waits as long as it takes",
-    "batch": "a flow inside the flow can wait for each item",
-    "cache": "every run asks anew",
-    "fingerprint": "it belongs to a tool",
-    "parse": "it says how the text of a tool is read",
-    "loop": "a flow inside a flow can be repeated",
-}
 _KINDS = {
     "ask": "a question",
     "flow": "a flow inside a flow",
@@ -206,8 +196,14 @@ def _kind(error: ValidationError) -> str:
     return next((words for key, words in _KINDS.items() if key in error.schema_path), "this node")
 
 
-def _newer(path: DocumentPath) -> str | None:
-    return "a newer Spindle may read it" if path == ("version",) else None
+def _newer(error: ValidationError) -> str | None:
+    if tuple(error.instance_path) != ("version",):
+        return None
+    return (
+        "a newer Spindle may read it"
+        if type_of(error.instance) == "integer"
+        else hints.of_shape(("version",))
+    )
 
 
 def _parent_schema(error: ValidationError) -> JsonObject:
@@ -236,7 +232,7 @@ def _unknown_mappings(document: JsonObject, path: DocumentPath) -> Iterator[Find
     for name, mapping in document.get("mappings", {}).items():
         if name in asks and mapping.get("inputs"):
             message = f"{name!r} is {asks[name]}, which has no inputs to be mapped"
-            yield (*path, "mappings", name, "inputs"), message, _REFUSED_HINTS["params"]
+            yield (*path, "mappings", name, "inputs"), message, hints.REFUSED["params"]
     ids = [node["id"] for node in document["nodes"]]
     for name in document.get("mappings", {}):
         if name not in ids:

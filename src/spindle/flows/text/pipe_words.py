@@ -36,6 +36,10 @@ class PipeWord:
     offset: int
 
 
+_OTHER_JOINS = re.compile(r"(?:\|\|?|&&|;|[-=~|]>|→)(?=\s|$)")
+"""Signs that join elsewhere, as words of their own."""
+
+
 def split(text: str) -> list[list[PipeWord]]:
     """Returns the words of each node. Raises PipeError."""
     if len(text) > MAX_LENGTH:
@@ -54,8 +58,8 @@ def split(text: str) -> list[list[PipeWord]]:
                 raise PipeError(f"more than {MAX_NODES} nodes", start, "write it as a file")
             last_join, start = start, _after_space(text, start + 2)
             continue
-        if text[start] == "|" and (start + 1 == len(text) or text[start + 1] in " |"):
-            raise PipeError("nodes are joined by `>>`, not by `|`", start)
+        if (other := _OTHER_JOINS.match(text, start)) is not None:
+            raise PipeError(f"nodes are joined by `>>`, not by `{other[0]}`", start)
         word, end = _word(text, start)
         nodes[-1].append(PipeWord(word, start))
         start = _after_space(text, end)

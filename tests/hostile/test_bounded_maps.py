@@ -32,12 +32,15 @@ from spindle.domain.serve import ServeConfig
 from spindle.domain.source import BreakerConfig, RateLimit
 from spindle.domain.tool import Tool
 from spindle.errors import BreakerOpenError, BusyError, CallTimeoutError, ClientError, RateLimitedError
+from spindle.mcp_protocol.names import LATEST_HANDSHAKE
 from spindle.mcp_server.changes import MAX_STREAMS, MAX_WATCHES
-from spindle.mcp_server.exchange import NoticeStream
 from spindle.mcp_server.http import McpApp
+from spindle.mcp_server.kept_answers import MAX_OVER
 from spindle.mcp_server.listeners import StreamListener
+from spindle.mcp_server.notices import MAX_MISSED, MAX_UNREAD, Notices
 from spindle.mcp_server.server import CatalogServer
-from spindle.mcp_server.sessions import MAX_MISSED, HttpSession
+from spindle.mcp_server.session_ids import SessionFacts
+from spindle.mcp_server.sessions import HttpSession, Sessions
 from spindle.mcp_server.suspended import MAX_SUSPENDED, Suspended
 from spindle.serving.access import ServingAccess
 from spindle.serving.guard import Guard
@@ -228,15 +231,27 @@ async def messages_for_a_session_without_a_stream(parts: Parts) -> tuple[int, in
     session = HttpSession(parts.catalog, someone(1))
     for number in range(KEYS):
         await session.put({"method": "notifications/message", "params": {"n": number}})
-    return len(session._missed), MAX_MISSED
+    return len(session.notices), MAX_MISSED
 
 
 @feed
 async def messages_for_a_stream_that_is_not_read(parts: Parts) -> tuple[int, int]:
-    stream = NoticeStream()
+    notices = Notices("process")
+    notices._stream = object()
     for number in range(KEYS):
-        stream.put({"n": number})
-    return stream._queue.qsize(), 1000
+        notices.put({"n": number})
+    return len(notices), MAX_UNREAD
+
+
+@feed
+async def answers_that_are_over(parts: Parts) -> tuple[int, int]:
+    sessions = Sessions(parts.catalog)
+    session = HttpSession(parts.catalog, someone(1))
+    session.begin("id", SessionFacts("key", LATEST_HANDSHAKE, 0.0, None))
+    for number in range(KEYS):
+        kept = sessions.kept.begin(session, {"id": number})
+        await kept.finish({"id": number, "result": {}}, is_lost=False)
+    return len(sessions.kept), MAX_OVER
 
 
 @feed
@@ -395,6 +410,7 @@ KNOWN: dict[str, str] = {
         runs.journal.RunJournal._unsaved
         runs.journal.RunJournal.asked runs.journal.RunJournal.replaced runs.journal.RunJournal.tasks
         catalog.screening._Screening.* runs.places.RunPlace._made mcp_server.questions.Questions._waiting
+        mcp_server.kept_answers.KeptAnswer._answered mcp_server.kept_answers.KeptAnswer.given
     """,
     "one entry for each source of the settings": """
         calls.guards.SourceGuards._made catalog.marks.SourceMarks.* catalog.pace.Refreshes._again
@@ -435,6 +451,7 @@ KNOWN: dict[str, str] = {
         console.oauth_callback.Callback._resuming mcp_server.changes.Changes._tasks
         mcp_server.lines.LineServer._others mcp_server.lines.LineServer._running
         mcp_server.sessions.HttpSession.running mcp_server.sessions.Sessions._tasks
+        mcp_server.kept_answers.KeptAnswers._running mcp_server.resuming.Resuming._tasks
         runs.executions.Executions._working
         calls.unsaved.UnsavedRecords._records runs.executions.Executions.running runs.leases.RunLeases._kept
         serving.access.ServingAccess.running serving.relays.Relays._tasks serving.quota_gate.QuotaGate._held
@@ -443,13 +460,15 @@ KNOWN: dict[str, str] = {
         calls.breaker._Breaker._suspicions calls.queues.FairQueue._lines calls.rates.RateLimiter._whole_at
         calls.validate.Validation._compiled
         mcp_server.changes.Changes._sessions mcp_server.changes.Changes._streams
-        mcp_server.changes.Changes._watches mcp_server.sessions.HttpSession._missed
+        mcp_server.changes.Changes._watches mcp_server.notices.Notices._unsent
+        mcp_server.kept_answers.KeptAnswers._over
         mcp_server.sessions.Sessions._by_key mcp_server.sessions.Sessions._open
         mcp_server.suspended.SuspendedCalls._calls
         serving.quotas.Shares._held
     """,
     "a limit where it is filled": """
         serving.audit.AuditLog._waiting http.origins.CredentialOrigins._known auth.issuer.Issuer._ready
+        mcp_server.kept_answers.KeptAnswer._events
         auth.details.DetailSealer._known mcp_server.sse.SseApp._open runs.tasks.Tasks._jobs
     """,
 }

@@ -397,7 +397,7 @@ async def test_what_is_told_while_a_session_has_no_stream_begins_the_next(tmp_pa
         told: list[str] = []
         async with http.stream("GET", url, headers=headers) as stream:
             async for line in stream.aiter_lines():
-                if line.startswith("data:"):
+                if line.startswith("data:") and line[5:].strip():
                     told.append(json.loads(line[5:])["method"])
                 if "notifications/resources/list_changed" in told:
                     break

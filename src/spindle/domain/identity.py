@@ -74,7 +74,9 @@ class Credential:
 NO_CREDENTIAL = Credential()
 
 
-SecretKind = Literal["token", "pending", "client", "state", "value", "session", "process", "message"]
+SecretKind = Literal[
+    "token", "pending", "client", "state", "value", "session", "process", "message", "stream"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ class Secret:
     """Something encrypted that outlives a process: a user's tokens for a source (`token`), consent that
     was asked for (`pending`), what a provider knows us as (`client`), what others keep with us (`state`),
     what settings refer to (`value`). Of those who serve: what clients set in sessions (`session`), which
-    processes there are (`process`), what these tell each other (`message`)."""
+    processes there are (`process`), what these tell each other (`message`), answers that wait for a client
+    whose connection was lost (`stream`)."""
 
     kind: SecretKind
     key: str

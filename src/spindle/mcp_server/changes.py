@@ -211,6 +211,13 @@ class Changes:
         await self._connect.make_ready(sources, principal)
         self.tell("notifications/tools/list_changed", lambda who: who.id == principal.id)
 
+    def tell_anew(self, listener: SessionListener) -> None:
+        """Tells a client that everything may have changed: what it has missed is not known."""
+        for method in LISTS:
+            self._send([listener], lambda _: True, method, None)
+        for key in [key for key, watch in self._watches.items() if listener in watch.listeners]:
+            self._updated(key, [listener])
+
     # --- what clients of the handshake era set
 
     async def set_level(self, connection: ClientConnection, level: str) -> None:
@@ -288,14 +295,14 @@ class Changes:
             watch.task.add_done_callback(lambda done: self._watch_ended(key, done))
         watch.listeners.add(listener)
 
-    def _updated(self, key: WatchKey) -> None:
+    def _updated(self, key: WatchKey, listeners: Iterable[Listener] | None = None) -> None:
         watch = self._watches.get(key)
         if watch is not None:
 
             def sees(principal: Principal) -> bool:
                 return self._access.offers(principal, watch.source)
 
-            self._send(watch.listeners, sees, UPDATED, {"uri": key[2]})
+            self._send(watch.listeners if listeners is None else listeners, sees, UPDATED, {"uri": key[2]})
 
     def _watched_by(self, listener: Listener, uri: str) -> list[WatchKey]:
         return [key for key, watch in self._watches.items() if key[2] == uri and listener in watch.listeners]

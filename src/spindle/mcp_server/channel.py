@@ -12,6 +12,8 @@ from spindle.mcp_protocol.errors import NoWayBackError, RequestId, as_request_id
 if TYPE_CHECKING:
     from spindle.mcp_server.inbound import Inbound
 
+REQUEST_CANCELLED = -32800
+
 logger = logging.getLogger("spindle.serve")
 
 Send = Callable[[JsonObject], Awaitable[None]]
@@ -70,3 +72,8 @@ def error_message(request_id: RequestId | None, code: int, message: str, data: A
     """A JSON-RPC message with an error."""
     error: JsonObject = {"code": code, "message": message}
     return {"jsonrpc": "2.0", "id": request_id, "error": error | ({} if data is None else {"data": data})}
+
+
+def cancelled_message(request_id: RequestId) -> JsonObject:
+    """The answer to a request that its client has cancelled: only an answer ends one of the handshake era."""
+    return error_message(request_id, REQUEST_CANCELLED, "Request cancelled")

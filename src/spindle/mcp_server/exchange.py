@@ -4,18 +4,20 @@ something to say before the answer."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.listening.whole import sent_whole
+from spindle.mcp_protocol.errors import NoWayBackError
 from spindle.timers import Timer
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Send
 
+    from spindle.mcp_server.channel import Send as Asking
+    from spindle.mcp_server.kept_answers import KeptAnswer
     from spindle.timers import Timers
 
 WATCH_AFTER = 0.25
@@ -39,6 +41,9 @@ class PostExchange(Timer):
     _watch: asyncio.Task[None] | None = None
     is_gone = False
     """True if the client went away."""
+    keep: Callable[[], KeptAnswer] | None = None
+    """Begins to keep the answer, from the moment on that it is a stream, for a client that loses it."""
+    kept: KeptAnswer | None = None
 
     def __init__(
         self, receive: Receive, send: Send, *, streams: bool, cancels: bool, headers: Headers = ()
@@ -72,20 +77,36 @@ class PostExchange(Timer):
 
     async def event(self, message: JsonObject) -> None:
         """Send a message ahead of the answer, where the client takes a stream."""
-        if not self._streams or self.is_gone:
+        if not self._streams or (self.is_gone and self.kept is None):
             return
         await self._begin_stream()
-        await self._body(_event(message), more=True)
+        data = self.kept.add(message) if self.kept is not None else _event(message)
+        if not self.is_gone:
+            await self._body(data, more=True)
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None, send: Asking) -> JsonObject:
+        """Asks the client ahead of the answer."""
+        if self.kept is None and self.keep is not None:
+            self.kept = self.keep()
+        if self.kept is None:
+            raise NoWayBackError(method)
+        return await self.kept.ask(method, params, send)
 
     async def answer(self, message: JsonObject, status: int = 200) -> None:
         if self._started:
-            await self._body(_event(message), more=False)
+            if self.kept is not None:
+                data = await self.kept.finish(message, is_lost=self.is_gone)
+            else:
+                data = _event(message)
+            await self._body(data, more=False)
         else:
             await respond(self._send, status, message, self.headers)
 
     async def _begin_stream(self) -> None:
         if not self._started:
             self._started = True
+            if self.kept is None and self.keep is not None:
+                self.kept = self.keep()
             headers = [*SSE_HEADERS, *self.headers]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
 
@@ -96,21 +117,19 @@ class PostExchange(Timer):
         self._watch = asyncio.create_task(self._watch_client())
 
     async def _watch_client(self) -> None:
-        leaving = asyncio.create_task(self._disconnected())
+        leaving = asyncio.create_task(until_gone(self._receive))
         try:
             while not (await asyncio.wait({leaving}, timeout=QUIET))[0]:
                 if self._streams:
+                    is_first = not self._started
                     await self._begin_stream()
-                    await self._body(b": still at work\n\n", more=True)
+                    primer = self.kept.primer if self.kept is not None and is_first else b""
+                    await self._body(primer or b": still at work\n\n", more=True)
         finally:
             leaving.cancel()
         self.is_gone = True
         if self._cancels:
             self._task.cancel()
-
-    async def _disconnected(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
 
 
 def _event(message: JsonObject) -> bytes:
@@ -134,46 +153,7 @@ def _head_of(headers: Headers) -> bytes:
     return b"".join(b"%b: %b\r\n" % pair for pair in (JSON_TYPE, *headers))
 
 
-class NoticeStream:
-    """The messages to a client outside of any request: the answer to its GET. Limited: a client that does
-    not read loses the oldest."""
-
-    def __init__(self, limit: int = 1000) -> None:
-        self._limit = limit
-        self._queue: asyncio.Queue[JsonObject] = asyncio.Queue(limit)
-        self._closed = asyncio.Event()
-
-    def put(self, message: JsonObject) -> None:
-        if self._queue.full():
-            self._queue.get_nowait()
-        self._queue.put_nowait(message)
-
-    def close(self) -> None:
-        self._closed.set()
-
-    async def serve(self, receive: Receive, send: Send, headers: Headers) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
-        # Some clients wait for the first byte before they go on.
-        await send({"type": "http.response.body", "body": b": open\n\n", "more_body": True})
-        leaving = asyncio.create_task(_until_gone(receive))
-        closing = asyncio.create_task(self._closed.wait())
-        try:
-            while not (leaving.done() or closing.done()):
-                getting = asyncio.create_task(self._queue.get())
-                await asyncio.wait(
-                    {leaving, closing, getting}, timeout=QUIET, return_when=asyncio.FIRST_COMPLETED
-                )
-                body = _event(getting.result()) if getting.done() else b": open\n\n"
-                getting.cancel()
-                if not leaving.done():
-                    await send({"type": "http.response.body", "body": body, "more_body": True})
-        finally:
-            leaving.cancel()
-            closing.cancel()
-        with contextlib.suppress(OSError):
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _until_gone(receive: Receive) -> None:
+async def until_gone(receive: Receive) -> None:
+    """Returns when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object
@@ -22,7 +22,7 @@ from spindle.mcp_protocol.names import (
     PARSE_ERROR,
 )
 from spindle.mcp_server.calling import answered
-from spindle.mcp_server.channel import RequestChannel, error_message
+from spindle.mcp_server.channel import RequestChannel, cancelled_message, error_message
 from spindle.mcp_server.connection import ClientConnection
 from spindle.mcp_server.envelope import (
     HTTP_STATUSES,
@@ -31,8 +31,10 @@ from spindle.mcp_server.envelope import (
     read_envelope,
     repeated_header,
 )
+from spindle.mcp_server.event_ids import FIRST_VERSION_WITH_PRIMERS, NOTICES, EventId, read_event_id
 from spindle.mcp_server.exchange import JSON_TYPE, Headers, PostExchange, respond
 from spindle.mcp_server.inbound import Inbound
+from spindle.mcp_server.resuming import Resuming
 from spindle.mcp_server.sessions import SESSION_HEADER, HttpSession, Sessions
 from spindle.timers import Timers
 
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
 
 PATH = "/mcp"
 VERSION_HEADER = b"mcp-protocol-version"
-REQUEST_CANCELLED = -32800
 MAX_RUNNING = 1000
 """Requests of one session at a time."""
 
@@ -68,6 +69,7 @@ class McpApp:
     def __init__(self, catalog: CatalogServer) -> None:
         self._catalog = catalog
         self.sessions = Sessions(catalog)
+        self.resuming = Resuming(catalog, self.sessions)
         self._timers = Timers()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -182,13 +184,7 @@ class McpApp:
         known = SESSION_HEADER in request.headers
         session = await self._session(request) if known else HttpSession(self._catalog, request.principal)
         request_id, method, params = _parts(message)
-        exchange = PostExchange(
-            request.receive,
-            request.send,
-            streams=request.takes_stream,
-            cancels=False,
-            headers=session.headers,
-        )
+        exchange = request.exchange(session.headers)
         channel = self._channel(request, session, exchange, request_id, params)
         answer = await answered(self._catalog, channel, method, params)
         if "result" in answer:
@@ -212,6 +208,7 @@ class McpApp:
             cancels=False,
             headers=session.headers,
         )
+        exchange.keep = partial(self.sessions.kept.begin, session, message)
         channel = self._channel(request, session, exchange, request_id, params)
         task = asyncio.current_task()
         assert task is not None
@@ -221,10 +218,11 @@ class McpApp:
             answer = await exchange.run(self._timers, task, work)
         except asyncio.CancelledError:
             if not channel.is_cancelled:
+                if exchange.kept is not None:
+                    self.sessions.kept.dropped(exchange.kept)
                 raise
             task.uncancel()
-            # Only an answer ends a request of this era, also of one that nobody wants any more.
-            answer = error_message(request_id, REQUEST_CANCELLED, "Request cancelled")
+            answer = cancelled_message(request_id)
         finally:
             del session.running[key]
             session.touch()
@@ -239,7 +237,7 @@ class McpApp:
         request_id: RequestId,
         params: JsonObject | None,
     ) -> RequestChannel:
-        ask = session.questions.ask if request.takes_stream else None
+        ask = exchange.ask if request.takes_stream else None
         channel = RequestChannel(request_id, params, exchange.event, ask)
         channel.facts = Inbound(session.connection, session.principal, channel, request.scope)
         return channel
@@ -261,17 +259,29 @@ class McpApp:
         if not request.takes_stream:
             raise Refused(406, INVALID_REQUEST, "Not Acceptable: send Accept: text/event-stream")
         session = await self._session(request)
-        if session.stream is not None:
+        last = read_event_id(request.headers.get(b"last-event-id"))
+        if last is not None and last.stream != NOTICES:
+            await self.resuming.serve(session, last, request.scope, request.receive, request.send)
+        else:
+            await self._listen(request, session, last)
+
+    async def _listen(self, request: _Request, session: HttpSession, last: EventId | None) -> None:
+        notices, changes = session.notices, self._catalog.changes
+        if notices.is_open and last is None:
             raise Refused(409, INVALID_REQUEST, "Conflict: the session has a stream already")
-        streams = self._catalog.changes.open_streams
-        self._catalog.changes.take_stream(session.listener)
-        stream = session.open_stream(request.scope)
+        changes.open_streams.remove(session.principal.id, session.listener)
+        changes.take_stream(session.listener)
+        session.scope = request.scope
+        if last is not None and not notices.rewind(last):
+            changes.tell_anew(session.listener)
+        primes = session.connection.protocol_version >= FIRST_VERSION_WITH_PRIMERS
         try:
-            await stream.serve(request.receive, request.send, session.headers)
+            await notices.serve(request.receive, request.send, session.headers, primes=primes)
         finally:
-            streams.remove(session.principal.id, session.listener)
-            session.stream = session.scope = None
-            session.touch()
+            if not notices.is_open:
+                changes.open_streams.remove(session.principal.id, session.listener)
+                session.scope = None
+                session.touch()
 
     def _known(self, request: _Request) -> HttpSession | None:
         return self.sessions.get(request.headers.get(SESSION_HEADER), request.principal)

@@ -26,10 +26,15 @@ class Questions:
         self._ids = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[JsonObject]] = {}
 
-    async def ask(self, method: str, params: Mapping[str, Any] | None, send: Send) -> JsonObject:
-        # Whichever process gets the answer sees who asked.
+    def new_id(self) -> str:
+        """An id for a question. Whichever process gets the answer sees who asked."""
         process = f"-{self._processes.id}" if self._processes is not None else ""
-        question = f"spindle{process}-{next(self._ids)}"
+        return f"spindle{process}-{next(self._ids)}"
+
+    async def ask(
+        self, method: str, params: Mapping[str, Any] | None, send: Send, question: str | None = None
+    ) -> JsonObject:
+        question = question or self.new_id()
         answer = self._waiting[question] = asyncio.get_running_loop().create_future()
         message: JsonObject = {"jsonrpc": "2.0", "id": question, "method": method}
         try:

@@ -69,5 +69,6 @@ async def run_http(
         for task in in_background:
             task.cancel()
         await asyncio.gather(*in_background, return_exceptions=True)
+        await served.resuming.close()
         await served.sessions.close()
         await catalog.close()

@@ -47,6 +47,7 @@ from spindle.mcp_server.tool_calls import ToolCalls
 from spindle.serving.connecting import ConnectTools
 from spindle.serving.instruction import instruction
 from spindle.serving.processes import Processes
+from spindle.serving.relays import Relays
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -79,7 +80,8 @@ class CatalogServer:
         self.kernel = Kernel(text, {EXTENSION: {}})
         self.processes = Processes(app.store, DetailSealer(app.auth.keys), time.time)
         self.changes = Changes(app, self.access, self.relay, self.connect)
-        self._waiting = SuspendedCalls(access, self.processes)
+        self.relays = Relays(self.processes)
+        self._waiting = SuspendedCalls(access, self.processes, self.relays)
         self._first_sync: asyncio.Task[Any] | None = None
         self.tasks = ServedTasks(app, self.listing, self.relay, lambda: self.config)
         self.calls = ToolCalls(

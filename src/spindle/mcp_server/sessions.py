@@ -13,12 +13,13 @@ from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spindle.auth.details import DetailSealer
-from spindle.domain.json_schema import JsonObject, to_json
+from spindle.domain.json_schema import JsonObject
 from spindle.mcp_protocol.errors import RequestId, same_id
 from spindle.mcp_server.connection import ClientConnection
-from spindle.mcp_server.exchange import NoticeStream
 from spindle.mcp_server.inbound import LOG_LEVEL
+from spindle.mcp_server.kept_answers import KeptAnswers
 from spindle.mcp_server.listeners import SessionListener
+from spindle.mcp_server.notices import Notices
 from spindle.mcp_server.questions import Questions, asked_by
 from spindle.mcp_server.session_ids import SessionFacts, SessionIds, client_of
 from spindle.mcp_server.session_records import SessionRecord, SessionRecords
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 IDLE_TIMEOUT = 30 * 60.0
 MAX_SESSIONS = 10_000
 SWEEP_EVERY = 60.0
-MAX_MISSED = 100
-"""Notices that are kept for a client that has no stream open; the same is kept once."""
 
 logger = logging.getLogger("spindle.serve")
 
@@ -50,14 +49,13 @@ class HttpSession:
         self.facts: SessionFacts | None = None
         self.principal = principal
         self.questions = Questions(catalog.processes)
-        self.stream: NoticeStream | None = None
+        self.notices = Notices(catalog.processes.id)
         self.scope: Mapping[str, Any] | None = None
         """Of the request that opened the stream."""
         self.running: dict[RequestId, tuple[asyncio.Task[Any], RequestChannel]] = {}
         self.connection = ClientConnection(self)
         self.last_used = time.monotonic()
-        self._missed: dict[bytes, JsonObject] = {}
-        self.listener = SessionListener(self.connection, principal, lambda: self.scope, self.close_stream)
+        self.listener = SessionListener(self.connection, principal, lambda: self.scope, self.notices.close)
 
     @property
     def headers(self) -> tuple[tuple[bytes, bytes], ...]:
@@ -65,7 +63,7 @@ class HttpSession:
 
     @property
     def is_idle(self) -> bool:
-        busy = self.running or self.stream is not None
+        busy = self.running or self.notices.is_open
         return not busy and time.monotonic() - self.last_used > IDLE_TIMEOUT
 
     def now_of(self, principal: Principal) -> None:
@@ -103,26 +101,7 @@ class HttpSession:
         self.last_used = time.monotonic()
 
     async def put(self, message: JsonObject) -> None:
-        if self.stream is not None:
-            self.stream.put(message)
-        elif "id" not in message:
-            # Also a client that listens is without a stream at times: before its first, and when it is lost.
-            self._missed[to_json(message)] = message
-            if len(self._missed) > MAX_MISSED:
-                del self._missed[next(iter(self._missed))]
-
-    def open_stream(self, scope: Mapping[str, Any]) -> NoticeStream:
-        """Opens the session's stream, which begins with the messages that came before it."""
-        self.stream = stream = NoticeStream()
-        self.scope = scope
-        for message in self._missed.values():
-            stream.put(message)
-        self._missed.clear()
-        return stream
-
-    def close_stream(self) -> None:
-        if self.stream is not None:
-            self.stream.close()
+        self.notices.put(message)
 
 
 class Sessions:
@@ -138,6 +117,7 @@ class Sessions:
         sealer = DetailSealer(catalog.app.auth.keys)
         self._ids = SessionIds(catalog.app.store, sealer, time.time)
         self.records = SessionRecords(catalog.app.store, sealer, time.time)
+        self.kept = KeptAnswers(self._processes.id, catalog.app.store, sealer, time.time)
         self._tasks: set[asyncio.Task[None]] = set()
         catalog.changes.sessions = self
         self._processes.on("answer", self._answered_elsewhere)
@@ -205,6 +185,7 @@ class Sessions:
         await self.put_away(session)
         if session.facts is not None:
             await self.records.end(session.facts)
+            await self.kept.forget_all(session.facts.key)
             await self._processes.tell_others("ended", {"session": session.facts.key})
 
     async def put_away(self, session: HttpSession) -> None:
@@ -216,10 +197,10 @@ class Sessions:
         self._catalog.changes.left(session.connection)
         if session.facts is not None:
             self._catalog.app.catalog.connections.retire_holder(session.listener.holder)
-        session.questions.close()
-        session.close_stream()
         for task, _ in list(session.running.values()):
             task.cancel()
+        session.questions.close()  # of what is not a request
+        session.notices.close()
 
     # --- what clients tell another process than the one that it is for
 
@@ -307,9 +288,10 @@ class Sessions:
 
     def close_streams(self) -> None:
         for session in self._open.values():
-            session.close_stream()
+            session.notices.close()
 
     async def close(self) -> None:
+        await self.kept.close()
         for session in list(self._open.values()):
             await self.put_away(session)
         for task in list(self._tasks):
@@ -318,4 +300,4 @@ class Sessions:
 
 
 def _without_work(session: HttpSession) -> bool:
-    return not session.running and session.stream is None
+    return not session.running and not session.notices.is_open

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 from spindle.listening.headers import RequestHeaders
 from spindle.mcp_protocol.names import INVALID_REQUEST
 from spindle.mcp_server.channel import error_message
-from spindle.mcp_server.exchange import QUIET, SSE_HEADERS, respond
+from spindle.mcp_server.exchange import QUIET, SSE_HEADERS, respond, until_gone
 from spindle.mcp_server.lines import LineServer
 from spindle.serving.quotas import Shares
 
@@ -53,7 +53,7 @@ class SseSession:
         """Sends what there is to say, until the client is gone or the stream is closed."""
         await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS]})
         await _body(send, f"event: endpoint\ndata: {endpoint}\n\n".encode())
-        ends = [asyncio.create_task(_until_gone(receive)), asyncio.create_task(self._closed.wait())]
+        ends = [asyncio.create_task(until_gone(receive)), asyncio.create_task(self._closed.wait())]
         try:
             while not any(task.done() for task in ends):
                 getting = asyncio.create_task(self._unread.get())
@@ -157,8 +157,3 @@ class SseApp:
 
 async def _body(send: Send, data: bytes) -> None:
     await send({"type": "http.response.body", "body": data, "more_body": True})
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -38,13 +38,12 @@ from spindle.mcp_server.suspended_state import (
     opened,
 )
 from spindle.serving.quotas import Shares
-from spindle.serving.relays import Relays
 
 if TYPE_CHECKING:
     from spindle.mcp_server.inbound import RequestContext
     from spindle.serving.access import ServingAccess
     from spindle.serving.processes import Processes
-    from spindle.serving.relays import Say
+    from spindle.serving.relays import Relays, Say
 
 MAX_SUSPENDED = 1000
 """Calls of all clients that wait for an answer."""
@@ -102,10 +101,10 @@ class Suspended:
 class SuspendedCalls:
     """All such calls of a server."""
 
-    def __init__(self, access: ServingAccess, processes: Processes) -> None:
+    def __init__(self, access: ServingAccess, processes: Processes, relays: Relays) -> None:
         self._access = access
         self._processes = processes
-        self._relays = Relays(processes)
+        self._relays = relays
         self._sealer = processes.sealer
         self._calls: dict[str, Suspended] = {}
         self._shares: Shares[Suspended] = Shares("calls that wait for an answer", MAX_SUSPENDED)

@@ -145,17 +145,33 @@ class Processes:
                 for message in await self._store.secrets("message", source=item.key):
                     await self._store.delete_secret("message", message.key)
 
+    async def has_left(self, process: str) -> bool:
+        """True if a process has ended in good order, or long ago. One that was killed counts as there for a
+        while."""
+        return await self._store.secret("process", process) is None
+
+    async def left_for(self, process: str, kind: str) -> list[JsonObject]:
+        """The messages of a kind that a process, which is gone, has not taken."""
+        found = [self._read(item) for item in await self._store.secrets("message", source=process)]
+        return [body for _, what, body in filter(None, found) if what == kind]
+
     def _receive(self, message: Secret) -> None:
+        read = self._read(message)
+        if read is not None:
+            sender, kind, body = read
+            receive = self._receivers.get(kind)
+            if receive is not None:
+                receive(sender, body)
+
+    def _read(self, message: Secret) -> tuple[str, str, JsonObject] | None:
         if (message.expires_at or 0) <= self._now():
-            return
+            return None
         try:
             sender, kind, body = from_json(self.sealer.open(message.sealed, f"message {message.key}"))
         except SpindleError as error:
             logger.warning("a message of another process cannot be read: %s", error.message)
-            return
-        receive = self._receivers.get(kind)
-        if receive is not None:
-            receive(sender, body)
+            return None
+        return sender, kind, body
 
     async def _leave(self) -> None:
         with contextlib.suppress(SpindleError):

@@ -50,6 +50,8 @@ class Relays:
     async def ask(self, process: str, kind: str, body: JsonObject) -> AsyncGenerator[JsonObject] | None:
         """All that another process says to a request. None if it is gone: the request has had no effect.
         Raises ConnectionFailedError if it goes later."""
+        if await self._processes.has_left(process):
+            return None
         name = secrets.token_hex(8)
         queue: asyncio.Queue[JsonObject] = asyncio.Queue()
         self._asked[name] = queue

@@ -1,0 +1,265 @@
+"""Answers of the handshake era that are streams, kept for clients whose connection is lost before the end.
+
+An answer that is one JSON body is none of these: it costs nothing more. The events of a stream are kept in
+memory by the process that does the work, and go into the store, sealed, only where memory might not do: the
+answer, when nobody is there to take it; and the request itself, while it waits for an answer to a question,
+so that another process can make it again with what was answered so far if this one is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from spindle.domain.identity import Secret
+from spindle.domain.json_schema import JsonObject, from_json, to_json
+from spindle.errors import StoreError
+from spindle.mcp_protocol.errors import McpError
+from spindle.mcp_protocol.names import INTERNAL_ERROR
+from spindle.mcp_server.event_ids import FIRST_VERSION_WITH_PRIMERS, EventId, event, primer
+from spindle.mcp_server.suspended_state import Answered, mark_of_question
+
+if TYPE_CHECKING:
+    from spindle.auth.details import DetailSealer
+    from spindle.mcp_server.channel import Send
+    from spindle.mcp_server.connection import ClientConnection
+    from spindle.mcp_server.questions import Questions
+    from spindle.mcp_server.session_ids import SessionFacts
+    from spindle.ports.store import Store
+
+logger = logging.getLogger("spindle.serve")
+
+KEPT_FOR: Final = 300.0
+"""Seconds after its end for which an answer is kept."""
+MAX_EVENTS, MAX_EVENT_BYTES = 1000, 1024 * 1024
+"""Of one answer: the oldest of more go. Its end always stays."""
+MAX_OVER, MAX_OVER_BYTES = 1000, 64 * 1024 * 1024
+"""Answers that are over, of all clients: the oldest of more go."""
+HANDED_OVER_FOR, MAX_HANDED_OVER = 30.0, 100
+"""Answers that a process hands over when it stops: seconds since their end, and how many."""
+MAX_ROW: Final = 1024 * 1024
+"""Bytes of an answer, or of a request that asked, in the store. Larger ones end with their process."""
+
+
+class ClientSession(Protocol):
+    """A session, as far as its answers need to know it."""
+
+    @property
+    def facts(self) -> SessionFacts | None: ...
+    @property
+    def questions(self) -> Questions: ...
+    @property
+    def connection(self) -> ClientConnection: ...
+
+
+class Waiting(NamedTuple):
+    """A request that waits for an answer to a question, as it is in the store."""
+
+    message: JsonObject
+    answered: Answered
+    question: str
+    """The id of the question."""
+    mark: str
+
+
+class KeptAnswer:
+    """The answer to one request."""
+
+    def __init__(self, keeper: KeptAnswers, session: ClientSession, name: str, message: JsonObject) -> None:
+        assert session.facts is not None
+        self._keeper = keeper
+        self._session = session
+        self.key = session.facts.key, name
+        self._message = message
+        self._place = EventId(keeper.process, name, 0, message["id"])
+        self._events: deque[tuple[int, bytes]] = deque()
+        self._count = self.size = 0
+        self._is_over = False
+        self._news = asyncio.Event()
+        self._reader: object | None = None
+        self._is_stored = False
+        self.given: Answered = []
+        """Answers to questions that were asked in a process that is gone, and will be asked again."""
+        self._answered: Answered = []
+
+    @property
+    def primer(self) -> bytes:
+        """Says where the client can go on from; empty for clients that do not know such events."""
+        version = self._session.connection.protocol_version
+        return primer(self._place) if version >= FIRST_VERSION_WITH_PRIMERS else b""
+
+    def add(self, message: JsonObject) -> bytes:
+        """Keeps a message, and returns the event that it is."""
+        self._count += 1
+        made = event(message, self._place._replace(number=self._count))
+        self._events.append((self._count, made))
+        self.size += len(made)
+        while len(self._events) > 1 and (len(self._events) > MAX_EVENTS or self.size > MAX_EVENT_BYTES):
+            self.size -= len(self._events.popleft()[1])
+        self._news.set()
+        return made
+
+    async def event(self, message: JsonObject) -> None:
+        """Keeps a message for whoever reads."""
+        self.add(message)
+
+    async def finish(self, message: JsonObject, *, is_lost: bool) -> bytes:
+        """Keeps the end of the answer, and returns the event that it is. `is_lost`: its client has gone."""
+        made = self.add(message)
+        self._is_over = True
+        self._keeper.over(self)
+        if is_lost and self._reader is None:
+            await self.store()
+        elif self._is_stored:
+            await self._keeper.forget(self.key)
+        return made
+
+    async def store(self) -> None:
+        """Keeps the answer for all processes."""
+        frames = [[number, data.decode()] for number, data in self._events]
+        await self._keeper.save(self.key, ["over", frames])
+
+    def give_up(self) -> None:
+        """Ends what is read, without an end of the answer."""
+        self._reader = None
+        self._news.set()
+
+    async def after(self, number: int) -> AsyncGenerator[bytes]:
+        """The events after one, to the end. A later reader takes the place of an earlier one."""
+        mine = self._reader = object()
+        self._news.set()
+        try:
+            while self._reader is mine:
+                self._news.clear()
+                for at, data in list(self._events):
+                    if at > number:
+                        number = at
+                        yield data
+                if self._is_over and number >= self._count:
+                    return
+                if number >= self._count:
+                    await self._news.wait()
+        finally:
+            if self._reader is mine:
+                self._reader = None
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None, send: Send) -> JsonObject:
+        """Asks the client. Another process can go on from here."""
+        mark = mark_of_question(method, dict(params) if params is not None else None)
+        known = next((item for item in self.given if item[0] == mark), None)
+        if known is not None:
+            self.given.remove(known)
+            self._answered.append(known)
+            return known[1]
+        questions = self._session.questions
+        question = questions.new_id()
+        waiting = Waiting(self._message, self._answered, question, mark)
+        self._is_stored = await self._keeper.save(self.key, ["asked", *waiting])
+        said = await questions.ask(method, params, send, question)
+        if self._is_stored and not await self._keeper.forget(self.key):
+            # This process stood still for so long that it counted as gone.
+            raise McpError(INTERNAL_ERROR, "another process goes on with this request")
+        self._is_stored = False
+        self._answered.append((mark, said))
+        return said
+
+
+class KeptAnswers:
+    """The answers that this process keeps, and those in the store, of all clients."""
+
+    def __init__(self, process: str, store: Store, sealer: DetailSealer, now: Callable[[], float]) -> None:
+        self.process = process
+        self._store = store
+        self._sealer = sealer
+        self._now = now
+        self._names = itertools.count(1)
+        self._running: dict[tuple[str, str], KeptAnswer] = {}
+        self._over: dict[tuple[str, str], tuple[float, KeptAnswer]] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._running) + len(self._over)
+
+    def begin(self, session: ClientSession, message: JsonObject) -> KeptAnswer:
+        made = KeptAnswer(self, session, str(next(self._names)), message)
+        self._running[made.key] = made
+        return made
+
+    def dropped(self, kept: KeptAnswer) -> None:
+        """The request of an answer has ended: where that has no end, nobody waits for it any longer."""
+        if self._running.pop(kept.key, None) is not None:
+            kept.give_up()
+
+    def over(self, kept: KeptAnswer) -> None:
+        """The answer is whole. It is kept for a while."""
+        self._running.pop(kept.key, None)
+        self._over[kept.key] = self._now(), kept
+        self._size += kept.size
+        for key, (at, item) in list(itertools.islice(self._over.items(), 10)):
+            if len(self._over) <= MAX_OVER and self._size <= MAX_OVER_BYTES and at > self._now() - KEPT_FOR:
+                break
+            del self._over[key]
+            self._size -= item.size
+
+    def find(self, key: tuple[str, str]) -> KeptAnswer | None:
+        """The answer of this session and name, if this process has it."""
+        if key in self._running:
+            return self._running[key]
+        found = self._over.get(key)
+        return found[1] if found is not None else None
+
+    async def close(self) -> None:
+        """Hands the newest answers over to other processes: their clients may not have got them, and nobody
+        has noticed."""
+        newest = [kept for at, kept in self._over.values() if at > self._now() - HANDED_OVER_FOR]
+        for kept in newest[-MAX_HANDED_OVER:]:
+            await kept.store()
+
+    # --- in the store
+
+    async def save(self, key: tuple[str, str], entry: list[Any]) -> bool:
+        """Returns False for an entry that is too large, or a store that does not take it."""
+        data = to_json(entry)
+        if len(data) > MAX_ROW:
+            return False
+        name, now = self._row(key), self._now()
+        sealed = self._sealer.seal(data, f"stream {name}")
+        try:
+            await self._store.save_secret(
+                Secret("stream", name, sealed, key[0], expires_at=now + KEPT_FOR, updated_at=now)
+            )
+        except StoreError as error:
+            logger.warning("an answer is kept in memory alone: %s", error.message)
+            return False
+        return True
+
+    async def forget(self, key: tuple[str, str], process: str = "") -> bool:
+        """Returns True if the entry was there: whoever removes it goes on with what it is about."""
+        return await self._store.delete_secret("stream", self._row(key, process))
+
+    async def stored(self, key: tuple[str, str], process: str) -> Waiting | list[tuple[int, bytes]] | None:
+        """The events of an answer of any process, or a request that waits there."""
+        name = self._row(key, process)
+        found = await self._store.secret("stream", name)
+        if found is None or (found.expires_at or 0) <= self._now():
+            return None
+        try:
+            what, *rest = from_json(self._sealer.open(found.sealed, f"stream {name}"))
+        except StoreError:
+            return None  # of a key that is gone
+        if what == "asked":
+            message, answered, question, mark = rest
+            return Waiting(message, [(item[0], item[1]) for item in answered], question, mark)
+        return [(number, text.encode()) for number, text in rest[0]]
+
+    async def forget_all(self, session: str) -> None:
+        """Forgets what is stored of a session that has ended."""
+        for item in await self._store.secrets("stream", source=session):
+            await self._store.delete_secret("stream", item.key)
+
+    def _row(self, key: tuple[str, str], process: str = "") -> str:
+        return f"{key[0]} {process or self.process} {key[1]}"

@@ -20,6 +20,8 @@ HEADER_MISMATCH = -32020
 MISSING_REQUIRED_CLIENT_CAPABILITY = -32021
 UNSUPPORTED_PROTOCOL_VERSION = -32022
 URL_ELICITATION_REQUIRED = -32042
+RATE_LIMITED = -32029
+"""Ours: over HTTP its status is 429."""
 
 # Keys of `_meta` that the protocol reserves.
 PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"

@@ -4,6 +4,7 @@ something to say before the answer."""
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.listening.whole import sent_whole
 from spindle.mcp_protocol.errors import NoWayBackError
+from spindle.mcp_protocol.names import RATE_LIMITED
 from spindle.timers import Timer
 
 if TYPE_CHECKING:
@@ -99,6 +101,10 @@ class PostExchange(Timer):
             else:
                 data = _event(message)
             await self._body(data, more=False)
+        elif "error" in message and message["error"]["code"] == RATE_LIMITED:
+            wait = math.ceil(message["error"]["data"]["retryAfter"] or 1)
+            headers = (*self.headers, (b"retry-after", str(wait).encode()))
+            await respond(self._send, 429, message, headers)
         else:
             await respond(self._send, status, message, self.headers)
 

@@ -11,9 +11,9 @@ from spindle.calls.options import CallOptions
 from spindle.calls.sampling import answered_by, of_client
 from spindle.calls.validate import Validation
 from spindle.domain.json_schema import JsonObject, canonical, is_object
-from spindle.errors import LoopError, NotFoundError, ServerError, SpindleError
+from spindle.errors import LoopError, NotFoundError, QuotaError, ServerError, SpindleError
 from spindle.mcp_protocol.errors import McpError
-from spindle.mcp_protocol.names import INVALID_PARAMS
+from spindle.mcp_protocol.names import INVALID_PARAMS, RATE_LIMITED
 from spindle.mcp_server import search_mode
 from spindle.mcp_server.client_peer import (
     ANSWER,
@@ -25,7 +25,7 @@ from spindle.mcp_server.client_peer import (
     paused,
 )
 from spindle.mcp_server.convert import for_handshake_result, is_of_server, to_wire_error, to_wire_result
-from spindle.mcp_server.inbound import RequestContext, is_modern
+from spindle.mcp_server.inbound import RequestContext, inbound, is_modern
 from spindle.mcp_server.requests import MAX_ROUNDS, answerable, for_source, may_be_asked
 from spindle.mcp_server.tasks import knows_tasks
 from spindle.runs.outcomes import Finished, Outcome, Paused
@@ -108,6 +108,8 @@ class ToolCalls:
         except SpindleError as error:
             if isinstance(error, LoopError):
                 raise
+            if isinstance(error, QuotaError) and inbound(ctx).scope is not None:
+                raise _too_many(error) from None
             coded = "requestState" in params and is_object(error.details) and "code" in error.details
             if coded or (tool is not None and tool.kind == MCP and is_of_server(error)):
                 # What the server answered with goes on as it came: its code and data are for the client.
@@ -242,3 +244,9 @@ class ToolCalls:
             hint = f"; {said}" if said and "mean" in said else ""
             return McpError(code=INVALID_PARAMS, message=f"Unknown tool: {name}{hint}")
         return McpError(code=INVALID_PARAMS, message=f"Unknown tool: {name}")
+
+
+def _too_many(error: QuotaError) -> McpError:
+    """Over HTTP the end of a quota is an error with a status of its own, for which proxies and clients know
+    how to wait; over pipes it is a result that a model reads."""
+    return McpError(RATE_LIMITED, f"{error.message} ({error.hint})", {"retryAfter": error.retry_after})

@@ -62,6 +62,7 @@ PUBLIC = [
     "PermissionDeniedError",
     "Principal",
     "Progress",
+    "QuotaError",
     "RateLimitedError",
     "Resource",
     "ResourceChange",

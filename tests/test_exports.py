@@ -62,7 +62,6 @@ PUBLIC = [
     "PermissionDeniedError",
     "Principal",
     "Progress",
-    "QuotaError",
     "RateLimitedError",
     "Resource",
     "ResourceChange",

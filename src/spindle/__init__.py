@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from spindle.errors import NameConflictError as NameConflictError
     from spindle.errors import NotFoundError as NotFoundError
     from spindle.errors import PermissionDeniedError as PermissionDeniedError
-    from spindle.errors import QuotaError as QuotaError
     from spindle.errors import RateLimitedError as RateLimitedError
     from spindle.errors import ResultTooLargeError as ResultTooLargeError
     from spindle.errors import RunLostError as RunLostError
@@ -141,7 +140,6 @@ _HOMES = {
     "PermissionDeniedError": "spindle.errors",
     "Principal": "spindle.domain.identity",
     "Progress": "spindle.domain.call",
-    "QuotaError": "spindle.errors",
     "RateLimitedError": "spindle.errors",
     "Resource": "spindle.domain.resource",
     "ResourceChange": "spindle.domain.resource",

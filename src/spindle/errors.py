@@ -14,8 +14,7 @@
     │   └── BreakerOpenError    not tried: the source failed too often
     ├── InDoubtError            it was begun, and nobody knows if it was done  in_doubt
     ├── RateLimitedError        the source asks to wait                        rate_limited
-    │   ├── BusyError           no place or turn came in time, or all are taken
-    │   └── QuotaError          the client has used up what a quota gives it
+    │   └── BusyError           no place or turn came in time, or all are taken
     ├── ClientError             the source says that the request is wrong      client
     │   └── RunLostError        another process took the run over
     ├── ServerError             the source failed, or broke its protocol       server
@@ -239,10 +238,6 @@ class RateLimitedError(SpindleError):
 class BusyError(RateLimitedError):
     """There was no place for the call within its time, or too many wait. It was not sent; `retry_after` says
     when to try again."""
-
-
-class QuotaError(RateLimitedError):
-    """The client has used up what a quota gives it. The call was not made."""
 
 
 class ClientError(SpindleError):

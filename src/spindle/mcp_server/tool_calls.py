@@ -11,7 +11,7 @@ from spindle.calls.options import CallOptions
 from spindle.calls.sampling import answered_by, of_client
 from spindle.calls.validate import Validation
 from spindle.domain.json_schema import JsonObject, canonical, is_object
-from spindle.errors import LoopError, NotFoundError, QuotaError, ServerError, SpindleError
+from spindle.errors import LoopError, NotFoundError, ServerError, SpindleError
 from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_protocol.names import INVALID_PARAMS, RATE_LIMITED
 from spindle.mcp_server import search_mode
@@ -30,6 +30,7 @@ from spindle.mcp_server.requests import MAX_ROUNDS, answerable, for_source, may_
 from spindle.mcp_server.tasks import knows_tasks
 from spindle.runs.outcomes import Finished, Outcome, Paused
 from spindle.serving.connecting import KIND as CONNECT
+from spindle.serving.quota_gate import is_used_up
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -108,7 +109,7 @@ class ToolCalls:
         except SpindleError as error:
             if isinstance(error, LoopError):
                 raise
-            if isinstance(error, QuotaError) and inbound(ctx).scope is not None:
+            if is_used_up(error) and inbound(ctx).scope is not None:
                 raise _too_many(error) from None
             coded = "requestState" in params and is_object(error.details) and "code" in error.details
             if coded or (tool is not None and tool.kind == MCP and is_of_server(error)):
@@ -246,7 +247,7 @@ class ToolCalls:
         return McpError(code=INVALID_PARAMS, message=f"Unknown tool: {name}")
 
 
-def _too_many(error: QuotaError) -> McpError:
+def _too_many(error: SpindleError) -> McpError:
     """Over HTTP the end of a quota is an error with a status of its own, for which proxies and clients know
     how to wait; over pipes it is a result that a model reads."""
     return McpError(RATE_LIMITED, f"{error.message} ({error.hint})", {"retryAfter": error.retry_after})

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from spindle.domain.json_schema import to_json
+from spindle.domain.json_schema import is_object, to_json
 from spindle.domain.quota import QuotaRule
-from spindle.errors import QuotaError, SpindleError
+from spindle.errors import RateLimitedError, SpindleError
 from spindle.ports.serving_store import QuotaHold, QuotaUse
 from spindle.telemetry import metrics
 
@@ -63,8 +63,8 @@ class QuotaGate:
     async def within(
         self, principal: Principal, tool: str, arguments: Any, work: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """Does the work of a call within all quotas that are about it. Raises QuotaError if one has
-        not enough left."""
+        """Does the work of a call within all quotas that are about it. Raises RateLimitedError if
+        one has not enough left."""
         applying = [
             _Applies(name, rule, "" if rule.shared else principal.id)
             for name, rule in self.rules.items()
@@ -149,7 +149,7 @@ def _is_about(rule: QuotaRule, principal: Principal, tool: str) -> bool:
     return not rule.tools or any(fnmatch.fnmatchcase(tool, pattern) for pattern in rule.tools)
 
 
-def _refused(key: str, wait: float) -> QuotaError:
+def _refused(key: str, wait: float) -> RateLimitedError:
     name, limit, whose = key.split("\0")
     if metrics.active is not None:
         metrics.active.refused.add((name, limit))
@@ -161,9 +161,16 @@ def _refused(key: str, wait: float) -> QuotaError:
     }[limit]
     shared = "" if whose else ", which its users share,"
     seconds = round(max(wait, 0.001), 3)
-    return QuotaError(
+    return RateLimitedError(
         f"the quota {name!r} of {what}{shared} is used up; some is there again in {seconds:g} s",
         hint="wait, or ask an administrator for more",
         retry_after=seconds,
         sent=False,
+        details={"quota": name},
     )
+
+
+def is_used_up(error: SpindleError) -> bool:
+    """True for the error of a quota that is used up, and not for one of a source that asks to wait."""
+    is_ours = isinstance(error, RateLimitedError) and error.sent is False
+    return is_ours and is_object(error.details) and "quota" in error.details

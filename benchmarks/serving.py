@@ -67,7 +67,8 @@ class Gateway:
                 await asyncio.sleep(0.02)
         self.cold_start = time.perf_counter() - began
         await connection.close()
-        self.idle_mb = psutil.Process(self.process.pid).memory_info().rss / 2**20
+        pids = [self.process.pid, *self._workers()]
+        self.idle_mb = sum(psutil.Process(pid).memory_info().rss for pid in pids) / 2**20
 
     async def connect(self) -> Connection:
         connection = Connection(self.url)
@@ -97,10 +98,22 @@ class Gateway:
             await connection.close()
 
     def cpu(self) -> float:
-        """Seconds of CPU that its own process has used, all threads. The usual figures count hundredths."""
+        """Seconds of CPU that its own processes have used, in all threads: usual figures count hundredths."""
         assert self.process is not None
-        threads = Path("/proc", str(self.process.pid), "task").glob("*/schedstat")
+        own = [self.process.pid, *self._workers()]
+        threads = [thread for pid in own for thread in Path("/proc", str(pid), "task").glob("*/schedstat")]
         return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+
+    def _workers(self) -> list[int]:
+        """The processes that a gateway with several workers has: the same program as it itself."""
+        assert self.process is not None
+        if "--workers" not in self.command:
+            return []
+        return [
+            child.pid
+            for child in psutil.Process(self.process.pid).children()
+            if str(HERE / "servers") not in " ".join(child.cmdline())
+        ]
 
     def stop(self) -> None:
         if self.process is not None:
@@ -121,13 +134,22 @@ def free_port() -> int:
 def gateways(folder: str) -> list[Gateway]:
     command = json.dumps(ECHO)
     Path(folder, "spindle.toml").write_text(f"[sources.echo]\ncommand = {command}\nmax_concurrency = 64\n")
-    ports = [free_port() for _ in range(5)]
+    ports = [free_port() for _ in range(7)]
     others = SCRIPTS.parent / "proxy" / "bin"
     spindle, proxy, mcpo = SCRIPTS / "spindle", others / "mcp-proxy", others / "mcpo"
     at = [f"http://127.0.0.1:{port}" for port in ports]
     serve = [str(spindle), "-w", folder, "serve", "--http", "--port", str(ports[0])]
     return [
         Gateway("spindle serve", serve, f"{at[0]}/mcp", mcp_call("echo_echo")),
+        *(
+            Gateway(
+                f"spindle serve, {workers} workers",
+                [*serve[:-1], str(port), "--workers", str(workers)],
+                f"http://127.0.0.1:{port}/mcp",
+                mcp_call("echo_echo"),
+            )
+            for workers, port in zip((2, 4), ports[5:], strict=True)
+        ),
         Gateway(
             "floor, without guards",
             [sys.executable, str(HERE / "floor.py"), str(ports[4]), *ECHO],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import time
 from collections.abc import Sequence
 from types import TracebackType
 
@@ -19,6 +20,8 @@ class RoundRobin:
         self.url = ""
         self.taken: dict[int, int] = dict.fromkeys(ports, 0)
         """Connections that each server took."""
+        self.cut: list[float] = []
+        """The times, of the wall clock, at which servers ended connections that clients had open."""
 
     async def __aenter__(self) -> RoundRobin:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -47,12 +50,16 @@ class RoundRobin:
                 asyncio.create_task(_pass_on(there[0], writer)),
             ]
             try:
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                if ways[1] in done:
+                    self.cut.append(time.time())
             finally:
+                there[1].close()
                 for way in ways:
                     way.cancel()
                 await asyncio.gather(*ways, return_exceptions=True)
-                there[1].close()
+        except asyncio.CancelledError:
+            pass  # the proxy ends
         finally:
             writer.close()
 

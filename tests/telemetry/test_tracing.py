@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from mcp import Client
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -15,7 +16,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import spindle
 from servers import warm
 from servers.rest import RestWorkspace
-from servers.serving import ERAS, served
+from servers.running import PATIENCE
+from servers.serving import ERAS, listening_at, served
+from spindle.domain.serve import ServeConfig
+from spindle.listening.server import address_of, listen
+from spindle.rest.app import make_app
+from spindle.serving.access import ServingAccess
 from spindle.settings import Settings
 from spindle.telemetry import exporting, tracing
 
@@ -90,6 +96,32 @@ async def test_a_call_is_a_chain_of_spans_from_the_client_to_the_upstream(
     assert failed.is_error
     assert dict(found["tools/call up_broken"].attributes or {})["error.type"] == "tool_error"
     assert "secret" not in str([span.to_json() for span in spans.get_finished_spans()])
+
+
+async def test_a_request_over_rest_is_a_span_of_the_server(
+    tmp_path: Path, spans: InMemorySpanExporter
+) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "all.py").write_text(
+        "from spindle import tool\n\n@tool\ndef say(text: str) -> str:\n    return text\n"
+    )
+    access = ServingAccess.of(ServeConfig(port=0), {})
+    async with spindle.open(tmp_path) as app:
+        await app.sync()
+        with listen("127.0.0.1", 0) as listening:
+            async with (
+                listening_at(make_app(app, access), listening),
+                httpx2.AsyncClient(base_url=address_of(listening, "127.0.0.1"), timeout=PATIENCE) as http,
+            ):
+                headers = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
+                done = await http.post("/tools/say", json={"text": "hi"}, headers=headers)
+                assert done.text == "hi"
+                assert (await http.post("/tools/nothing", json={})).status_code == 404
+    requests = [span for span in spans.get_finished_spans() if span.name == "POST /tools/{name}"]
+    assert [span.kind.name for span in requests] == ["SERVER", "SERVER"]
+    assert parent_of(requests[0]) == int(PARENT, 16)
+    assert parent_of(named(spans)["execute_tool say"]) == id_of(requests[0])
+    assert dict(requests[0].attributes or {})["http.route"] == "/tools/{name}"
 
 
 async def test_a_flow_and_its_nodes_are_spans(tmp_path: Path, spans: InMemorySpanExporter) -> None:

@@ -38,6 +38,7 @@ from spindle.serving.operating import Operating
 from spindle.serving.problems import of_error, of_result, problem, respond
 from spindle.serving.published import PublishedRegistry
 from spindle.serving.resource import base_url
+from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope
@@ -74,9 +75,9 @@ def make_app(spindle: Spindle, access: ServingAccess) -> ASGIApp:
     api = _Api(spindle, access)
     routes = [
         *(Route(path, pages.page, methods=["GET"]) for path in sorted(pages.PATHS)),
-        Route("/openapi.json", api.guarded(api.openapi), methods=["GET"]),
-        Route("/utcp", api.guarded(api.utcp), methods=["GET"]),
-        Route("/tools/{name}", api.guarded(api.call), methods=["POST"]),
+        api.route("/openapi.json", "GET", api.openapi),
+        api.route("/utcp", "GET", api.utcp),
+        api.route("/tools/{name}", "POST", api.call),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
     published = Operating(PublishedRegistry(app, spindle, access), spindle, access)
@@ -95,13 +96,15 @@ class _Api:
         self._workspace = spindle.catalog.sources.workspace
         self._connect = ConnectTools(spindle, access)
 
-    @staticmethod
-    def guarded(
-        handle: Callable[[Request], Awaitable[Response]],
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """Turns every error into a response."""
+    def route(self, path: str, method: str, handle: Callable[[Request], Awaitable[Response]]) -> Route:
+        """Has requests handled, each in a span of its own. Turns every error into a response."""
 
         async def handled(request: Request) -> Response:
+            scope = request.scope
+            whose = self._access.principal(scope).id
+            return await tracing.served_http(request.method, path, scope, whose, answered(request))
+
+        async def answered(request: Request) -> Response:
             try:
                 return await handle(request)
             except _RefusedError as refused:
@@ -114,7 +117,7 @@ class _Api:
             except (Exception, Interruption) as error:  # noqa: BLE001 - the edge
                 return _failed(error)
 
-        return handled
+        return Route(path, handled, methods=[method])
 
     # --- documents
 

@@ -201,6 +201,29 @@ def headers() -> dict[str, str]:
     return {} if active is None else active.carried()
 
 
+def served_http(
+    method: str, route: str, scope: Mapping[str, Any], principal: str, work: Awaitable[T]
+) -> Awaitable[T]:
+    """A request of a client of ours over REST: `route` is the path that its kind have in common."""
+    if active is None:
+        return work
+    attributes = {
+        "http.request.method": method,
+        "http.route": route,
+        "url.scheme": scope.get("scheme"),
+        "network.transport": "tcp",
+        "spindle.principal": principal,
+    }
+    return active.within(
+        f"{method} {route}", "server", attributes, work, _of_response, (from_headers(scope),)
+    )
+
+
+def _of_response(response: Any) -> str | None:
+    status = getattr(response, "status_code", 200)
+    return str(status) if status >= 500 else None
+
+
 def _of_result(result: Any) -> str | None:
     if getattr(result, "is_error", False):
         return "tool_error"

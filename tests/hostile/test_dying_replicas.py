@@ -1,5 +1,5 @@
-"""Three replicas behind a proxy, of which one is killed or stopped every few seconds, while clients of both eras
-in Python and TypeScript call all the time. `tests/acceptance/test_replicas.py` has the short form."""
+"""Three replicas behind a proxy, of which one is killed or stopped every few seconds, while clients of both
+eras in Python and TypeScript call all the time. `tests/acceptance/test_replicas.py` has the short form."""
 
 from __future__ import annotations
 

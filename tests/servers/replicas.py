@@ -58,6 +58,7 @@ def workspace(folder: Path, store: str | None) -> Path:
         "[sources.fixture]",
         f"command = {json.dumps([warm.PYTHON, str(FIXTURE)])}",
         'answers = ["elicitation"]',
+        "max_concurrency = 1",  # a question over pipes is asked of whoever has the one call that runs
         'protocol = "handshake"',
         "prefix = false",
     ]

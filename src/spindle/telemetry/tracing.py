@@ -215,7 +215,7 @@ def served_http(
         "spindle.principal": principal,
     }
     return active.within(
-        f"{method} {route}", "server", attributes, work, _of_response, (from_headers(scope),)
+        f"{method} {route}", "server", attributes, work, _of_response, ({}, from_headers(scope))
     )
 
 

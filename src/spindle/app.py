@@ -18,7 +18,7 @@ from spindle.auth.credentials import CredentialProvider, Credentials
 from spindle.auth.details import DetailSealer
 from spindle.auth.encryption import Sealer
 from spindle.auth.keys import Keys
-from spindle.auth.sealed import SealedValues
+from spindle.auth.secrets import Secrets
 from spindle.calls.caller import DEFAULT_OPTIONS, Caller, CallOptions, Clock
 from spindle.calls.permissions import Permission, Visible, allow_all, show_all
 from spindle.calls.questions import LocalAnswers
@@ -246,8 +246,8 @@ class Spindle:
         """Puts an event on the bus of this process. `attributes` are fields of `Event`, such as `type`."""
         from spindle.domain.event import Event
 
-        fields: dict[str, Any] = {"type": channel, "source": "/spindle", "subject": channel, **attributes}
-        event = Event(data=data, channel=channel, **fields)
+        usual: dict[str, Any] = {"type": channel, "source": "/spindle", "subject": channel}
+        event = Event(data=data, channel=channel, **(usual | attributes))
         self._bus.publish(event)
         return event
 
@@ -300,18 +300,18 @@ class Spindle:
 
     async def reload(self, check: Callable[[Settings], None] | None = None) -> None:
         """Reads the settings again and applies them. Raises ConfigurationError, and keeps the old ones, if
-        they are wrong or `check` refuses them. New and changed sources are asked for their tools in the
-        background, and the catalog's listeners are told."""
+        they are wrong or `check` refuses them. Changed sources are asked for their tools in the background."""
         loaded = self.settings.reread(self._environ)
         loaded.require_trust()
         loaded.retention(self._environ)  # raises where it has a mistake
-        values = await self.auth.sealed.environment(loaded, self._environ)
-        sources = self.catalog.sources.replaced(loaded, values)
+        known = self.auth.secrets
+        sources = self.catalog.sources.replaced(loaded, await known.environment(loaded, self._environ))
         if check is not None:
             check(loaded)
         # From here on nothing can be refused.
         self.settings = loaded
         loaded.at_rest.apply(self.store)
+        known.adopt(loaded, self._environ)
         await self.catalog.replace_sources(sources)
 
     async def close(self) -> None:
@@ -360,8 +360,7 @@ async def build(
         sealer = Sealer(keys)
         opened.seal_with(DetailSealer(keys))
         loaded.at_rest.apply(opened)
-        values = await SealedValues(opened, sealer).environment(loaded, environ)
-        sources = SourceSet(loaded, note, values)
+        sources = SourceSet(loaded, note, await Secrets(opened, sealer).environment(loaded, environ))
         known: ToolStore = opened
         if tools:
             from spindle.sources.python import PythonSource
@@ -370,6 +369,7 @@ async def build(
             sources.add(own, *PythonSource.of_functions(own, tools, loaded.root, note))
             known = LayeredToolStore(opened, await private.open(), {own})
         auth = SourceAccess(opened, sealer, keys, loaded.auth, sources.config, clock.now, token_store)
+        auth.secrets.adopt(loaded, environ)
         chosen = Credentials(credentials, auth)
         catalog = Catalog(sources, known, chosen, note)
         chosen.on_newer = catalog.connections.supersede

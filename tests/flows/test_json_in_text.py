@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import spindle
 from servers.flow_tools import TOOLS, OpenFlows
 from spindle import Finished, Result, tool
+from spindle.domain.text_values import as_text, value_of_text
 from spindle.errors import FlowError
 from spindle.flows import Batch, Flow, ToolNode
-from spindle.flows.text_values import as_text, value_of_text
 
 SPACED = '{"items": [ {"n": 1}, {"n": 2} ], "more": {"next": "b"}}\n'
 
@@ -85,5 +87,40 @@ async def test_the_result_of_a_call_stays_as_it_came(opened: OpenFlows) -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_has_a_value_and_keeps_its_text(text: str) -> None:
-    value = value_of_text(text, "auto", "a tool")
+    value = value_of_text(text, "auto")
     assert value == text or as_text(value) == text
+
+
+async def test_a_source_says_it_for_its_tools_and_a_node_for_itself(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "t.py").write_text(
+        "from spindle import Result, tool\n\n@tool\ndef listed() -> Result:\n"
+        "    return Result.of_text('{\"n\": [1]}')\n\n@tool\ndef plain() -> Result:\n"
+        "    return Result.of_text('no json')\n"
+    )
+
+    async def value(parse: str | None, name: str, node: Any = None) -> Any:
+        setting = "" if parse is None else f'[sources.tools]\nparse = "{parse}"\n'
+        (tmp_path / "spindle.toml").write_text(setting)
+        async with spindle.open(tmp_path) as app:
+            outcome = await app.run_flow(Flow(ToolNode(name, parse=node)))
+            result = await app.call(name)
+        assert isinstance(outcome, Finished)
+        assert not result.has_structured, "the call's own result stays as it came"
+        return outcome.result.value
+
+    assert await value(None, "listed") == {"n": [1]}
+    assert await value("text", "listed") == '{"n": [1]}'
+    assert await value("text", "listed", "json") == {"n": [1]}
+    assert await value("json", "plain", "text") == "no json"
+    with pytest.raises(FlowError, match="plain should return JSON"):
+        await value("json", "plain")
+
+
+def test_a_result_is_parsed_on_demand() -> None:
+    result = Result.of_text('{"a": 1}')
+    assert (result.value, result.parsed()) == ('{"a": 1}', {"a": 1})
+    assert Result.of_text("3").parsed() == "3"
+    assert Result.of_text("3").parsed("json") == 3
+    with pytest.raises(ValueError, match="Expecting value"):
+        Result.of_text("no").parsed("json")

@@ -7,8 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from servers.running import OpenSources
-from spindle import Finished
+from spindle import Finished, tool
+from spindle.errors import ToolError
 from spindle.flows.text.document import from_document
 
 SERVER = """
@@ -24,8 +27,13 @@ for line in sys.stdin:
                   "serverInfo": {"name": "limited", "version": "1"}}
     elif message["method"] == "tools/list":
         result = {"tools": [tool]}
+    elif left and isinstance(left[0], dict) and "code" in left[0]:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": left.pop(0)}), flush=True)
+        continue
     elif left:
-        result = {"content": [{"type": "text", "text": json.dumps(left.pop(0))}], "isError": True}
+        told = left.pop(0)
+        text = told if isinstance(told, str) else json.dumps(told)
+        result = {"content": [{"type": "text", "text": text}], "isError": True}
     else:
         found = {"items": [{"title": "one"}, {"title": "two"}], "total": 2}
         result = {"content": [{"type": "text", "text": json.dumps(found, indent=2)}]}
@@ -88,3 +96,68 @@ async def test_other_statuses_take_theirs(open_sources: OpenSources, tmp_path: P
             outcome = await app.run_flow(flow(action))
         assert isinstance(outcome, Finished)
         assert outcome.result.value["why"] == action
+
+
+WAITS: list[float] = []
+
+
+@tool
+def pause(seconds: float) -> None:
+    """Wait as long as a server asks for."""
+    WAITS.append(seconds)
+
+
+LOOP = from_document(
+    {
+        "nodes": [
+            {"id": "search", "tool": "mcp.search", "params": {"q": "x"}},
+            {
+                "id": "pause",
+                "tool": "pause",
+                "params": {"seconds": "${search.error.retry_after ?? 1}"},
+            },
+        ],
+        "edges": [
+            {"from": "search", "action": "rate_limited", "to": "pause"},
+            {"from": "pause", "to": "search"},
+        ],
+        "outputs": {"titles": "${search.items[1].title}"},
+    }
+)
+
+LIMITS: dict[str, tuple[Any, float]] = {
+    "a status in the text": ({"error": {"status": 429, "message": "slow down"}}, 1),
+    "a status and a wait": ({"message": "no", "status": 429, "retry_after": 7}, 7),
+    "a code": ({"error": {"code": "rate_limit_exceeded", "message": "later"}}, 1),
+    "an error of the protocol": (
+        {"code": -32000, "message": "no", "data": {"status": 429, "retryAfter": 3}},
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+async def test_a_limit_is_waited_for_and_the_call_made_again(
+    name: str, open_sources: OpenSources, tmp_path: Path
+) -> None:
+    WAITS.clear()
+    told, wait = LIMITS[name]
+    async with open_sources({"mcp": source(tmp_path, told, told)}, tools=[pause]) as app:
+        outcome = await app.run_flow(LOOP)
+        assert isinstance(outcome, Finished)
+        _, _, events = await app.flows.trace(outcome.run_id)
+    assert outcome.result.value == {"titles": "two"}
+    assert pytest.approx([wait, wait]) == WAITS
+    assert [event.action for event in events] == ["rate_limited", None, "rate_limited", None, None]
+
+
+async def test_a_sentence_needs_a_rule(open_sources: OpenSources, tmp_path: Path) -> None:
+    told = "GET https://api.test/x: 429 Too Many Requests"
+    with pytest.raises(ToolError):
+        async with open_sources({"mcp": source(tmp_path, told)}, tools=[pause]) as app:
+            await app.run_flow(LOOP)
+    ruled = {**source(tmp_path, told), "errors": {"rate_limited": r"\b429 Too Many"}}
+    async with open_sources({"mcp": ruled}, tools=[pause]) as app:
+        outcome = await app.run_flow(LOOP)
+    assert isinstance(outcome, Finished)
+    assert outcome.result.value == {"titles": "two"}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from spindle.auth.sealed import SealedValues
+from spindle.auth.secrets import Secrets
 from spindle.domain.identity import LOCAL, Principal, Secret, SecretKind
 from spindle.errors import AuthorizationRequired, NotFoundError, SpindleError, StoreError
 from spindle.ports.token_store import check_token_store
@@ -84,8 +84,8 @@ class SourceAccess:
         if token_store is not None:
             check_token_store(token_store)
         self._token_store = token_store
-        self.sealed = SealedValues(store, sealer, now)
-        """The secrets that settings refer to."""
+        self.secrets = Secrets(store, sealer, now)
+        """The secrets of the workspace."""
 
     @cached_property
     def _oauth(self) -> _OAuth:
@@ -130,6 +130,11 @@ class SourceAccess:
             expires_at=asked.expires_at,
             details={"url": asked.url, "provider": asked.provider, "scopes": list(asked.scopes)},
         )
+
+    async def secret(self, name: str, principal: Principal) -> str:
+        """Returns a secret of the workspace for this principal. Raises NotFoundError or
+        PermissionDeniedError."""
+        return await self.secrets.read(name, principal)
 
     # --- consent
 

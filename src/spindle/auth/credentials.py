@@ -43,6 +43,10 @@ class Tokens(Protocol):
         """True if only the user's consent could give one."""
         ...
 
+    async def secret(self, name: str, principal: Principal) -> str:
+        """A secret of the workspace, by its name, for this principal."""
+        ...
+
 
 class Credentials:
     """Chooses the credential for (source, principal): the principal's own, else the configured one."""
@@ -99,6 +103,12 @@ class Credentials:
         except AuthorizationRequired:
             return True
         return await self._needed_tokens(source).needs_login(source, principal)
+
+    async def secret(self, name: str, principal: Principal) -> str:
+        """A secret of the workspace, which this principal's runs may read."""
+        if self._tokens is None:
+            raise ConfigurationError(f"the secret {name} needs a workspace that is open")
+        return await self._tokens.secret(name, principal)
 
     async def after_refusal(
         self, source: str, config: SourceConfig, principal: Principal, shown: Credential, error: SpindleError

@@ -8,7 +8,9 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from spindle.domain.json_schema import canonical
+from spindle.calls.known_secrets import with_known
+from spindle.calls.record import clean_json, secrets_in
+from spindle.domain.json_schema import JsonObject, canonical
 from spindle.errors import StoreError
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ class ResultCache:
         tool, config = prepared.tool, prepared.config.cache
         if result.is_error or result.asked is not None or call.answers is not None:
             return
-        if ttl is None or not _pure(tool, config):
+        if ttl is None or not _pure(tool, config) or _holds_secret(result, tool, call.arguments):
             return
         now = self._now()
         try:
@@ -53,6 +55,15 @@ class ResultCache:
         except (StoreError, TypeError) as error:
             # A value that the store cannot write, such as a number over 64 bits, is as good as uncached.
             self._note(f"the result of {tool.name} could not be cached: {error}")
+
+
+def _holds_secret(result: Result, tool: Tool, arguments: JsonObject) -> bool:
+    """True if the result repeats a secret that the call was given."""
+    secrets = with_known(frozenset(secrets_in(arguments, tool.input_schema)))
+    if not secrets:
+        return False
+    told = result.to_dict()
+    return clean_json(told, secrets) != told
 
 
 def _has_lost_a_file(result: Result) -> bool:

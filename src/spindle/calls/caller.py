@@ -19,6 +19,7 @@ from spindle.calls.doubt import settled, told
 from spindle.calls.guards import SourceGuards
 from spindle.calls.host import CallHost, PatientPeer, StepWork
 from spindle.calls.journal import Journal, current_journal
+from spindle.calls.known_secrets import with_known
 from spindle.calls.limits import hold, in_order
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
 from spindle.calls.permissions import (
@@ -31,13 +32,7 @@ from spindle.calls.permissions import (
     wants_approval,
 )
 from spindle.calls.prepared import PreparedTools
-from spindle.calls.record import (
-    Recorder,
-    ended_by,
-    hide_secrets,
-    secrets_in,
-    without_secrets,
-)
+from spindle.calls.record import Recorder, ended_by, hide_secrets, secrets_in, without_secrets
 from spindle.calls.remarks import Remarks
 from spindle.calls.reported import error_of, problem_of, refined, understood
 from spindle.calls.retries import may_be_repeated, wait_before_retry
@@ -82,9 +77,9 @@ class Caller:
         clock: Clock = Clock(),  # noqa: B008 - frozen
     ) -> None:
         self._catalog = catalog
-        self._files = files
+        self.files = files
         self._credentials = credentials
-        self._note = note
+        self.note = note
         self._permission = permission
         self._visible = visible
         self._clock = clock
@@ -122,6 +117,10 @@ class Caller:
         """The tool that a call of this principal would reach."""
         return await self._catalog.find(name, principal, partial(self._visible, principal))
 
+    async def secret(self, name: str, principal: Principal) -> str:
+        """A secret of the workspace, by its name, for a run of this principal."""
+        return await self._credentials.secret(name, principal)
+
     async def check(self, name: str, arguments: JsonObject) -> None:
         """Raises what is wrong with these arguments for this tool."""
         self._validation.check_arguments(await self._catalog.find(name), arguments)
@@ -131,6 +130,10 @@ class Caller:
         tool = await self._catalog.find(name)
         if self._catalog.sources.config(tool.source).check_results is True:
             self._validation.check_told(tool, told(value))
+
+    def config(self, source: str) -> SourceConfig:
+        """The settings of a source."""
+        return self._catalog.sources.config(source)
 
     def lets_approve(self, source: str, principal: Principal, caller: Principal) -> bool:
         """True if the settings of a source let this principal approve a call of the caller's."""
@@ -154,7 +157,7 @@ class Caller:
             tool = running.tool = self._at_hand(name, principal) or await self.find(name, principal)
             running.stage = "settings"
             prepared = running.prepared = self._prepared.of(tool, self._catalog.sources)
-            config, running.secrets = prepared.config, prepared.guards.secrets
+            config, running.secrets = prepared.config, with_known(prepared.guards.secrets)
             running.stage = "permission"
             if self._permission is not allow_all:
                 require(self._permission, options.principal, tool)
@@ -197,7 +200,7 @@ class Caller:
             running.peer = None if peer is None else PatientPeer(peer, running.timeout)
             call = running.call = Call(
                 tool.name, given, options.principal, credential, options.on_progress, running.key,
-                running.parent, self._files, host, journal.reply() if journal is not None else None,
+                running.parent, self.files, host, journal.reply() if journal is not None else None,
                 running.peer, options.answers, key, meta=options.meta,
             )  # fmt: skip
             running.stage = "cache"
@@ -343,7 +346,7 @@ class Caller:
         # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
         if prepared.checks_results and not result.is_error and result.asked is None:
             await self._check(running, result)
-        return await keep_large_content(result, self._files, self._note) if has_large(result) else result
+        return await keep_large_content(result, self.files, self.note) if has_large(result) else result
 
     async def _send(self, running: RunningCall, seconds: float) -> Result:
         prepared, tool, call = running.prepared, running.prepared.tool, running.call

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from spindle.calls.content import keep_large_content
 from spindle.calls.journal import Journal, current_journal
+from spindle.calls.known_secrets import known_secrets
 from spindle.calls.options import CallOptions
 from spindle.calls.sampling import own_model
 from spindle.errors import Interruption
@@ -20,7 +22,11 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.peer import Peer
+    from spindle.domain.source import SourceConfig
+    from spindle.domain.text_values import Parse
     from spindle.domain.tool import Tool
+    from spindle.ports.file_store import FileStore
+    from spindle.ports.source import Note
 
 
 class StepWork(Protocol):
@@ -39,15 +45,22 @@ class MakesCalls(Protocol):
 
     works: Mapping[str, StepWork]
 
+    files: FileStore
+    note: Note
+
     async def call(self, name: str, arguments: Mapping[str, Any], options: CallOptions) -> Result: ...
 
     async def find(self, name: str, principal: Principal) -> Tool: ...
+
+    async def secret(self, name: str, principal: Principal) -> str: ...
+
+    def config(self, source: str) -> SourceConfig: ...
 
 
 class CallHost:
     """Makes further calls, and asks questions, at the place of one call."""
 
-    __slots__ = ("_caller", "_journal", "_model", "_principal")
+    __slots__ = ("_caller", "_journal", "_model", "_principal", "_secrets")
 
     def __init__(
         self,
@@ -61,6 +74,7 @@ class CallHost:
         self._principal = principal
         self._journal = journal
         self._model = model or own_model.get()
+        self._secrets = known_secrets.get()
 
     @property
     def principal(self) -> Principal:
@@ -92,9 +106,11 @@ class CallHost:
         )  # fmt: skip
         # Not left to the context: a tool may hand its Context to threads and tasks that have another one.
         token, model = current_journal.set(self._journal), own_model.set(self._model)
+        known = known_secrets.set(known_secrets.get() or self._secrets)
         try:
             return await self._caller.call(tool, arguments, options)
         finally:
+            known_secrets.reset(known)
             own_model.reset(model)
             current_journal.reset(token)
 
@@ -113,6 +129,18 @@ class CallHost:
 
     async def require(self, kind: str, given: JsonObject) -> None:
         await self._caller.works[kind].require(given)
+
+    async def kept(self, result: Result) -> Result:
+        return await keep_large_content(result, self._caller.files, self._caller.note, over=0)
+
+    def holds(self, path: str) -> bool:
+        return self._caller.files.holds(path)
+
+    def parses(self, tool: Tool) -> Parse:
+        return self._caller.config(tool.source).parse
+
+    async def secret(self, name: str) -> str:
+        return await self._caller.secret(name, self._principal)
 
     def ask(self, question: BaseException) -> Reply:
         if self._journal is None or not isinstance(question, Interruption):

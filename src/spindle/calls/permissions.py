@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from spindle.calls.known_secrets import with_known
+from spindle.calls.record import clean_json, secrets_in, with_secrets
 from spindle.domain.identity import Principal
 from spindle.domain.tool import Tool
 from spindle.errors import ApprovalRequired, PermissionDeniedError
@@ -68,12 +70,14 @@ def wants_approval(tool: Tool, config: SourceConfig, options: CallOptions) -> bo
 
 def approved_arguments(tool: Tool, arguments: JsonObject, journal: Journal | None) -> JsonObject:
     """Returns the arguments as a person let them pass, perhaps after changing them. Raises ApprovalRequired
-    until somebody has decided about exactly these."""
+    until somebody has decided about exactly these. Secrets are masked for the person, and stay what they were
+    where the mask was left in its place."""
+    shown = clean_json(arguments, with_known(frozenset(secrets_in(arguments, tool.input_schema))))
     question = ApprovalRequired(
         f"{tool.name} is called only with approval",
         source=tool.source,
         tool=tool.name,
-        details={"tool": tool.name, "arguments": arguments},
+        details={"tool": tool.name, "arguments": shown},
     )
     if journal is None:
         raise question
@@ -81,4 +85,4 @@ def approved_arguments(tool: Tool, arguments: JsonObject, journal: Journal | Non
     if reply.refused is not None:
         reason = f": {reply.refused}" if reply.refused else ""
         raise PermissionDeniedError(f"the call of {tool.name} was not approved{reason}", sent=False)
-    return reply.answer.get("arguments", arguments)
+    return with_secrets(reply.answer.get("arguments", shown), shown, arguments)

@@ -9,13 +9,15 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
+from spindle.calls.secret_forms import MIN_SECRET as MIN_SECRET
+from spindle.calls.secret_forms import replace_secrets
 from spindle.calls.unsaved import UnsavedRecords, is_full
 from spindle.domain.bounded import BoundedMap
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve, to_json
 from spindle.errors import Interruption, SpindleError, StoreError
 
 if TYPE_CHECKING:
-    from spindle.domain.call import Block, CallRecord, Result
+    from spindle.domain.call import Block, CallRecord, Result, ToolFailure
     from spindle.domain.source import SourceConfig
     from spindle.domain.tool import Tool
     from spindle.ports.source import Note
@@ -25,8 +27,6 @@ MASK = "•••"
 MAX_TEXT = 4000
 MAX_BLOCKS = 20
 MAX_STRUCTURED = 16 * 1024
-MIN_SECRET = 4
-"""Shorter values are no secrets, and masking them would make every text unreadable."""
 
 _SECRET_NAME = re.compile(
     r"pass(word|wd|phrase|code)$|(^|[_-])pass$|secret|token$|api[_-]?key|auth(orization)?$|credential|private[_-]?key"
@@ -125,7 +125,7 @@ def masked(
 ) -> JsonObject:
     """Returns the arguments of a call with secrets masked."""
     schemas = [schema] if (mentions_secrets(schema) if marked is None else marked) else []
-    return cast(JsonObject, _mask(arguments, schemas, schema, _longest_first(secrets), None))
+    return cast(JsonObject, _mask(arguments, schemas, schema, secrets, None))
 
 
 def secrets_in(arguments: JsonObject, schema: JsonObject) -> set[str]:
@@ -198,7 +198,12 @@ def _mask(
         inner = [part["items"] for part in schemas if "items" in part]
         inner += [item for part in schemas for item in part.get("prefixItems", ())]
         return [_mask(item, inner, root, secrets, found, depth + 1) for item in items]
-    return value
+    return MASK if secrets and _is_secret_number(value, secrets) else value
+
+
+def _is_secret_number(value: Any, secrets: Collection[str]) -> bool:
+    """True for a number that is one of the secrets, such as a PIN."""
+    return value.__class__ in _NUMBERS and value.__class__ is not bool and str(value) in secrets
 
 
 def _hide(value: Any, found: set[str] | None) -> Any:
@@ -257,37 +262,43 @@ def cut(text: str) -> str:
 
 
 def clean(text: str, secrets: Collection[str]) -> str:
-    """The text with every known secret masked."""
-    for secret in _longest_first(secrets):
-        text = text.replace(secret, MASK)
-    return text
+    """The text with every known secret masked, also where it was encoded."""
+    return replace_secrets(text, secrets, MASK)
 
 
 def clean_json(value: Any, secrets: Collection[str]) -> Any:
     """The same for every text inside a JSON value."""
-    return _each_text(value, lambda text: clean(text, secrets))
+    return _each_text(value, secrets, lambda text: clean(text, secrets))
+
+
+def with_secrets(value: Any, shown: Any, given: Any) -> Any:
+    """Returns a value with all that is as it was `shown` replaced by what was `given` there."""
+    if value == shown:
+        return given
+    if is_object(value) and is_object(shown) and is_object(given):
+        return {
+            key: with_secrets(item, shown[key], given[key]) if key in shown and key in given else item
+            for key, item in value.items()
+        }
+    if is_array(value) and is_array(shown) and is_array(given) and len(value) == len(shown):
+        return [with_secrets(*parts) for parts in zip(value, shown, given, strict=True)]
+    return value
 
 
 def fit_to_store(value: Any, secrets: Collection[str]) -> Any:
     """The same, and very long texts are cut."""
-    return None if value is None else _each_text(value, lambda text: cut(clean(text, secrets)))
+    return None if value is None else _each_text(value, secrets, lambda text: cut(clean(text, secrets)))
 
 
-def _each_text(value: Any, change: Callable[[str], str]) -> Any:
+def _each_text(value: Any, secrets: Collection[str], change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if is_object(value):
-        return {key: _each_text(item, change) for key, item in value.items()}
+        named = {clean(key, secrets): item for key, item in value.items()} if secrets else value
+        return {key: _each_text(item, secrets, change) for key, item in named.items()}
     if is_array(value):
-        return [_each_text(item, change) for item in value]
-    return value
-
-
-def _longest_first(secrets: Collection[str]) -> Collection[str]:
-    """Otherwise a secret that begins like another would leave the other's end to be read."""
-    if not secrets:
-        return ()
-    return sorted((secret for secret in secrets if len(secret) >= MIN_SECRET), key=len, reverse=True)
+        return [_each_text(item, secrets, change) for item in value]
+    return MASK if secrets and _is_secret_number(value, secrets) else value
 
 
 def kept_result(result: Result, tool: Tool, given: JsonObject, secrets: frozenset[str]) -> JsonObject:
@@ -318,8 +329,12 @@ def without_secrets(result: Result, secrets: Collection[str], given: Collection[
     if result.failure is None:
         return result
     known = {*secrets, *given}
-    told = {key: clean(value, known) for key, value in result.failure.to_dict().items() if key != "line"}
-    return replace(result, failure=replace(result.failure, **told))
+    return replace(result, failure=_cleaned_failure(result.failure, known))
+
+
+def _cleaned_failure(failure: ToolFailure, secrets: Collection[str]) -> ToolFailure:
+    told = {key: clean(value, secrets) for key, value in failure.to_dict().items() if key != "line"}
+    return replace(failure, **told)
 
 
 def _cleaned(block: Block, secrets: Collection[str]) -> Block:
@@ -337,6 +352,8 @@ def hide_secrets(error: SpindleError, secrets: Collection[str]) -> None:
         error.hint = error.hint and clean(error.hint, secrets)
     error.details = clean_json(error.details, secrets)
     error.args = (error.message,)
+    if error.failure is not None:
+        error.failure = _cleaned_failure(error.failure, secrets)
     cause = str(error.__cause__)
     if clean(cause, secrets) != cause:
         # A traceback would print what the message no longer says.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from spindle.cli.call_trace import CallTrace
     from spindle.domain.call import Result
     from spindle.domain.json_schema import JsonObject
+    from spindle.domain.text_values import Parse
     from spindle.domain.tool import Tool
     from spindle.errors import AuthorizationRequired
 
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
     help="Write images, audio and files of the result into this folder.",
+)
+@click.option(
+    "--parse",
+    type=click.Choice(["auto", "json", "text"]),
+    help="Print a text that is JSON as its value: if it is an object or a list, or in any case.",
 )
 @click.option("--trace", is_flag=True, help="Show the path of the call and the time of each part.")
 @click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
@@ -140,6 +146,8 @@ async def _made(
 
     async def show(_run: str, result: Result) -> None:
         trace("show")
+        if options["parse"] is not None and not result.is_error:
+            result = _with_value(result, tool, options["parse"])
         extra = trace.to_dict() if options["trace"] and cli.output.as_json else {}
         await show_result(cli, app, result, save=options["save"], name=tool.local_name, extra=extra)
 
@@ -154,6 +162,22 @@ async def _made(
     outcome = await app.run(tool.name, arguments, made)
     trace("pause" if isinstance(outcome, Paused) else "show")
     return await conclude(cli, app, outcome, approve=options["yes"], show=show)
+
+
+def _with_value(result: Result, tool: Tool, parse: Parse) -> Result:
+    """Returns the result with the value of its text as structured data."""
+    from spindle.domain.call import Result
+    from spindle.errors import ServerError
+
+    try:
+        value = result.parsed(parse)
+    except ValueError as error:
+        raise ServerError(
+            f"{tool.name} should return JSON, and returned other text: {error}",
+            hint="--parse=auto takes a text that is not JSON as it is",
+            tool=tool.name,
+        ) from None
+    return result if isinstance(value, str) else Result.of_value(value)
 
 
 async def _arguments(tool: Tool, given: Given) -> JsonObject:

@@ -149,6 +149,21 @@ class CliContext:
         stdin = self.stdin
         return bool(stdin and stdin.isatty() and self.output.shows_progress and not self.output.as_json)
 
+    async def ask_hidden(self, prompt: str) -> str | None:
+        """The same for a secret, which the terminal does not show."""
+        import termios
+
+        assert self.stdin is not None
+        fd = self.stdin.fileno()
+        before = termios.tcgetattr(fd)
+        silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+        termios.tcsetattr(fd, termios.TCSADRAIN, silent)
+        try:
+            return await self.ask(prompt)
+        finally:
+            termios.tcsetattr(fd, termios.TCSADRAIN, before)
+            self.output.aside("")
+
     async def ask(self, prompt: str) -> str | None:
         """Asks for one line; None if the user cancels."""
         import asyncio

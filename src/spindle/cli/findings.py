@@ -254,7 +254,7 @@ class _Logins:
         return _is_oauth(config) and (self._app is None or await self._app.auth.needs_login(source))
 
     async def values(self, settings: Settings) -> Mapping[str, str] | None:
-        return None if self._app is None else await self._app.auth.sealed.environment(settings, None)
+        return None if self._app is None else await self._app.auth.secrets.environment(settings, None)
 
     async def credential(self, source: str, principal: Principal) -> Credential | None:
         if self._app is None:

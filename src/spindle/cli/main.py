@@ -67,6 +67,7 @@ SECTIONS: Sections = {
     },
     "Maintain": {
         "auth": ("auth.group", "auth", "Log in to sources; list and revoke access."),
+        "secret": ("secret", "secret", "Set, list and remove secrets of this workspace."),
         "history": ("history", "history", "List past calls."),
         "audit": ("audit", "audit", "Show who did what through the servers."),
         "prune": ("prune", "prune", "Remove old records, runs, cached results and files."),

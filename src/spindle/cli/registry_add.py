@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -273,7 +272,7 @@ async def _ask(cli: CliContext, question: InputQuestion) -> str:
         words = [word for word, is_so in (("not shown", question.secret),
                  ("Enter leaves it out", not question.required)) if is_so]  # fmt: skip
         prompt = f"{question.key}{' (' + ', '.join(words) + ')' if words else ''}: "
-        answer = await (_ask_hidden(cli, prompt) if question.secret else cli.ask(prompt))
+        answer = await (cli.ask_hidden(prompt) if question.secret else cli.ask(prompt))
         if answer is None:
             raise CancelledCallError("nothing was added")
         if not answer and not question.required:
@@ -282,20 +281,6 @@ async def _ask(cli: CliContext, question: InputQuestion) -> str:
         if problem is None:
             return answer
         cli.output.aside(f"  it {problem}")
-
-
-async def _ask_hidden(cli: CliContext, prompt: str) -> str | None:
-    import termios
-
-    fd = sys.stdin.fileno()
-    before = termios.tcgetattr(fd)
-    silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
-    termios.tcsetattr(fd, termios.TCSADRAIN, silent)
-    try:
-        return await cli.ask(prompt)
-    finally:
-        termios.tcsetattr(fd, termios.TCSADRAIN, before)
-        cli.output.aside("")
 
 
 async def _confirm(cli: CliContext, wish: Wish, plan: SourcePlan) -> None:
@@ -317,5 +302,5 @@ async def _confirm(cli: CliContext, wish: Wish, plan: SourcePlan) -> None:
 
 async def _seal(cli: CliContext, chosen: Chosen) -> None:
     async with cli.open() as app:
-        await app.auth.sealed.forget(chosen.name)
-        await app.auth.sealed.save(chosen.name, chosen.sealed)
+        await app.auth.secrets.forget(chosen.name)
+        await app.auth.secrets.save(chosen.name, chosen.sealed)

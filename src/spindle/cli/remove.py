@@ -70,7 +70,7 @@ async def _forget(cli: CliContext, name: str) -> str | None:
         again = after.origins.get(name)
         if again is None:
             await app.catalog.forget(name)
-            await app.auth.sealed.forget(name)
+            await app.auth.secrets.forget(name)
         return again
 
 

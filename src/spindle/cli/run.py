@@ -238,13 +238,14 @@ class _Running:
     async def _show_plan(self, inputs: JsonObject, start: str | None, reuse: str | None) -> int:
         from spindle.flows.check.before import refuse_broken
         from spindle.flows.plan import plan
+        from spindle.flows.secrets import without_secrets
 
         left = await self._app.flows.left(reuse, self._made, before=start) if reuse else {}
         only = bool(self._options["only"])
         if not only:
             await refuse_broken(self._made, self._app.show, {**left, **inputs})
         planned = await plan(self._flow, {**left, **inputs}, self._app.show, start=start, only=only)
-        _print_plan(self._cli, self._flow.name, inputs, planned)
+        _print_plan(self._cli, self._flow.name, without_secrets(self._flow.inputs, inputs), planned)
         return 0
 
     async def _execute(self, inputs: JsonObject, start: str | None, reuse: str | None) -> int:

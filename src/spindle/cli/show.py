@@ -21,16 +21,25 @@ if TYPE_CHECKING:
 @click.option(
     "--docstring", is_flag=True, help="With --as-node: as the docstring of a node, as pflow has it."
 )
-async def show(cli: CliContext, tool: str, as_node: bool, docstring: bool) -> None:
+@click.option("--paths", is_flag=True, help="The paths that its last result offers to templates of flows.")
+async def show(cli: CliContext, tool: str, as_node: bool, docstring: bool, paths: bool) -> None:
     """Show one tool: its parameters, hints and origin.
 
-    The last part of a name is enough if only one tool has it.
+    The last part of a name is enough if only one tool has it. --paths looks at the last result that is on
+    record, of `spindle call` or of a node of a flow, or else at what the tool promises.
     """
     from spindle.cli.errors import UsageMistakeError
 
     if docstring and not as_node:
         raise UsageMistakeError("--docstring is for --as-node", f"spindle show {tool} --as-node --docstring")
     server: str | None = None
+
+    if paths:
+        from spindle.cli.paths import print_paths
+
+        async with cli.open() as app:
+            await print_paths(cli, app, await app.show(tool))
+        return
     if (untrusted := cli.untrusted()) is not None:
         from spindle.cli.untrusted import stored_tool
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from spindle.domain.branching import Branching
+from spindle.domain.failure import ToolFailure as ToolFailure
+from spindle.domain.idempotency import IdempotencyKey as IdempotencyKey
+from spindle.domain.idempotency import KeyPlace as KeyPlace
 from spindle.domain.identity import LOCAL, NO_CREDENTIAL, Credential, Principal
 from spindle.domain.ids import new_id as new_id
 from spindle.domain.json_schema import JsonObject, to_json
@@ -16,6 +19,7 @@ from spindle.meanings import Meaning
 
 if TYPE_CHECKING:
     from spindle.domain.peer import Peer
+    from spindle.domain.text_values import Parse
     from spindle.domain.tool import Tool
 
 
@@ -86,6 +90,22 @@ class Host(Branching, Protocol):
         """Raises ConfigurationError if it is known before such work begins that it cannot be done here."""
         ...
 
+    def parses(self, tool: Tool) -> Parse:
+        """Returns how the source of a tool wants a text that is JSON to be seen by the nodes of flows."""
+        ...
+
+    async def kept(self, result: Result) -> Result:
+        """Returns the result with all of its binary content in files."""
+        ...
+
+    def holds(self, path: str) -> bool:
+        """True if the path is that of content that was kept."""
+        ...
+
+    async def secret(self, name: str) -> str:
+        """Returns a secret of the workspace, by its name. Raises NotFoundError or PermissionDeniedError."""
+        ...
+
     def ask(self, question: BaseException) -> Reply:
         """Returns a person's answer to this Interruption; raises it when nobody has answered yet."""
         ...
@@ -107,18 +127,6 @@ class Host(Branching, Protocol):
         """Keeps this in the run's history, encrypted; once, however often the run passes this place.
         False: it was kept before."""
         ...
-
-
-KeyPlace = Literal["header", "meta", "parameter"]
-
-
-@dataclass(frozen=True, slots=True)
-class IdempotencyKey:
-    """A key by which a source knows that it is sent the same call once more, and where it looks for it."""
-
-    place: KeyPlace
-    name: str
-    value: str
 
 
 @quick_dataclass(frozen=True, slots=True)
@@ -206,23 +214,6 @@ class Block:
         return cls(type_, data=data, mime_type=mime_type, size=len(content))
 
 
-@dataclass(frozen=True, slots=True)
-class ToolFailure:
-    """The place where a Python tool failed: the last frame in the workspace, and the whole traceback. It is
-    for whoever runs the workspace; clients and models are never sent it."""
-
-    file: str
-    line: int
-    function: str
-    code: str
-    """The line of source."""
-    traceback: str
-
-    def to_dict(self) -> JsonObject:
-        """Returns the failure as JSON."""
-        return fields_of(self)
-
-
 @quick_dataclass(frozen=True, slots=True)
 class Result:
     """The result of a call: every block in order, and structured data where the tool gives it."""
@@ -275,6 +266,13 @@ class Result:
     def value(self) -> Any:
         """The structured data where there is any, else the text."""
         return self.structured if self.has_structured else self.text
+
+    def parsed(self, parse: Parse = "auto") -> Any:
+        """The value, with a text that is JSON as what it stands for: if it is an object or a list as a whole
+        (`auto`), or in any case (`json`). Raises ValueError if it must be JSON and is not."""
+        from spindle.domain.text_values import value_of_text
+
+        return value_of_text(self.value, parse) if isinstance(self.value, str) else self.value
 
     def _repr_html_(self) -> str:
         """Returns the view of a notebook."""

@@ -21,6 +21,7 @@ from spindle.domain.error_rules import ErrorRules
 from spindle.domain.identity import GROUP, Principal, names_approver
 from spindle.domain.section import Section as Section
 from spindle.domain.section import check_patterns
+from spindle.domain.text_values import Parse
 from spindle.domain.tool import Hints, ToolSpec
 
 SOURCE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -302,7 +303,7 @@ class SourceConfig(Section):
     check_results: bool | Literal["note"] = Field(
         default=True, description="whether a result that breaks the tool's own promise is an error, or noted"
     )
-
+    parse: Parse = Field(default="auto", description="whether flows see a text that is JSON as its value")
     check_formats: FormatCheck = Field(
         default="note",
         description="whether a text that is no date-time, email, uuid, uri or IP address, as its schema says,"

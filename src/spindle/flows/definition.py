@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from spindle.domain.json_schema import JsonObject, is_object
+from spindle.domain.text_values import Parse
 
 DEFAULT_ACTION = "default"
 
@@ -19,11 +20,6 @@ ELSE = "else"
 OnUnknown = Literal["error", "end"]
 """The effect of an action without an edge, where the node has other edges: an error, or the end of the
 flow."""
-
-
-Parse = Literal["auto", "json", "text"]
-"""A text that is a JSON object or array as a whole is that value (`auto`), must be JSON (`json`), or stays a
-text (`text`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +217,8 @@ class NodeDefinition:
     """An expression over the output. If it is true, the node takes its `error` edge."""
     join: Join | None = None
     """The branches that it waits for. A node at which branches meet has one."""
-    parse: Parse = "auto"
-    """The way in which other nodes see a text that a tool returns without structured data."""
+    parse: Parse | None = None
+    """The way in which other nodes see a text that a tool returns; None: as the tool's source says."""
     fingerprint: str | None = None
     """The fingerprint of the tool when the flow was saved."""
     approval: Approval | None = None

@@ -8,16 +8,20 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.failure import failure_of
+from spindle.calls.known_secrets import known_secrets
+from spindle.calls.record import hide_secrets
 from spindle.domain.call import Result
 from spindle.domain.json_schema import is_object, to_json
+from spindle.domain.text_values import ParsedArray, ParsedObject
 from spindle.errors import FlowError, SpindleError, did_you_mean
 from spindle.flows.branches import named
 from spindle.flows.build import DefinedFlow, name_nodes
+from spindle.flows.content_values import with_blocks, with_content
 from spindle.flows.expressions.parsing import began
 from spindle.flows.flow import meeting_of
 from spindle.flows.node import BaseNode
 from spindle.flows.outputs import outputs_of
-from spindle.flows.text_values import ParsedArray, ParsedObject
+from spindle.flows.secrets import secrets_of
 from spindle.flows.trace import Recording
 from spindle.flows.wait_node import hooks_of
 from spindle.telemetry import tracing
@@ -59,27 +63,31 @@ async def execute(
         if is_object(schema) and "default" in schema:
             shared.setdefault(name, schema["default"])
     shared |= await hooks_of(flow, host)
+    known = await secrets_of(flow, shared, host)
     recording = Recording(flow, host, pure, use_cache=use_cache)
     is_timed = _tells_time(flow)
     if start is not None:
         flow = starting_at(flow, start, only=only)
-    token = _within.set(chain)
+    token, secrets = _within.set(chain), known_secrets.set(known)
     since = began.set(await host.remember("now", chain, _time)) if is_timed else None
     try:
         await tracing.work_named("invoke_workflow", flow.name, flow.run_async(shared, recording, host))
-    except SpindleError:
+        if flow.outputs is None or only:
+            result = _result(known.shown(recording.output), host)
+            return with_blocks(result, known.shown(recording.content), host)
+        return _result(known.shown(outputs_of(flow.outputs, shared)), host, is_whole=True)
+    except SpindleError as error:
+        hide_secrets(error, known.values)
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - raised as ours
         # What a node written by hand raises is the flow's failure, and says where.
         place = f"node {recording.failed!r}" if recording.failed else "the flow"
         failed = FlowError(f"{place} failed: {type(error).__name__}: {error}")
-        failed.failure = failure_of(error, root)
-        raise failed from error
-    else:
-        if flow.outputs is None or only:
-            return _result(recording.output)
-        return _result(outputs_of(flow.outputs, shared), is_whole=True)
+        failed.failure, failed.__cause__ = failure_of(error, root), error
+        hide_secrets(failed, known.values)
+        raise failed from failed.__cause__
     finally:
+        known_secrets.reset(secrets)
         _within.reset(token)
         if since is not None:
             began.reset(since)
@@ -121,7 +129,7 @@ def starting_at(flow: Flow, id: str, *, only: bool = False) -> Flow:
     return part
 
 
-def _result(value: Any, *, is_whole: bool = False) -> Result:
+def _result(value: Any, host: Host, *, is_whole: bool = False) -> Result:
     if value is None and not is_whole:
         return Result()
     if isinstance(value, str):
@@ -131,4 +139,4 @@ def _result(value: Any, *, is_whole: bool = False) -> Result:
         if isinstance(value, (ParsedObject, ParsedArray))
         else to_json(value, default=repr).decode()
     )
-    return Result.of_value(value, text)
+    return with_content(Result.of_value(value, text), value, host)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from spindle.calls.known_secrets import with_known
 from spindle.calls.record import masked
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import FlowError
@@ -93,7 +94,8 @@ class FlowNode(WorkspaceNode):
         }
 
     def _shown(self, given: _Given) -> JsonObject:
-        return {**masked(given.inputs, input_schema(self.inner.inputs), ()), **given.item}
+        inputs = masked(given.inputs, input_schema(self.inner.inputs), with_known(frozenset()))
+        return {**inputs, **given.item}
 
     async def _work(self, given: _Given) -> NodeDone:
         async def once(host: Host) -> JsonObject:

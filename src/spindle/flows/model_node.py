@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from spindle.calls.known_secrets import with_known
+from spindle.calls.record import clean
 from spindle.domain.json_schema import JsonObject
+from spindle.domain.text_values import as_text
 from spindle.flows.definition import AgentTask, Approval, Batch, ModelPrompt, NodeDefinition, Retry
 from spindle.flows.shared import SharedLookup
-from spindle.flows.text_values import as_text
 from spindle.flows.workspace_node import NodeDone, WorkspaceNode
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ class _AnsweredNode(WorkspaceNode):
         given = work_of(self.definition)[1]
         for place, text in self.definition.texts.items():
             value = self._rendered(text, lookup, place)
-            given[place.partition(".")[2]] = value if isinstance(value, str) else as_text(value)
+            said = value if isinstance(value, str) else as_text(value)
+            # A model, and whoever runs it, is told no secret.
+            given[place.partition(".")[2]] = clean(said, with_known(frozenset()))
         return given
 
     def _shown(self, given: JsonObject) -> JsonObject:

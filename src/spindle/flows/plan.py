@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from spindle.calls.record import masked
+from spindle.calls.record import clean_json, masked
 from spindle.domain.json_schema import JsonObject, is_array, is_object, parameters
 from spindle.errors import FlowError
 from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinition, NodeKind, says
 from spindle.flows.expressions.errors import ExpressionError, UnresolvedError
 from spindle.flows.expressions.paths import MISSING, Lookup, written_path
 from spindle.flows.interface import natural_outputs
+from spindle.flows.secrets import secret_inputs
 from spindle.flows.shared import SharedLookup
 from spindle.flows.templates import references, render
 
@@ -51,6 +52,11 @@ class Planned:
         """Its work in words."""
         return self.tool or says(self.kind, self.text)
 
+    def without(self, secrets: set[str]) -> Planned:
+        """Returns the node with these secrets masked."""
+        text, arguments, over = clean_json([self.text, self.arguments, self.over], secrets)
+        return replace(self, text=text, arguments=arguments, over=over)
+
     def to_dict(self) -> JsonObject:
         fields: JsonObject = {
             "node": self.node,
@@ -84,7 +90,9 @@ async def plan(
     for name, schema in flow.inputs.items():
         if "default" in schema:
             shared.setdefault(name, schema["default"])
-    return await _Planning(find).nodes(flow, shared, flow.params, start or flow.start_id, only)
+    planned = await _Planning(find).nodes(flow, shared, flow.params, start or flow.start_id, only)
+    hidden = {text for _, texts in secret_inputs(flow.inputs, shared) for text in texts}
+    return [node.without(hidden) for node in planned] if hidden else planned
 
 
 class _Planning:

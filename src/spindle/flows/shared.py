@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping, MutableMapping
 from typing import Any
 
 from spindle.domain.json_schema import is_object
+from spindle.flows.content_values import is_reference
 from spindle.flows.expressions.paths import MISSING, Path, descend, written_path
+from spindle.flows.secrets import SECRETS, named_secret
 
 
 class SharedLookup:
@@ -17,6 +19,8 @@ class SharedLookup:
         self._places = (also, shared) if also else (shared,)
 
     def __call__(self, path: Path) -> Any:
+        if path[0] == SECRETS:
+            return named_secret(path)
         for place in self._places:
             for length in range(len(path), 0, -1):
                 steps = path[:length]
@@ -47,7 +51,8 @@ def write_output(
     """Writes a node's output under its own id and under its natural keys: the keys of an object and one
     level below, or else `natural`. A natural key that is the id of another node is skipped, so that nodes
     never lose each other's output."""
-    keys: dict[str, Any] = value if is_object(value) else {natural: value}
+    has_keys = is_object(value) and not is_reference(value)
+    keys: dict[str, Any] = value if has_keys else {natural: value}
     for key, item in keys.items():
         name = renamed.get(key, key)
         if name not in ids:
@@ -58,5 +63,5 @@ def write_output(
                 if flat not in ids:
                     shared[flat] = part
     shared[id] = value
-    if not is_object(value) and natural != id:
+    if not has_keys and natural != id:
         shared[f"{id}.{natural}"] = value

@@ -6,25 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spindle.calls.record import masked, mentions_secrets
+from spindle.calls.known_secrets import known_secrets, with_known
+from spindle.calls.record import clean, masked, mentions_secrets, secrets_in
 from spindle.calls.reported import error_of
 from spindle.domain.json_schema import JsonObject, is_object, parameters, types_of
+from spindle.domain.text_values import Parse, as_text, value_of_text
 from spindle.errors import FlowError, InputRequired, PermissionDeniedError
-from spindle.flows.definition import (
-    Approval,
-    Batch,
-    CacheRule,
-    Join,
-    NodeDefinition,
-    Parse,
-    Question,
-    Retry,
+from spindle.flows.content_values import (
+    CONTENT,
+    as_argument,
+    block_of,
+    has_content,
+    references_of,
+    value_of_content,
+    with_data,
 )
+from spindle.flows.definition import Approval, Batch, CacheRule, Join, NodeDefinition, Question, Retry
 from spindle.flows.expressions.paths import MISSING
 from spindle.flows.failures import REFUSED, NodeFailure
 from spindle.flows.interface import is_wrapped, natural_key
 from spindle.flows.shared import SharedLookup
-from spindle.flows.text_values import as_text, value_of_text
 from spindle.flows.workspace_node import NodeDone, WorkspaceNode
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class ToolNode(WorkspaceNode):
         cache: CacheRule | bool | None = None,
         fail_when: str | None = None,
         join: Join | None = None,
-        parse: Parse = "auto",
+        parse: Parse | None = None,
         fingerprint: str | None = None,
         approval: Approval | None = None,
         description: str = "",
@@ -96,22 +97,29 @@ class ToolNode(WorkspaceNode):
                 arguments[name] = found
             elif parameter.required:
                 raise self._needs(name, tool.name)
+        if _of(tool).marked and (secrets := known_secrets.get()) is not None:
+            secrets.add(secrets_in(arguments, tool.input_schema))
         for parameter in known:
-            if tuple(parameter.types) == ("string",) and isinstance(
-                arguments.get(parameter.name), (dict, list)
-            ):
-                arguments[parameter.name] = as_text(arguments[parameter.name])
+            value = arguments.get(parameter.name)
+            if tuple(parameter.types) == ("string",) and isinstance(value, (dict, list)):
+                block = block_of(value, self._host())
+                text = as_text(value) if block is None else as_argument(block, parameter)
+                arguments[parameter.name] = value if text is None else text
         return arguments
 
     def _shown(self, given: JsonObject) -> JsonObject:
         assert self._found is not None
-        return masked(given, self._found.input_schema, (), marked=_of(self._found).marked)
+        secrets = with_known(frozenset())
+        return masked(given, self._found.input_schema, secrets, marked=_of(self._found).marked)
 
     async def _work(self, given: JsonObject) -> NodeDone:
         tool = self._found
         assert tool is not None
         rule = self.cache
-        result = await self._host().call(
+        host = self._host()
+        if any(isinstance(value, dict) for value in given.values()):
+            given = await with_data(given, _of(tool).parameters, host)
+        result = await host.call(
             tool.name,
             given,
             timeout=self.definition.timeout,
@@ -122,10 +130,19 @@ class ToolNode(WorkspaceNode):
         self.report.cached |= result.cached
         if result.is_error:
             raise error_of(tool, result)
-        value = plain_value(result, tool)
-        if isinstance(value, str) and not result.has_structured and not _declares_text(tool):
-            value = value_of_text(value, self.definition.parse, f"node {self.id!r}: {tool.name}")
-        return NodeDone(value, result.action)
+        wrote: JsonObject | None = None
+        if has_content(result):
+            result = await host.kept(result)
+            if not is_object(result.structured) or CONTENT not in result.structured:
+                wrote = {f"{self.id}.{CONTENT}": references_of(result)}
+        try:
+            value = seen_value(result, tool, self.definition.parse or host.parses(tool))
+        except ValueError as error:
+            raise FlowError(
+                f"node {self.id!r}: {tool.name} should return JSON, and returned other text: {error}",
+                hint='`parse: "auto"` takes a text that is not JSON as it is',
+            ) from None
+        return NodeDone(value, result.action, wrote)
 
     def _recorded(self, record: CallRecord) -> None:
         self.report.attempts += max(record.attempts, 1)
@@ -164,7 +181,8 @@ class Ask(WorkspaceNode):
     def _given(self, shared: Mapping[str, Any], item: JsonObject | None) -> str:
         question = self.definition.ask
         assert question is not None
-        return str(self._rendered(question.message, SharedLookup(shared, item), "ask.message"))
+        message = str(self._rendered(question.message, SharedLookup(shared, item), "ask.message"))
+        return clean(message, with_known(frozenset()))
 
     def _shown(self, given: str) -> JsonObject:
         return {"message": given}
@@ -176,6 +194,8 @@ class Ask(WorkspaceNode):
         reply = self._host().ask(InputRequired(given, details={"schema": schema}))
         if reply.refused is not None:
             raise PermissionDeniedError(reply.refused or "not answered")
+        if (secrets := known_secrets.get()) is not None:
+            secrets.add(secrets_in({"answer": reply.answer}, {"properties": {"answer": schema}}))
         return NodeDone(reply.answer)
 
     def exec_fallback(self, prep_res: Any, exc: Exception) -> Any:
@@ -188,6 +208,15 @@ class Ask(WorkspaceNode):
             self.report.error = failure.told()
             raise FlowError(f"node {self.id!r} was not answered: {failure.error.message}")
         return super()._failed(shared, failure)
+
+
+def seen_value(result: Result, tool: Tool, parse: Parse) -> Any:
+    """Returns a result as later nodes see it. Raises ValueError if it must be JSON, and is not."""
+    if not result.has_structured and not result.text and has_content(result):
+        return value_of_content(result)
+    value = plain_value(result, tool)
+    is_meant = parse == "json" or not (result.has_structured or _declares_text(tool))
+    return value_of_text(value, parse) if isinstance(value, str) and is_meant else value
 
 
 def _declares_text(tool: Tool) -> bool:

@@ -10,8 +10,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from spindle.calls.known_secrets import with_known
+from spindle.calls.record import clean_json
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
 from spindle.flows.build import DefinedFlow
+from spindle.flows.content_values import CONTENT
 from spindle.flows.definition import CacheRule
 from spindle.flows.failures import told
 from spindle.flows.flow import Flow
@@ -61,10 +64,26 @@ class NodeEvent:
     branch: str | None = None
     """The first node of the branch in which it ran, below those of the branches around it: `a/b`."""
 
+    is_masked: bool = False
+    """True if a secret is masked in what it left for other nodes."""
+
+    def without(self, secrets: frozenset[str]) -> NodeEvent:
+        """Returns the event with these secrets masked."""
+        if not secrets:
+            return self
+        left = self.output, self.wrote, self.error
+        shown = clean_json([self.inputs, *left], secrets)
+        inputs, output, wrote, error = shown
+        return replace(
+            self, inputs=inputs, output=output, wrote=wrote, error=error,
+            is_masked=[*left] != [output, wrote, error],
+        )  # fmt: skip
+
     def to_dict(self) -> JsonObject:
         names = ("node", "visit", "started_at", "duration", "tool", "action", "attempts", "cached", "inputs",
                  "output", "wrote", "usage", "error", "branch")  # fmt: skip
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        shown = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return {**shown, "is_masked": True} if self.is_masked else shown
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> NodeEvent:
@@ -108,6 +127,8 @@ class Recording:
         """The visit that has begun and not ended."""
         self.output: Any = None
         """The output of the last node."""
+        self.content: list[JsonObject] = []
+        """All that its tool returned, where that is more than text."""
         self.failed: str | None = None
         """The innermost node at which the run ended with an error."""
 
@@ -147,6 +168,7 @@ class Recording:
             if not paused:
                 self._current = None
                 self.output = report.output
+                self.content = (report.wrote or {}).get(f"{node.id}.{CONTENT}", [])
                 ended = replace(
                     event, kind="ended", duration=time.perf_counter() - began, tool=report.tool,
                     action=action if isinstance(action, str) or action is None else repr(action),
@@ -257,6 +279,7 @@ class Recording:
         return self.output
 
     def _note(self, event: NodeEvent, observe: Observe | None) -> None:
+        event = event.without(with_known(frozenset()))
         is_new = self._keep(f"{event.node}:{event.visit}", event.to_dict())
         if observe is not None:
             observe(event if is_new else replace(event, was_known=True))

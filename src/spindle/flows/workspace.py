@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
-from spindle.errors import AuthorizationRequired, FlowError, NotFoundError, did_you_mean
+from spindle.errors import AuthorizationRequired, FlowError, NotFoundError, SpindleError, did_you_mean
 from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
@@ -297,8 +297,31 @@ class WorkspaceFlows:
         return await self._store.runs(limit=limit, kind=KIND, name=flow)
 
     async def trace(self, run: str) -> tuple[Run, JsonObject, list[NodeEvent]]:
-        """Returns a run, its inputs, and its nodes in the order in which they ended. Nodes of flows that
-        it called as tools are left out: they may have the same ids."""
+        """Returns a run, its inputs without secrets, and its nodes in the order in which they ended. Nodes of
+        flows that it called as tools are left out: they may have the same ids."""
+        found, given, events = await self._traced(run)
+        return found, await self._shown(found, given), events
+
+    async def _shown(self, run: Run, given: JsonObject) -> JsonObject:
+        from spindle.calls.record import clean_json, secrets_in
+        from spindle.flows.secrets import without_secrets
+        from spindle.flows.text.document import from_record
+
+        if run.kind == KIND:
+            made, document = self._known.get(given.get("flow", "")), given.get("definition")
+            inputs = from_record(document).inputs if document else made.inputs if made is not None else {}
+            hidden = {name: without_secrets(inputs, given.get(name) or {}) for name in ("inputs", "shared")}
+            return {**given, **hidden, "params": without_secrets({}, given.get("params") or {})}
+        arguments = given.get("arguments")
+        if not arguments:
+            return given
+        try:
+            schema = (await self._caller.find(run.name, run.principal)).input_schema
+        except (SpindleError, AuthorizationRequired):
+            schema = {}  # what is named like a secret is known without it
+        return {**given, "arguments": clean_json(arguments, secrets_in(arguments, schema))}
+
+    async def _traced(self, run: str) -> tuple[Run, JsonObject, list[NodeEvent]]:
         from spindle.flows.trace import NodeEvent
 
         found = await self._store.run(run) if run else None
@@ -346,12 +369,13 @@ class WorkspaceFlows:
         """Returns the shared store of a run at its end, or when it first reached a node."""
         from spindle.flows.replay import replay
 
-        found, given, events = await self.trace(run)
+        found, given, events = await self._traced(run)
         if found.kind != KIND:
             raise FlowError(f"run {found.id} is not a run of a flow")
         ended = itertools.takewhile(lambda event: event.node != before, events)
         branch = next((event.branch for event in events if event.node == before), None)
-        return replay(ended, dict(given.get("shared") or {}), _named(flow), branch)
+        shared = dict(given.get("shared") or {})
+        return replay(ended, shared, _named(flow), branch, to_go_on=before is not None)
 
 
 def name_of(flow: Flow) -> str:

@@ -20,11 +20,13 @@ from spindle.errors import (
     interruption_in,
     suggest,
 )
+from spindle.flows.content_values import CONTENT
 from spindle.flows.definition import Batch, CacheRule, NodeDefinition
 from spindle.flows.expressions.errors import ExpressionError, UnresolvedError
 from spindle.flows.expressions.paths import MISSING, parse_path, written_path
 from spindle.flows.failures import ERROR, REFUSED, NodeFailure, action_of, may_pass
 from spindle.flows.node import Node
+from spindle.flows.secrets import note_derived
 from spindle.flows.shared import SharedLookup, write_output
 from spindle.flows.templates import render
 
@@ -236,7 +238,7 @@ class WorkspaceNode(Node):
         ]
         if not failed or batch.keep_errors:
             values = [None if isinstance(outcome, NodeFailure) else outcome.value for outcome in outcomes]
-            return NodeDone(values, failed=failed)
+            return NodeDone(values, wrote=self._gathered_content(outcomes), failed=failed)
         first = next(outcome for outcome in outcomes if isinstance(outcome, NodeFailure))
         begun = sum(outcome is not MISSING for outcome in outcomes)
         named = "; ".join(f"item {item['index']}: {item['error']['message']}" for item in failed[:5])
@@ -248,6 +250,15 @@ class WorkspaceNode(Node):
             details={"failed": failed},
         )
         return NodeFailure(error, first.action)
+
+    def _gathered_content(self, outcomes: list[Any]) -> JsonObject | None:
+        """Returns, under the node's key for it, the content of each item, where a tool returned any."""
+        key = f"{self.id}.{CONTENT}"
+        found: list[Any] = [
+            outcome.wrote.get(key, []) if isinstance(outcome, NodeDone) and outcome.wrote is not None else []
+            for outcome in outcomes
+        ]
+        return {key: found} if any(found) else None
 
     def post(self, shared: Any, prep_res: Any, exec_res: Any) -> Any:
         assert self.id is not None
@@ -303,7 +314,9 @@ class WorkspaceNode(Node):
 
     def _rendered(self, value: Any, lookup: SharedLookup, what: str) -> Any:
         try:
-            return render(value, lookup)
+            rendered = render(value, lookup)
+            note_derived(value, rendered)
+            return rendered
         except UnresolvedError as error:
             raise self._unresolved(error, lookup, what) from None
         except ExpressionError as error:

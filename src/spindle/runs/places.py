@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from spindle.calls.doubt import decided
 from spindle.calls.journal import Journal, current_journal
+from spindle.calls.known_secrets import identified
 from spindle.domain.call import Reply, Result
 from spindle.domain.json_schema import JsonObject, survives_json, to_json
 from spindle.errors import AuthError, Interruption, SpindleError, interruption_in
@@ -84,7 +85,7 @@ class RunPlace:
         return self._place_of(tool, arguments, principal)
 
     def _place_of(self, tool: str, arguments: Mapping[str, Any], principal: Principal) -> RunPlace:
-        path = self._next(f"/{tool}:{_digest(arguments, principal.id)}")
+        path = self._next(f"/{tool}:{_digest(identified(arguments), principal.id)}")
         place = RunPlace(self._journal, path, principal, self._branches)
         place._is_outer = not self._path
         return place
@@ -101,7 +102,7 @@ class RunPlace:
         journal.refuse_when_lost()
         if journal.has_ended:
             return await make(None)
-        path = self._next(f"/{name}:{_digest(key)}")
+        path = self._next(f"/{name}:{_digest(identified(key))}")
         recorded = journal.outcome(path)
         if recorded is not None:
             return read(recorded).structured
@@ -161,7 +162,7 @@ class RunPlace:
         return self._journal.note(f"{self._path}#{name}", data)
 
     def ask(self, question: Interruption) -> Reply:
-        path = self._next(f"?{question.kind}:{_digest([question.message, question.details])}")
+        path = self._next(f"?{question.kind}:{_digest(identified([question.message, question.details]))}")
         reply = self._journal.reply(path)
         if reply is None and self._journal.is_over(question, path):
             return Reply(state=OVER)

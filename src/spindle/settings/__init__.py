@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from spindle.domain.up import UpConfig
     from spindle.settings.at_rest import AtRestSettings
     from spindle.settings.auth import AuthSettings
+    from spindle.settings.secrets import DeclaredSecret
 
 STATE_FOLDER = ".spindle"
 MAX_FILE = 4_000_000
@@ -140,6 +141,13 @@ class Settings:
         if isinstance(table, dict):
             table = expand_table(cast(RawTable, table), self.environ, "auth")
         return read(table, self.root, str(self.root / FILE_NAME))
+
+    @cached_property
+    def secrets(self) -> Mapping[str, DeclaredSecret]:
+        """The `[secrets]` table: secrets that are read from the environment or a file."""
+        from spindle.settings.secrets import read_secrets
+
+        return read_secrets(self.raw.get("secrets", {}), self.root, str(self.root / FILE_NAME))
 
     def require_trust(self) -> None:
         """Raises UntrustedError if nothing of the workspace may run. All that expands `${VAR}`, and all that

@@ -48,6 +48,10 @@ class FolderFileStore:
     async def keep(self, data: bytes, mime_type: str | None) -> str:
         return await asyncio.to_thread(self._write, data, mime_type)
 
+    def holds(self, path: str) -> bool:
+        file = Path(path)
+        return file.parent == self._folder and NAME.fullmatch(file.name.encode()) is not None
+
     async def keep_stream(self, chunks: AsyncIterable[bytes], mime_type: str | None) -> str:
         partial = self._folder / f"{uuid.uuid4().hex}{_PARTIAL}"
         digest = hashlib.sha256()

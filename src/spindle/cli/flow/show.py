@@ -128,7 +128,7 @@ def _settings(node: NodeDefinition) -> list[str]:
         lines.append(f"fails when {node.fail_when}")
     if node.join is not None:
         lines.append(node.join.words)
-    if node.parse != "auto":
+    if node.parse is not None:
         lines.append(f"its text is read as {node.parse}")
     return lines
 

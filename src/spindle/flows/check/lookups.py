@@ -11,9 +11,12 @@ from spindle.domain.json_schema import JsonObject, is_object, parameters, resolv
 from spindle.errors import did_you_mean, suggest
 from spindle.flows.check.availability import Availability, State, Writer
 from spindle.flows.check.shapes import is_required, within
+from spindle.flows.content_values import CONTENT
 from spindle.flows.expressions.parsing import Read
 from spindle.flows.expressions.paths import Path, written_path
 from spindle.flows.problems import Severity
+from spindle.flows.secrets import SECRETS
+from spindle.settings.secrets import NAME
 
 Types = frozenset[str]
 """Types of JSON; empty if nothing is known."""
@@ -76,6 +79,8 @@ class Sight:
         return complaints
 
     def look_at(self, path: Path, shown: str, has_default: bool = False) -> tuple[list[Complaint], Types]:
+        if path[0] == SECRETS:
+            return secret_complaints(path, shown), frozenset({"string"})
         key, length = self._key(path)
         if key is None:
             return [self._unknown(path, shown, has_default)], frozenset()
@@ -104,7 +109,8 @@ class Sight:
 
     def _unknown(self, path: Path, shown: str, has_default: bool) -> Complaint:
         name = str(path[0])
-        known = [*self.item, *self.inputs, *self.availability.writers]
+        written = (key for key in self.availability.writers if not key.endswith(f".{CONTENT}"))
+        known = [*self.item, *self.inputs, *written]
         meant = suggest(name, known)
         hint = f"did you mean ${{{meant}}}?" if meant else None
         if name in self.params:
@@ -156,7 +162,7 @@ class Sight:
     def parts(self, path: Path) -> list[JsonObject]:
         """Returns the schemas that the value at a path may have; none if there is nothing to know."""
         key, length = self._key(path)
-        if key is None:
+        if key is None or path[0] == SECRETS:
             return []
         if key in self.item:
             schemas = [self.item[key]]
@@ -192,6 +198,15 @@ class Sight:
         return (complaints[:1] if len(complaints) == len(schemas) else []), frozenset(found)
 
 
+def secret_complaints(path: Path, shown: str) -> list[Complaint]:
+    """Returns what is wrong with a template for a secret of the workspace. Whether there is one of that name
+    is seen when the flow begins."""
+    if len(path) == 2 and NAME.fullmatch(str(path[1])):
+        return []
+    hint = "`secrets` are those of the workspace; ${NODE.secrets} is a key of a node's output"
+    return [Complaint("error", f"{shown}: a secret is read by its name, as ${{secrets.NAME}}", hint)]
+
+
 def _part(schema: JsonObject, path: Path, length: int, shown: str) -> JsonObject | Complaint:
     part: JsonObject | Complaint = schema
     for index in range(length, len(path)):
@@ -211,6 +226,8 @@ def _step(schema: JsonObject, path: Path, index: int, shown: str) -> JsonObject 
         return within(schema, items) if is_object(items) else {}
     if types and "object" not in types:
         hint = f"${{{whole}[0].{step}}} is of the first item" if "array" in types else None
+        if tuple(types) == ("string",) and index == 1:
+            hint = "if the text is JSON, `parse: json` of the node has it read"
         return Complaint("error", f"{shown}: {whole} is {article(types)}, which has no keys", hint)
     known = {item.name: item for item in parameters(schema)}
     if step in known:

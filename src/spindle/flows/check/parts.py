@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from spindle.calls.record import mentions_secrets
 from spindle.documents.places import DocumentPath
 from spindle.domain.json_schema import JsonObject, is_array, is_object, type_of, types_of
 from spindle.domain.tool import Tool
@@ -16,6 +17,7 @@ from spindle.flows.check.types import condition_types, expression_types
 from spindle.flows.definition import NodeDefinition
 from spindle.flows.expressions.errors import ExpressionError
 from spindle.flows.expressions.parsing import WHOLE, parse
+from spindle.flows.secrets import SECRETS
 from spindle.flows.wait_node import moment, span
 from spindle.schemas.compiled import CompiledSchema, schema_problem
 
@@ -175,6 +177,9 @@ def input_findings(name: str, schema: JsonObject, place: DocumentPath) -> Iterat
     if problem is not None:
         yield place, Complaint("error", f"the input {name!r}: its schema is not valid: {problem}")
         return
+    if "default" in schema and mentions_secrets(plain):
+        message = f"the input {name!r} is a secret, and its default stands here for all to read"
+        yield place, Complaint("warning", message, "leave the default out, or read ${secrets.NAME} instead")
     types = types_of(plain, plain)
     if "default" in schema and not fits(frozenset({type_of(schema["default"])}), types):
         given = article([type_of(schema["default"])])
@@ -182,6 +187,25 @@ def input_findings(name: str, schema: JsonObject, place: DocumentPath) -> Iterat
             place,
             Complaint("error", f"the input {name!r}: its default is {given}, but should be {article(types)}"),
         )
+
+
+def reserved(name: str, what: str, place: DocumentPath) -> Iterator[Finding]:
+    """Yields the complaint about a name that templates keep for something else."""
+    if name == SECRETS:
+        message = f"the {what} {name!r} has the name of the workspace's secrets, ${{secrets.NAME}}"
+        yield place, Complaint("error", message, "give it another name")
+
+
+def secrets_in_clear(node: NodeDefinition, tool: Tool | None, here: DocumentPath) -> Iterator[Finding]:
+    """Yields the complaint about secrets that are written in the flow itself."""
+    if tool is None:
+        return
+    for name, value in node.params.items():
+        schema = tool.input_schema.get("properties", {}).get(name)
+        if is_object(schema) and mentions_secrets(schema) and value and not holds_template(value):
+            message = f"{node.id}: `{name}` is a secret, which stands here for all to read"
+            hint = "`spindle secret set NAME` keeps it, and ${secrets.NAME} reads it"
+            yield (*here, "params", name), Complaint("warning", message, hint)
 
 
 class InputSchemas:

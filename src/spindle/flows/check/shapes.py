@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spindle.domain.json_schema import JsonObject, is_object, parameters, resolve, type_of
+from spindle.domain.json_schema import JsonObject, is_object, parameters, resolve, type_of, types_of
 from spindle.domain.tool import Tool
+from spindle.flows.content_values import CONTENT
 from spindle.flows.definition import DEFAULT_ACTION, NodeDefinition
 from spindle.flows.failures import ERROR, REFUSED
 from spindle.flows.interface import ERROR_ACTIONS, Key, actions_of, is_wrapped, natural_key
@@ -74,6 +75,8 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
         return Shape(takes_others=True, is_open=True, actions={DEFAULT_ACTION: "", **ERROR_ACTIONS},
                      failures=frozenset(ERROR_ACTIONS))  # fmt: skip
     whole = _whole(tool)
+    if node.parse == "json" and tuple(types_of(whole, whole)) == ("string",):
+        whole = {}  # it is what the text stands for
     natural = natural_key(tool.name)
     gives, is_open = _given(whole, natural)
     if node.batch is not None:
@@ -81,6 +84,9 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
         gives = {natural: whole, f"{node.id}.failed": {"type": "array", "items": {"type": "object"}}}
     if natural in gives and natural != node.id:
         gives[f"{node.id}.{natural}"] = gives[natural]
+    known = frozenset(gives)
+    if CONTENT not in whole.get("properties", {}):
+        gives = {**gives, f"{node.id}.{CONTENT}": {"type": "array"}}
     rest = tool.input_schema.get("additionalProperties")
     return Shape(
         takes={
@@ -89,7 +95,7 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
         },
         takes_others=rest is True or (is_object(rest) and bool(rest)),
         gives=_renamed(gives, node, ids, is_open=is_open),
-        natural=frozenset(gives),
+        natural=known,
         whole=whole,
         fallback=natural if natural in gives and natural not in whole.get("properties", {}) else None,
         is_open=is_open,

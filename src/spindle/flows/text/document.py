@@ -352,7 +352,7 @@ def _node(document: JsonObject, mapping: JsonObject) -> NodeDefinition:
         cache=CacheRule(**rule) if is_object(rule) else rule,
         fail_when=document.get("fail_when"),
         join=Join.of(document["join"]) if "join" in document else None,
-        parse=document.get("parse", "auto"),
+        parse=document.get("parse"),
         fingerprint=document.get("fingerprint"),
         approval=_approval(document.get("approval")),
     )

@@ -69,7 +69,7 @@ def _node(node: NodeDefinition) -> JsonObject:
         "cache": _changed(node.cache, CacheRule()) if isinstance(node.cache, CacheRule) else node.cache,
         "fail_when": node.fail_when,
         "join": _join(node.join) if node.join is not None else None,
-        "parse": node.parse if node.parse != "auto" else None,
+        "parse": node.parse,
         "fingerprint": node.fingerprint,
         "approval": _approval(node.approval) if node.approval is not None else None,
     }

@@ -1,13 +1,14 @@
-"""Texts that are JSON, as many servers answer: other nodes see the value, and whoever wants text the text."""
+"""Texts that are JSON, as many servers answer: who wants the value sees it, and who wants text the text."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from spindle.domain.json_schema import from_json, is_array, is_object, to_json
-from spindle.errors import FlowError
-from spindle.flows.definition import Parse
 
+Parse = Literal["auto", "json", "text"]
+"""A text that is a JSON object or array as a whole is that value (`auto`), must be JSON (`json`), or stays a
+text (`text`)."""
 MAX_PARSED: Final = 16 * 1024 * 1024
 """Characters of a text that is looked into."""
 
@@ -24,8 +25,8 @@ class ParsedArray(list[Any]):
     text: str = ""
 
 
-def value_of_text(text: str, parse: Parse, place: str) -> Any:
-    """Returns the value of a text. Raises FlowError if it must be JSON and is not; `place` says whose."""
+def value_of_text(text: str, parse: Parse) -> Any:
+    """Returns the value of a text. Raises ValueError if it must be JSON and is not."""
     if parse == "text" or (parse == "auto" and not _may_be_json(text)):
         return text
     try:
@@ -33,10 +34,7 @@ def value_of_text(text: str, parse: Parse, place: str) -> Any:
     except (ValueError, RecursionError) as error:
         if parse == "auto":
             return text
-        raise FlowError(
-            f"{place} should return JSON, and returned other text: {error}",
-            hint='`parse: "auto"` takes a text that is not JSON as it is',
-        ) from None
+        raise ValueError(str(error)) from None
     if not is_object(found) and not is_array(found):
         return found if parse == "json" else text
     kept: ParsedObject | ParsedArray = ParsedObject(found) if is_object(found) else ParsedArray(found)

@@ -300,7 +300,7 @@ class Spindle:
 
     async def reload(self, check: Callable[[Settings], None] | None = None) -> None:
         """Reads the settings again and applies them. Raises ConfigurationError, and keeps the old ones, if
-        they are wrong or `check` refuses them. Changed sources are asked for their tools in the background."""
+        they are wrong or `check` refuses them. Changed sources are asked for their tools later."""
         loaded = self.settings.reread(self._environ)
         loaded.require_trust()
         loaded.retention(self._environ)  # raises where it has a mistake

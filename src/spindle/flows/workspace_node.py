@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from spindle.calls.known_secrets import with_known
+from spindle.calls.record import clean
 from spindle.domain.json_schema import JsonObject, is_array
 from spindle.errors import (
     ApprovalRequired,
@@ -217,6 +219,7 @@ class WorkspaceNode(Node):
             return None
         what = self.report.tool or f"node {self.id!r}"
         message = self._approval_message or f"node {self.id!r} runs only with approval"
+        message = clean(message, with_known(frozenset()))
         details: JsonObject = {
             "node": self.id,
             "visit": self.visit,

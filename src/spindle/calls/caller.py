@@ -78,7 +78,7 @@ class Caller:
     ) -> None:
         self._catalog = catalog
         self.files = files
-        self._credentials = credentials
+        self._credentials, self.secret = credentials, credentials.secret
         self.note = note
         self._permission = permission
         self._visible = visible
@@ -116,10 +116,6 @@ class Caller:
     async def find(self, name: str, principal: Principal) -> Tool:
         """The tool that a call of this principal would reach."""
         return await self._catalog.find(name, principal, partial(self._visible, principal))
-
-    async def secret(self, name: str, principal: Principal) -> str:
-        """A secret of the workspace, by its name, for a run of this principal."""
-        return await self._credentials.secret(name, principal)
 
     async def check(self, name: str, arguments: JsonObject) -> None:
         """Raises what is wrong with these arguments for this tool."""

@@ -25,9 +25,7 @@ from spindle.flows.check.parts import (
     name_of,
     no_input,
     other_templates,
-    reserved,
     schema_wanted,
-    secrets_in_clear,
     types_wanted,
     unknown_output,
 )
@@ -64,7 +62,6 @@ class DataCheck:
         inputs, params = {**inputs, **definition.inputs}, {**params, **definition.params}
         for name, schema in definition.inputs.items():
             yield from input_findings(name, schema, (*path, "inputs", name))
-            yield from reserved(name, "input", (*path, "inputs", name))
             if name in level.graph.edges:
                 message = f"the input {name!r} has the name of a node, whose output takes its place"
                 yield (*path, "inputs", name), Complaint("error", message, "give one of them another name")
@@ -80,7 +77,6 @@ class DataCheck:
             if node.id not in reachable:
                 continue
             here: DocumentPath = (*path, "nodes", index)
-            yield from reserved(node.id, "node", here)
             sight = self._sight(level, node, inputs, params)
             if node.flow is not None:
                 yield from self._arguments(level, node, sight, here, {}, {})
@@ -101,7 +97,6 @@ class DataCheck:
                 place = (*here, "transform", name)
                 yield from self._given(level.prefix + node.id, value, {}, sight, place, name_of(node, name))
             yield from condition_findings(level, node.id, self._leaving(level, node, inputs), path)
-            yield from secrets_in_clear(node, self.tools.get(level.prefix + node.id), here)
             yield from cache_findings(node, self.tools.get(level.prefix + node.id), here)
             taken |= set(level.shapes[node.id].takes)
             if level.shapes[node.id].takes_others:

@@ -25,7 +25,8 @@ Finding = tuple[DocumentPath, Complaint]
 
 
 def other_templates(node: NodeDefinition, sight: Sight, here: DocumentPath) -> Iterator[Finding]:
-    """Yields problems of what a node asks, of the schema of the answer, and of its batch."""
+    """Yields problems of a node's name, of what it asks, of the schema of the answer, and of its batch."""
+    yield from _reserved(node.id, "node", here)
     for text_place, text in node.texts.items():
         called = f"{node.id}: {'the question' if node.ask is not None else text_place}"
         yield from _references(text, sight, (*here, *text_place.split(".")), called)
@@ -107,7 +108,9 @@ def item_schema(over: Any, sight: Sight) -> JsonObject:
 
 
 def cache_findings(node: NodeDefinition, tool: Tool | None, here: DocumentPath) -> Iterator[Finding]:
-    """Yields the complaint about a cache for a tool whose results are never kept."""
+    """Yields the complaints about a cache for a tool whose results are never kept, and about secrets that
+    stand in the flow."""
+    yield from _secrets_in_clear(node, tool, here)
     if node.cache and tool is not None and not tool.pure:
         message = f"{node.id}: {tool.name} is not known to be pure, so that its results are not kept"
         hint = "a tool says itself that it is pure or only reads, or `cache.tools` of its source names it"
@@ -171,7 +174,8 @@ def loop_findings(node: NodeDefinition, sight: Sight, here: DocumentPath) -> Ite
 
 
 def input_findings(name: str, schema: JsonObject, place: DocumentPath) -> Iterator[Finding]:
-    """Yields problems of one input of a flow: its schema, and its default."""
+    """Yields problems of one input of a flow: its name, its schema, and its default."""
+    yield from _reserved(name, "input", place)
     plain = {key: value for key, value in schema.items() if key != "required" or not isinstance(value, bool)}
     problem = schema_problem(plain)
     if problem is not None:
@@ -189,14 +193,14 @@ def input_findings(name: str, schema: JsonObject, place: DocumentPath) -> Iterat
         )
 
 
-def reserved(name: str, what: str, place: DocumentPath) -> Iterator[Finding]:
+def _reserved(name: str, what: str, place: DocumentPath) -> Iterator[Finding]:
     """Yields the complaint about a name that templates keep for something else."""
     if name == SECRETS:
         message = f"the {what} {name!r} has the name of the workspace's secrets, ${{secrets.NAME}}"
         yield place, Complaint("error", message, "give it another name")
 
 
-def secrets_in_clear(node: NodeDefinition, tool: Tool | None, here: DocumentPath) -> Iterator[Finding]:
+def _secrets_in_clear(node: NodeDefinition, tool: Tool | None, here: DocumentPath) -> Iterator[Finding]:
     """Yields the complaint about secrets that are written in the flow itself."""
     if tool is None:
         return

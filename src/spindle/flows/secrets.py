@@ -11,7 +11,7 @@ from spindle.calls.record import clean_json, mentions_secrets, secrets_in
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import NotFoundError
 from spindle.flows.expressions.errors import ExpressionError
-from spindle.flows.expressions.paths import MISSING, Path
+from spindle.flows.named_secrets import SECRETS
 from spindle.flows.signature import input_schema
 from spindle.flows.templates import references
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from spindle.flows.flow import Flow
     from spindle.flows.node import BaseNode
 
-SECRETS: Final = "secrets"
-"""The first word of a template for a secret of the workspace, which is no key of the shared store."""
 _MIN_BY_NAME: Final = 8
 """Characters of a value that is looked for elsewhere only because of its input's name, as `token`."""
 _MIN_DERIVED: Final = 6
@@ -61,12 +59,6 @@ def without_secrets(inputs: Mapping[str, Any], given: JsonObject) -> JsonObject:
     """Returns what a flow was given as it may be shown."""
     hidden = {text for _, texts in secret_inputs(inputs, given) for text in texts}
     return clean_json(given, hidden) if hidden else given
-
-
-def named_secret(path: Path) -> Any:
-    """Returns the value of `${secrets.NAME}` in the flow that runs now, or MISSING."""
-    known = known_secrets.get()
-    return known.named.get(str(path[1]), MISSING) if known is not None and len(path) == 2 else MISSING
 
 
 def note_derived(value: Any, rendered: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from spindle.domain.json_schema import is_object
 from spindle.flows.content_values import is_reference
 from spindle.flows.expressions.paths import MISSING, Path, descend, written_path
-from spindle.flows.secrets import SECRETS, named_secret
+from spindle.flows.named_secrets import SECRETS, named_secret
 
 
 class SharedLookup:

@@ -14,8 +14,8 @@ from spindle.flows.check.shapes import is_required, within
 from spindle.flows.content_values import CONTENT
 from spindle.flows.expressions.parsing import Read
 from spindle.flows.expressions.paths import Path, written_path
+from spindle.flows.named_secrets import SECRETS
 from spindle.flows.problems import Severity
-from spindle.flows.secrets import SECRETS
 from spindle.settings.secrets import NAME
 
 Types = frozenset[str]

@@ -17,7 +17,7 @@ from spindle.flows.check.types import condition_types, expression_types
 from spindle.flows.definition import NodeDefinition
 from spindle.flows.expressions.errors import ExpressionError
 from spindle.flows.expressions.parsing import WHOLE, parse
-from spindle.flows.secrets import SECRETS
+from spindle.flows.named_secrets import SECRETS
 from spindle.flows.wait_node import moment, span
 from spindle.schemas.compiled import CompiledSchema, schema_problem
 

@@ -15,12 +15,23 @@ from spindle.flows.workspace_node import WorkspaceNode
 
 
 def replay(
-    events: Iterable[NodeEvent], shared: JsonObject, flow: Flow, branch: str | None = None
+    events: Iterable[NodeEvent],
+    shared: JsonObject,
+    flow: Flow,
+    branch: str | None = None,
+    *,
+    to_go_on: bool = False,
 ) -> JsonObject:
     """Returns the shared store as these visits of the flow's nodes left it, as it is seen in this branch.
-    Raises FlowError if the history has not kept what one of them gave."""
+    Raises FlowError if the history has not kept what one of them gave; `to_go_on`: also where a secret is
+    masked in it."""
     nodes = {node.id: node for node in flow.nodes() if node.id is not None}
     for event in _put_together(events, branch):
+        if event.is_masked and to_go_on:
+            raise FlowError(
+                f"node {event.node!r} gave a secret, which the history does not keep",
+                hint="run the flow from its start",
+            )
         if event.wrote is not None:
             shared.update(event.wrote)
         node = nodes.get(event.node)

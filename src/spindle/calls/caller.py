@@ -30,7 +30,7 @@ from spindle.calls.permissions import (
     require,
     show_all,
     wants_approval,
-)
+)  # fmt: skip
 from spindle.calls.prepared import PreparedTools
 from spindle.calls.record import Recorder, ended_by, hide_secrets, secrets_in, without_secrets
 from spindle.calls.remarks import Remarks
@@ -184,8 +184,7 @@ class Caller:
                 if result is not None:
                     return result
             running.stage = "credential"
-            credential = prepared.credential
-            if credential is None:
+            if (credential := prepared.credential) is None:
                 credential = await self._credentials.for_call(tool.source, config, options.principal)
             if credential is not NO_CREDENTIAL:
                 running.secrets |= credential.secrets
@@ -206,7 +205,7 @@ class Caller:
             if result is None:
                 running.limits = in_order(options.limits, prepared.guards.limit)
                 running.journal = journal if prepared.leaves_doubt else None
-                result = await self._attempt_until_done(running)
+                result = await self._attempted(running)
                 if ttl is not None:
                     running.stage = "keep"
                     await self._cache.put(prepared, call, ttl, result)
@@ -257,19 +256,21 @@ class Caller:
                     await self._idle.wait()
         await self.recorder.unsaved.close()
 
-    async def _attempt_until_done(self, running: RunningCall) -> Result:
+    async def _attempted(self, running: RunningCall) -> Result:
+        """Makes the call, again where that is safe and may help."""
         while True:
+            attempt = self._attempt(running)
             try:
-                result = await tracing.attempt(running, self._attempt(running))
+                result = await (attempt if tracing.active is None else tracing.attempt(running, attempt))
             except SpindleError as error:
                 if not await self._may_go_again(running, error):
                     raise
-            else:
-                if result.meaning is None:
-                    return result
-                reported = error_of(running.prepared.tool, result)
-                if not await self._may_go_again(running, reported):
-                    return replace(result, meaning=reported.meaning)
+                continue
+            if result.meaning is None:
+                return result
+            reported = error_of(running.prepared.tool, result)
+            if not await self._may_go_again(running, reported):
+                return replace(result, meaning=reported.meaning)
 
     async def _may_go_again(self, running: RunningCall, error: SpindleError) -> bool:
         """Waits until the call may be sent again. Returns False if it must not be."""

@@ -56,11 +56,13 @@ def answered_by(model: Sampling | None) -> Generator[None]:
 
 def of_client(peer: Peer) -> Sampling | None:
     """The model of a client that made a call, if it has one."""
+    if not peer.can_answer(SAMPLE):
+        return None
 
     async def sample(params: JsonObject) -> JsonObject:
         return await peer.ask(SAMPLE, params)
 
-    return Sampling(sample, MAX_OF_CLIENT) if peer.can_answer(SAMPLE) else None
+    return Sampling(sample, MAX_OF_CLIENT)
 
 
 class CallSampling:

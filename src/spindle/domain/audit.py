@@ -6,11 +6,13 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from spindle.domain.records import quick_dataclass
+
 MAX_TEXT = 500
 """Characters that are kept of a text from outside."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class AuditEntry:
     """One entry. It never holds arguments, results or secrets."""
 

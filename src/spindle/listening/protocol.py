@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Never, cast
 
 import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from spindle.listening.again import RepeatingConnection
+from spindle.listening.ambiguity import ambiguity_of
 from spindle.listening.connections import CONNECTION
 from spindle.listening.writer import AnswerWriter
 
@@ -34,10 +36,6 @@ DRAINED = 4
 because a client that cannot send all may never read the answer."""
 MOST_WASTED = 256 * 1024
 """Bytes of a refused client that are thrown away, so that it can read the answer before it is cut off."""
-ONCE = frozenset(
-    (b"authorization", b"content-type", b"host", b"mcp-protocol-version", b"mcp-session-id", b"origin")
-)
-"""Headers of which two in one request mean that somebody on the way may believe the other."""
 
 
 _AT_ONCE = struct.pack("ii", 1, 0)
@@ -51,7 +49,7 @@ class _RefusedRequestError(Exception):
     """Ends the parser's work, after the reason was noted."""
 
 
-class HttpConnection(HttpToolsProtocol):
+class HttpConnection(RepeatingConnection):
     """Counts and dates what comes, and refuses what is too much, too slow or can be read in two ways."""
 
     parser: httptools.HttpRequestParser
@@ -64,7 +62,6 @@ class HttpConnection(HttpToolsProtocol):
         self._door = door
         self._queue: Queue | None = None
         self._reading = _BETWEEN
-        self._running: RequestResponseCycle | None = None
         self._unread = 0
         """Bytes that came for a header that is not complete."""
         self._split = False
@@ -130,7 +127,7 @@ class HttpConnection(HttpToolsProtocol):
         if self._deaf or self.transport.is_closing():
             return
         self._deaf = True
-        running = self._running
+        running = self.running
         if running is None or running.response_complete:
             answers = self._reading != _BODY  # else it has its answer, and goes on sending
         else:
@@ -150,7 +147,7 @@ class HttpConnection(HttpToolsProtocol):
         # As uvicorn does, but for the addresses: it makes two sockets to ask for them.
         self.connections.add(self)
         self.transport, self.flow = transport, FlowControl(transport)
-        self._writer = AnswerWriter(transport, self.loop.call_soon)
+        self.writer = AnswerWriter(transport, self.loop.call_soon)
         here, there = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
         # Those of a Unix socket are paths, and the client's is empty.
         self.server = here[:2] if isinstance(here, tuple) else None
@@ -177,6 +174,8 @@ class HttpConnection(HttpToolsProtocol):
             self._wasted += len(data)
             if self._wasted > MOST_WASTED:
                 self.drop()
+            return
+        if self._reading == _BETWEEN and not self._unread and self.head.takes(data):
             return
         limit = self._door.limits.header_size
         if len(data) <= limit or self._reading == _BODY:
@@ -207,6 +206,10 @@ class HttpConnection(HttpToolsProtocol):
         super().resume_writing()
         self._settle()
 
+    def leave_queue(self) -> None:
+        if self._queue is not None:
+            self._move(None)
+
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         if not self.transport.is_closing():
@@ -216,8 +219,8 @@ class HttpConnection(HttpToolsProtocol):
         self._settle()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._running = cycle
-        cycle.transport = cast(asyncio.Transport, self._writer)
+        self.running = cycle
+        cycle.transport = cast(asyncio.Transport, self.writer)
         super()._start_asgi_task(cycle, app)
 
     # --- the parser's
@@ -244,7 +247,9 @@ class HttpConnection(HttpToolsProtocol):
         limit = self._door.limits.header_size
         if (self._split or self._unread > limit) and self._head_size() > limit:
             self._stop(431, f"the header is larger than {limit} bytes")
-        self._check_ambiguity()
+        ambiguity = ambiguity_of(self.url, self.headers, self.parser)
+        if ambiguity is not None:
+            self._stop(400, ambiguity)
         if len(self.pipeline) >= MOST_PIPELINED:
             self._stop(400, "too many requests at once")
         self._reading = _BODY
@@ -297,31 +302,6 @@ class HttpConnection(HttpToolsProtocol):
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
-    def _check_ambiguity(self) -> None:
-        """Refuses what a proxy before us might read in another way."""
-        headers, version = dict(self.headers), self.parser.get_http_version()
-        if len(headers) != len(self.headers):
-            names = [name for name, _ in self.headers]
-            for name in ONCE.intersection(names):
-                if names.count(name) > 1:
-                    self._stop(400, f"{name.decode()} is there more than once")
-        if version != "1.1" and version != "1.0":
-            self._stop(400, "this server speaks HTTP/1.1")
-        host = headers.get(b"host")
-        if host is None and version == "1.1":
-            self._stop(400, "the host is missing")
-        encoding = headers.get(b"transfer-encoding")
-        if encoding is not None and (version == "1.0" or encoding.strip().lower() != b"chunked"):
-            self._stop(400, "a body comes as it is, or in chunks")
-        if not self.url.startswith(b"/"):
-            parts = self.url.split(b"/", 3)
-            if len(parts) < 3 or parts[1] or parts[2].lower() != (host or b"").lower():
-                self._stop(400, "the request is for another host than it says")
-        if self.parser.should_upgrade() and (
-            encoding is not None or headers.get(b"content-length", b"0") != b"0"
-        ):
-            self._stop(400, "a request to change the protocol has no body")
-
     def _stop(self, status: int, reason: str) -> Never:
         self._refusal = status, reason
         raise _RefusedRequestError
@@ -340,7 +320,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _left(self) -> None:
         """Tells the applications at work that the client is gone; requests that waited are not begun."""
-        for cycle in (self._running, self.cycle):
+        for cycle in (self.running, self.cycle):
             if cycle and not cycle.response_complete:
                 cycle.disconnected = True
                 cycle.message_event.set()

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Send
 
 
+def is_own(send: Send) -> bool:
+    """True if this is a connection's own, and nobody adds to what is sent or counts it."""
+    return getattr(send, "__self__", None).__class__ is RequestResponseCycle
+
+
 def sent_whole(send: Send, status: int, head: bytes, body: bytes) -> bool:
     """Sends a whole answer to a POST, if its connection is ready for it. Returns False if it has to go by
     `send`: also where that is not the connection's own, but somebody's who adds to answers or counts them.

@@ -25,6 +25,7 @@ from spindle.mcp_server.kernel import IDENTITY, ServedRequest
 from spindle.mcp_server.tasks import TaskCreated
 
 if TYPE_CHECKING:
+    from spindle.mcp_protocol.errors import RequestId
     from spindle.mcp_server.channel import RequestChannel
     from spindle.mcp_server.connection import ClientConnection
     from spindle.mcp_server.server import CatalogServer
@@ -66,12 +67,17 @@ async def answered(
             trail.follow(outside)
     except TaskCreated as task:
         result = task.result
-    except McpError as error:
-        return error_message(channel.request_id, error.code, error.message, error.data)
-    except Exception:
-        logger.exception("a request failed")
-        return error_message(channel.request_id, INTERNAL_ERROR, "Internal server error")
+    except Exception as error:  # noqa: BLE001 - the edge: the client gets an answer
+        return failed(channel.request_id, error)
     return {"jsonrpc": "2.0", "id": channel.request_id, "result": result}
+
+
+def failed(request_id: RequestId | None, error: Exception) -> JsonObject:
+    """The answer to a request that ended with an error; details of internal ones stay in our log."""
+    if isinstance(error, McpError):
+        return error_message(request_id, error.code, error.message, error.data)
+    logger.error("a request failed", exc_info=error)
+    return error_message(request_id, INTERNAL_ERROR, "Internal server error")
 
 
 def is_plain_call(params: JsonObject | None, connection: ClientConnection) -> bool:

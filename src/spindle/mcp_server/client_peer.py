@@ -41,6 +41,7 @@ from spindle.mcp_server.convert import error_result, is_of_server
 from spindle.mcp_server.inbound import (
     KEPT,
     LOG_LEVEL,
+    Channel,
     RequestContext,
     holder_of,
     inbound,
@@ -85,16 +86,17 @@ class ClientPeer:
     _has_left = False
 
     def __init__(self, ctx: RequestContext, ask_timeout: float) -> None:
-        self._ctx = ctx
-        self._ask_timeout = ask_timeout
+        self._ctx, self._ask_timeout = ctx, ask_timeout
         self._connection = inbound(ctx).connection
-        self._channel = inbound(ctx).channel
         self._sending: set[asyncio.Task[None]] = set()
 
     def came_back(self, ctx: RequestContext) -> None:
         """The client made the request again, and hears from now on of this one."""
         self._ctx = ctx
-        self._channel = inbound(ctx).channel
+
+    @property
+    def _channel(self) -> Channel:
+        return inbound(self._ctx).channel
 
     @property
     def holder(self) -> str:

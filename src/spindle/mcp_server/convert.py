@@ -71,6 +71,19 @@ def _as_object(schema: Any) -> Any:
     return {} if schema else {"not": {}}
 
 
+def plain_wire(result: Result) -> JsonObject | None:
+    """The same as `to_wire_result` for one text, perhaps with data, as most results are; None for others."""
+    if len(result.content) != 1 or result.is_error or result.meta is not None:
+        return None
+    [block] = result.content
+    if block.type != "text" or block.annotations or block.besides or block.path is not None or block.uri:
+        return None
+    wire: JsonObject = {"content": [{"type": "text", "text": block.text or ""}]}
+    if result.has_structured:
+        wire["structuredContent"] = result.structured
+    return wire
+
+
 def to_wire_result(result: Result, file_link: FileLink, source: str | None = None) -> JsonObject:
     """A result as the protocol's JSON. `source` is that of the tool, under which its pages are offered."""
     if source is not None and (result.meta is not None or any(block.uri for block in result.content)):

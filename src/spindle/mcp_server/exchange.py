@@ -74,8 +74,13 @@ class PostExchange(Timer):
         finally:
             timers.stop(self)
             if self._watch is not None:
-                self._watch.cancel()
-                await asyncio.wait({self._watch})
+                await self.stop_watching()
+
+    async def stop_watching(self) -> None:
+        """Looks no longer whether the client still waits."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait({self._watch})
 
     async def event(self, message: JsonObject) -> None:
         """Send a message ahead of the answer, where the client takes a stream."""
@@ -145,7 +150,7 @@ def _event(message: JsonObject) -> bytes:
 async def respond(send: Send, status: int, message: JsonObject | None = None, headers: Headers = ()) -> None:
     """Sends a whole response."""
     body = to_json(message) if message is not None else b""
-    if message is not None and sent_whole(send, status, _head_of(headers), body):
+    if message is not None and sent_whole(send, status, head_of(headers), body):
         return
     kind = (JSON_TYPE,) if message is not None else ()
     length = (b"content-length", str(len(body)).encode())
@@ -154,7 +159,7 @@ async def respond(send: Send, status: int, message: JsonObject | None = None, he
 
 
 @lru_cache(1000)
-def _head_of(headers: Headers) -> bytes:
+def head_of(headers: Headers) -> bytes:
     """The lines of a response's head: of the few of a session, which come with each of its answers."""
     return b"".join(b"%b: %b\r\n" % pair for pair in (JSON_TYPE, *headers))
 

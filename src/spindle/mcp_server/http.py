@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.domain.json_schema import JsonObject, from_json, is_object
 from spindle.errors import RateLimitedError
+from spindle.listening.again import remember_head
 from spindle.listening.headers import headers_of
-from spindle.listening.whole import whole_body
+from spindle.listening.whole import is_own, whole_body
 from spindle.mcp_protocol.errors import McpError, as_request_id, same_id
 from spindle.mcp_protocol.names import (
     HANDSHAKE_VERSIONS,
@@ -24,6 +25,7 @@ from spindle.mcp_protocol.names import (
 from spindle.mcp_server.calling import answered
 from spindle.mcp_server.channel import RequestChannel, cancelled_message, error_message
 from spindle.mcp_server.connection import ClientConnection
+from spindle.mcp_server.direct import DirectCalls
 from spindle.mcp_server.envelope import (
     HTTP_STATUSES,
     check_version,
@@ -35,7 +37,8 @@ from spindle.mcp_server.event_ids import FIRST_VERSION_WITH_PRIMERS, NOTICES, Ev
 from spindle.mcp_server.exchange import JSON_TYPE, Headers, PostExchange, respond
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.resuming import Resuming
-from spindle.mcp_server.sessions import SESSION_HEADER, HttpSession, Sessions
+from spindle.mcp_server.sessions import MAX_RUNNING, SESSION_HEADER, HttpSession, Sessions
+from spindle.serving.access import admission_of
 from spindle.timers import Timers
 
 if TYPE_CHECKING:
@@ -47,8 +50,6 @@ if TYPE_CHECKING:
 
 PATH = "/mcp"
 VERSION_HEADER = b"mcp-protocol-version"
-MAX_RUNNING = 1000
-"""Requests of one session at a time."""
 
 NO_MESSAGE = "the body must be one JSON-RPC request or notification"
 _ALLOWED = ((b"allow", b"GET, POST, DELETE"),)
@@ -171,6 +172,7 @@ class McpApp:
             await self._initialize(request, message)
             return
         session = self._known(request) or await self._session(request)
+        self._remember(request, session)
         if "method" not in message and ("result" in message or "error" in message):
             await self.sessions.answered(session, message)
             await respond(request.send, 202, None, session.headers)
@@ -179,6 +181,16 @@ class McpApp:
             await respond(request.send, 202, None, session.headers)
         else:
             await self._answer(request, session, message)
+
+    def _remember(self, request: _Request, session: HttpSession) -> None:
+        """Has further requests of the session that begin like this one go straight to the calls."""
+        admitted = admission_of(request.scope)
+        if admitted is not None and is_own(request.send):
+            streams = request.takes_stream
+            calls = DirectCalls(
+                self._catalog, self.sessions, self._timers, session, admitted, takes_stream=streams
+            )
+            remember_head(request.scope, calls)
 
     async def _initialize(self, request: _Request, message: JsonObject) -> None:
         known = SESSION_HEADER in request.headers
@@ -201,13 +213,7 @@ class McpApp:
             raise Refused(400, INVALID_REQUEST, "this id is already in use", request_id)
         if len(session.running) >= MAX_RUNNING:
             raise Refused(429, INTERNAL_ERROR, "too many requests at once", request_id)
-        exchange = PostExchange(
-            request.receive,
-            request.send,
-            streams=request.takes_stream,
-            cancels=False,
-            headers=session.headers,
-        )
+        exchange = request.exchange(session.headers)
         exchange.keep = partial(self.sessions.kept.begin, session, message)
         channel = self._channel(request, session, exchange, request_id, params)
         task = asyncio.current_task()

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.auth.details import DetailSealer
 from spindle.domain.json_schema import JsonObject
@@ -27,16 +27,23 @@ from spindle.serving.quotas import Shares
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Principal
-    from spindle.mcp_server.channel import RequestChannel
     from spindle.mcp_server.server import CatalogServer
 
 IDLE_TIMEOUT = 30 * 60.0
+MAX_RUNNING = 1000
+"""Requests of one session at a time."""
 MAX_SESSIONS = 10_000
 SWEEP_EVERY = 60.0
 
 logger = logging.getLogger("spindle.serve")
 
 SESSION_HEADER = b"mcp-session-id"
+
+
+class Cancellable(Protocol):
+    """A request that its client may cancel."""
+
+    def cancel(self) -> None: ...
 
 
 class HttpSession:
@@ -52,7 +59,7 @@ class HttpSession:
         self.notices = Notices(catalog.processes.id)
         self.scope: Mapping[str, Any] | None = None
         """Of the request that opened the stream."""
-        self.running: dict[RequestId, tuple[asyncio.Task[Any], RequestChannel]] = {}
+        self.running: dict[RequestId, tuple[asyncio.Task[Any], Cancellable]] = {}
         self.connection = ClientConnection(self)
         self.last_used = time.monotonic()
         self.listener = SessionListener(self.connection, principal, lambda: self.scope, self.notices.close)
@@ -60,6 +67,11 @@ class HttpSession:
     @property
     def headers(self) -> tuple[tuple[bytes, bytes], ...]:
         return ((SESSION_HEADER, self.id.encode()),)
+
+    @property
+    def is_open(self) -> bool:
+        """True once the handshake is over, in this process or another."""
+        return self.connection.client_params is not None
 
     @property
     def is_idle(self) -> bool:

@@ -11,7 +11,7 @@ from spindle.calls.options import CallOptions
 from spindle.calls.sampling import answered_by, of_client
 from spindle.calls.validate import Validation
 from spindle.domain.json_schema import JsonObject, canonical, is_object
-from spindle.errors import LoopError, NotFoundError, ServerError, SpindleError
+from spindle.errors import Interruption, LoopError, NotFoundError, ServerError, SpindleError
 from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_protocol.names import INVALID_PARAMS, RATE_LIMITED
 from spindle.mcp_server import search_mode
@@ -23,14 +23,22 @@ from spindle.mcp_server.client_peer import (
     go_on,
     passed_on,
     paused,
+    refusal,
 )
-from spindle.mcp_server.convert import for_handshake_result, is_of_server, to_wire_error, to_wire_result
+from spindle.mcp_server.convert import (
+    for_handshake_result,
+    is_of_server,
+    plain_wire,
+    to_wire_error,
+    to_wire_result,
+)
 from spindle.mcp_server.inbound import RequestContext, inbound, is_modern
 from spindle.mcp_server.requests import MAX_ROUNDS, answerable, for_source, may_be_asked
 from spindle.mcp_server.tasks import knows_tasks
 from spindle.runs.outcomes import Finished, Outcome, Paused
 from spindle.serving.connecting import KIND as CONNECT
 from spindle.serving.quota_gate import is_used_up
+from spindle.telemetry import metrics, tracing
 
 if TYPE_CHECKING:
     from spindle.app import Spindle
@@ -107,16 +115,37 @@ class ToolCalls:
             else:
                 wire = await run(ctx, principal, tool, arguments, peer, params)
         except SpindleError as error:
-            if isinstance(error, LoopError):
-                raise
             if is_used_up(error) and inbound(ctx).scope is not None:
                 raise _too_many(error) from None
-            coded = "requestState" in params and is_object(error.details) and "code" in error.details
-            if coded or (tool is not None and tool.kind == MCP and is_of_server(error)):
-                # What the server answered with goes on as it came: its code and data are for the client.
-                raise
-            wire = to_wire_error(error)
+            wire = _reported(error, tool, params)
         return wire if modern else for_handshake_result(wire)
+
+    def plainly_callable(self, principal: Principal, name: str) -> ToolSummary | None:
+        """The tool of this name, if a call of it has nothing to pass but the path of every call."""
+        if self._access.quotas is not None or tracing.active is not None or metrics.active is not None:
+            return None
+        tool = self._listing.at_hand(principal, name)
+        if tool is None or not self._listing.says_nothing_of_tasks(tool.name):
+            return None
+        return tool if tool.kind != CONNECT else None
+
+    async def call_plainly(
+        self, ctx: RequestContext, principal: Principal, tool: ToolSummary, arguments: JsonObject
+    ) -> JsonObject:
+        """The result of a call of such a tool by a client of the handshake era."""
+        peer = ClientPeer(ctx, self._access.config.ask_timeout)
+        try:
+            outcome = await self._start(principal, tool, arguments, peer, None)
+            if isinstance(outcome, Finished) and outcome.result.asked is None:
+                wire = self._wire(principal, tool, outcome.result)
+            else:
+                wire = await self._until_done(ctx, principal, tool, arguments, peer, outcome)
+        except (SpindleError, Interruption) as error:
+            wire = _told(ctx, error, tool)
+        finally:
+            if peer.has_unsent:
+                await peer.settle()
+        return for_handshake_result(wire)
 
     async def _looked_up(
         self, principal: Principal, name: str, arguments: JsonObject
@@ -171,27 +200,39 @@ class ToolCalls:
             outcome = await (
                 self._tasks.patiently(ctx, principal, tool, peer, doing) if knows_tasks(ctx) else doing
             )
-            for _ in range(MAX_ROUNDS):
-                if isinstance(outcome, Finished) and outcome.result.asked is None:
-                    return self._wire(principal, tool, outcome.result)
-                if isinstance(outcome, Finished):
-                    done = await passed_on(ctx, peer, outcome.result.asked or {})
-                elif isinstance(outcome, Paused):
-                    await self._app.runner.keep_newest(principal, self._config.quotas.suspended)
-                    done = await paused(self._app, ctx, peer, outcome.pauses[0])
-                else:
-                    raise ServerError(f"another process continues this call of {tool.name}")
-                if isinstance(done, Again):
-                    doing = self._start(principal, tool, arguments, peer, done.answers)
-                    outcome = await self._tasks.patiently(ctx, principal, tool, peer, doing)
-                elif isinstance(done, dict):
-                    return done
-                else:
-                    outcome = done
-            raise ServerError(f"{tool.name} asked more than {MAX_ROUNDS} times for further input")
+            return await self._until_done(ctx, principal, tool, arguments, peer, outcome)
         finally:
             if peer.has_unsent:
                 await peer.settle()
+
+    async def _until_done(
+        self,
+        ctx: RequestContext,
+        principal: Principal,
+        tool: ToolSummary,
+        arguments: JsonObject,
+        peer: ClientPeer,
+        outcome: Outcome,
+    ) -> JsonObject:
+        """The result of a call with this outcome, once the client has answered all that is asked first."""
+        for _ in range(MAX_ROUNDS):
+            if isinstance(outcome, Finished) and outcome.result.asked is None:
+                return self._wire(principal, tool, outcome.result)
+            if isinstance(outcome, Finished):
+                done = await passed_on(ctx, peer, outcome.result.asked or {})
+            elif isinstance(outcome, Paused):
+                await self._app.runner.keep_newest(principal, self._config.quotas.suspended)
+                done = await paused(self._app, ctx, peer, outcome.pauses[0])
+            else:
+                raise ServerError(f"another process continues this call of {tool.name}")
+            if isinstance(done, Again):
+                doing = self._start(principal, tool, arguments, peer, done.answers)
+                outcome = await self._tasks.patiently(ctx, principal, tool, peer, doing)
+            elif isinstance(done, dict):
+                return done
+            else:
+                outcome = done
+        raise ServerError(f"{tool.name} asked more than {MAX_ROUNDS} times for further input")
 
     def _start(
         self,
@@ -230,6 +271,8 @@ class ToolCalls:
         return await go_on(self._app, pause, answers.get(ANSWER) if is_object(answers) else None, peer)
 
     def _wire(self, principal: Principal, tool: ToolSummary, result: Result) -> JsonObject:
+        if (plain := plain_wire(result)) is not None:
+            return plain
         for block in result.content:
             if block.uri is not None:
                 self._relay.linked(block.uri, tool.source)
@@ -251,3 +294,24 @@ def _too_many(error: SpindleError) -> McpError:
     """Over HTTP the end of a quota is an error with a status of its own, for which proxies and clients know
     how to wait; over pipes it is a result that a model reads."""
     return McpError(RATE_LIMITED, f"{error.message} ({error.hint})", {"retryAfter": error.retry_after})
+
+
+def _told(ctx: RequestContext, error: SpindleError | Interruption, tool: ToolSummary) -> JsonObject:
+    """The result that reports the end of a call. Raises the error of the protocol where it is one."""
+    try:
+        if isinstance(error, SpindleError):
+            return _reported(error, tool, {})
+    except SpindleError:
+        pass
+    raise refusal(ctx, error) from error
+
+
+def _reported(error: SpindleError, tool: ToolSummary | None, params: JsonObject) -> JsonObject:
+    """The result that reports the error of a call. Raises the error where it is the answer itself."""
+    if isinstance(error, LoopError):
+        raise error
+    coded = "requestState" in params and is_object(error.details) and "code" in error.details
+    if coded or (tool is not None and tool.kind == MCP and is_of_server(error)):
+        # What the server answered with goes on as it came: its code and data are for the client.
+        raise error
+    return to_wire_error(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -160,8 +160,8 @@ class SealedStore(Protocol):
 class CallStore(Protocol):
     """Keeps the records of calls."""
 
-    async def save_call(self, record: CallRecord, *, together: bool = False) -> None:
-        """Returns once the record would survive the death of this process. If the awaiting task is cancelled
+    def save_call(self, record: CallRecord, *, together: bool = False) -> Awaitable[None]:
+        """Waits until the record would survive the death of this process. If the awaiting task is cancelled
         meanwhile, the record is kept all the same. `together`: others are about to come, with which it may
         share the work."""
         ...

@@ -15,15 +15,15 @@ from spindle.auth.clients import KnownClients
 from spindle.auth.issued import PREFIX, IssuedToken, IssuedTokens
 from spindle.calls.rates import RateLimiter
 from spindle.domain.identity import Principal
-from spindle.errors import AuthError, ConfigurationError, PermissionDeniedError, SpindleError
+from spindle.errors import ConfigurationError, SpindleError
 from spindle.http.addresses import is_loopback
 from spindle.listening.addressing import Addressing, network
 from spindle.listening.connections import CONNECTION
 from spindle.listening.headers import RequestHeaders, headers_of
 from spindle.serving.cors import ORIGIN, preflight
 from spindle.serving.exposure import Exposed, with_groups
-from spindle.serving.problems import of_error, problem, respond
-from spindle.serving.resource import METADATA, challenge, metadata, metadata_url
+from spindle.serving.problems import problem, respond
+from spindle.serving.resource import METADATA, metadata, not_identified, shown_token
 from spindle.serving.widening import widened
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class ServingAccess:
         if scope is None:
             return principal
         try:
-            now = await self._rules.clients.identify(_shown(RequestHeaders(scope)))
+            now = await self._rules.clients.identify(shown_token(RequestHeaders(scope)))
         except SpindleError:
             return None
         return now if now.id == principal.id else None
@@ -263,6 +263,27 @@ class ServingAccess:
         if rules.rates is None and rules.clients.are_lasting:
             connection.admitted = Admitted(rules, shown, principal)
 
+    def readmits(self, admitted: Admitted, size: int) -> bool:
+        """True if a request with a body of this size that shows what this one showed is let in without
+        another look."""
+        return admitted.rules is self._rules and size <= self._rules.config.max_body_size
+
+    def begin(self, client: str) -> bool:
+        """Counts a request of a client, until its `end`. Returns False if the client has too many."""
+        count = self.running.get(client, 0)
+        if count >= self._rules.config.quotas.requests:
+            return False
+        self.running[client] = count + 1
+        return True
+
+    def end(self, client: str) -> None:
+        """A request of a client is answered."""
+        count = self.running[client]
+        if count == 1:
+            del self.running[client]
+        else:
+            self.running[client] = count - 1
+
     async def admit(self, scope: Scope, public: Public = nothing_public) -> Principal | Response:
         """The principal of a request, or the response that refuses it."""
         rules, headers = self._rules, headers_of(scope)
@@ -279,14 +300,16 @@ class ServingAccess:
             told = Headers(scope=scope)
             return _too_often(rules, _address(scope)) or metadata(rules.config, scope, told)
         try:
-            principal = await clients.identify(_shown(headers)) if clients.wants_token else clients.owner
+            principal = await clients.identify(shown_token(headers)) if clients.wants_token else clients.owner
         except SpindleError as error:
             if await self._knows_by_now(headers):
                 return await self.admit(scope, public)
             if way is not None:
                 return _too_often(rules, _address(scope)) or ANYBODY
             # Guessing is limited too.
-            return _too_often(rules, _address(scope)) or _not_identified(rules, scope, error)
+            return _too_often(rules, _address(scope)) or not_identified(
+                rules.config, scope, error, has_issuer=clients.issuer is not None
+            )
         if rules.rates is None:
             return principal
         key = f"user {principal.id}" if clients.wants_token else _address(scope)
@@ -294,7 +317,7 @@ class ServingAccess:
 
     async def _knows_by_now(self, headers: RequestHeaders) -> bool:
         """True if another look at the store brought the token that is shown."""
-        shown = _shown(headers)
+        shown = shown_token(headers)
         if shown is None or not shown.startswith(PREFIX) or self.look_for_token is None:
             return False
         if not await self.look_for_token():
@@ -304,6 +327,16 @@ class ServingAccess:
         except SpindleError:
             return False
         return True
+
+
+def admission_of(scope: Scope) -> Admitted | None:
+    """The request with which the connection of this one was let in, if this one shows the same."""
+    connection = scope.get(CONNECTION)
+    found: Admitted | None = connection.admitted if connection is not None else None
+    shown = headers_of(scope).shown(_OF_ADMISSION)
+    if found is None or shown is None or not hmac.compare_digest(shown, found.shown):
+        return None
+    return found if scope.get(PRINCIPAL) == found.principal else None
 
 
 def _refuse_open(clients: KnownClients, host: str) -> None:
@@ -355,26 +388,6 @@ def _too_often(rules: _Rules, client: str) -> Response | None:
     return respond({**body, "retryable": True, "retry_after": round(wait, 3)})
 
 
-def _shown(headers: RequestHeaders) -> str | None:
-    """The token, if one is shown, in the one way that is meant."""
-    given = headers.all(b"authorization")
-    scheme, _, shown = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-    return shown.strip() or None if scheme.lower() == "bearer" else None
-
-
 def _asks_for_metadata(scope: Scope) -> bool:
     path: str = scope["path"]
     return scope["method"] in ("GET", "HEAD") and (path == METADATA or path.startswith(f"{METADATA}/"))
-
-
-def _not_identified(rules: _Rules, scope: Scope, error: SpindleError) -> Response:
-    if not isinstance(error, (AuthError, PermissionDeniedError)):
-        return respond({**of_error(error), "status": 503})
-    has_issuer = rules.clients.issuer is not None
-    url = metadata_url(rules.config, scope, Headers(scope=scope)) if has_issuer else None
-    scopes = rules.config.jwt.required_scopes if rules.config.jwt is not None else ()
-    lacks_scope = isinstance(error, PermissionDeniedError)
-    code = "insufficient_scope" if lacks_scope else "invalid_token" if _shown(RequestHeaders(scope)) else None
-    said = challenge(url, code, error.message if code else None, scopes)
-    status, category = (403, "permission") if lacks_scope else (401, "auth")
-    return respond(problem(status, category, error.message, error.hint), {"WWW-Authenticate": said})

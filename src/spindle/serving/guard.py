@@ -56,23 +56,18 @@ class Guard:
                 if admitted is not ANYBODY:
                     recognise(scope)
             scope[PRINCIPAL] = admitted
-            running, client = access.running, admitted.id
-            count = running.get(client, 0)
-            if count >= access.config.quotas.requests:
+            client = admitted.id
+            if not access.begin(client):
                 refused = _too_many(access.config)
                 if access.audit is not None:
                     access.audit.turned_away(scope, refused, client)
                 await refused(scope, receive, send)
                 return
-            running[client] = count + 1
             app = self._posts.get(scope["path"], self._app) if scope["method"] == "POST" else self._app
             try:
                 await app(scope, receive, send)
             finally:
-                if running[client] == 1:
-                    del running[client]
-                else:
-                    running[client] -= 1
+                access.end(client)
             return
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})

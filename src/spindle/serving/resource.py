@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from spindle.domain.json_schema import to_json
+from spindle.errors import AuthError, PermissionDeniedError, SpindleError
+from spindle.listening.headers import RequestHeaders
+from spindle.serving.problems import of_error, problem, respond
 
 if TYPE_CHECKING:
-    from starlette.datastructures import Headers
     from starlette.types import Scope
 
     from spindle.domain.serve import ServeConfig
@@ -64,3 +67,24 @@ def challenge(
 def _plain(text: str) -> str:
     """The text with `?` for every character that may not stand in a quoted header value."""
     return "".join(sign if " " <= sign <= "~" and sign not in '"\\' else "?" for sign in text)
+
+
+def shown_token(headers: RequestHeaders) -> str | None:
+    """The token, if one is shown, in the one way that is meant."""
+    given = headers.all(b"authorization")
+    scheme, _, shown = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    return shown.strip() or None if scheme.lower() == "bearer" else None
+
+
+def not_identified(config: ServeConfig, scope: Scope, error: SpindleError, *, has_issuer: bool) -> Response:
+    """The answer to a request of somebody who is not known, or may not come in."""
+    if not isinstance(error, (AuthError, PermissionDeniedError)):
+        return respond({**of_error(error), "status": 503})
+    url = metadata_url(config, scope, Headers(scope=scope)) if has_issuer else None
+    scopes = config.jwt.required_scopes if config.jwt is not None else ()
+    lacks_scope = isinstance(error, PermissionDeniedError)
+    shown = shown_token(RequestHeaders(scope))
+    code = "insufficient_scope" if lacks_scope else "invalid_token" if shown else None
+    said = challenge(url, code, error.message if code else None, scopes)
+    status, category = (403, "permission") if lacks_scope else (401, "auth")
+    return respond(problem(status, category, error.message, error.hint), {"WWW-Authenticate": said})

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from spindle.domain.call import CallRecord, Result
@@ -243,8 +243,8 @@ class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqliteServing, SqlCal
 
     # --- calls
 
-    async def save_call(self, record: CallRecord, *, together: bool = False) -> None:
-        await self._calls.save(self._call_row(record), together=together)
+    def save_call(self, record: CallRecord, *, together: bool = False) -> Awaitable[None]:
+        return self._calls.save(self._call_row(record), together=together)
 
     # --- secrets
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from spindle.stores.rows import CALL
 from spindle.stores.worker import Worker
@@ -26,6 +26,16 @@ class Done(Generic[T]):
     """The outcome of a write that is committed."""
 
     outcome: T
+
+
+class _Written:
+    """Waits for nothing: it is done."""
+
+    def __await__(self) -> Iterator[Any]:
+        return iter(())
+
+
+WRITTEN: Awaitable[None] = cast("Awaitable[None]", _Written())
 
 
 class WritesAtOnce:
@@ -77,12 +87,11 @@ class CallRows:
         self._writer = writer
         self._waiting: list[tuple[Row, asyncio.Future[None]]] = []
 
-    async def save(self, row: Row, *, together: bool) -> None:
+    def save(self, row: Row, *, together: bool) -> Awaitable[None]:
         """`together`: it waits for others of this turn of the event loop, and shares their commit."""
         if together:
-            await self._with_others(row)
-        elif not self._at_once.insert(INSERT, row):
-            await self._through_thread(row)
+            return self._with_others(row)
+        return WRITTEN if self._at_once.insert(INSERT, row) else self._through_thread(row)
 
     def _with_others(self, row: Row) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()

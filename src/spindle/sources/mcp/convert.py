@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -134,14 +135,10 @@ def plain_result(raw: JsonObject) -> Result | None:
         if block is None:
             return None
         blocks.append(block)
-    return Result(
-        content=tuple(blocks),
-        structured=structured,
-        is_error=is_error,
-        has_structured=has_structured,
-        meaning=in_data(meta) if is_error and meta else None,
-        meta=passed(meta),
-    )
+    found = Result(tuple(blocks), structured, is_error, has_structured)
+    if not meta:
+        return found
+    return replace(found, meaning=in_data(meta) if is_error else None, meta=passed(meta))
 
 
 def to_result(raw: JsonObject) -> Result:
@@ -190,7 +187,7 @@ _BESIDES = ("_meta", "title", "icons")
 def _plain_block(item: Any) -> Block | None:
     match item:
         case {"type": "text", "text": str(text)} if len(item) == 2:
-            return Block("text", text=text)
+            return Block("text", text)
         case {"type": "image" | "audio" as kind, "data": str(data), "mimeType": str(mime)} if len(item) == 3:
             return Block(kind, data=data, mime_type=mime)
         case _:

@@ -78,6 +78,7 @@ class ServerMessages(Protocol):
 class Pending:
     """A request that waits for its answer."""
 
+    id: RequestId
     future: asyncio.Future[dict[str, Any]]
     on_progress: OnProgress | None = None
     newest_progress: Mapping[str, Any] | None = None
@@ -113,6 +114,30 @@ class LinkDispatcher:
         self.lost.add_done_callback(lambda _future: tell())
 
     # --- what the session asks for
+
+    def begin_call(self, params: JsonObject) -> Pending | None:
+        """Sends a call of a tool, if that takes no waiting, for `answer_to`. None: it was not sent."""
+        if self._link.lost:
+            return None
+        request_id = self._ids + 1
+        line = to_json({"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params})
+        future = asyncio.get_running_loop().create_future()
+        pending = self._pending[request_id] = Pending(request_id, future)
+        if not self._link.write_at_once(line + b"\n"):
+            del self._pending[request_id]
+            return None
+        self._ids = request_id
+        return pending
+
+    async def answer_to(self, pending: Pending) -> JsonObject:
+        """The answer to a call that was sent by `begin_call`."""
+        try:
+            return await pending.future
+        except asyncio.CancelledError:
+            self._cancel(pending.id)
+            raise
+        finally:
+            del self._pending[pending.id]
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: SendOptions | None = None
@@ -155,7 +180,7 @@ class LinkDispatcher:
         if key in self._pending:
             raise ValueError(f"request id {request_id!r} is already in flight")
         future = asyncio.get_running_loop().create_future()
-        pending = self._pending[key] = Pending(future, opts.get("on_progress"))
+        pending = self._pending[key] = Pending(request_id, future, opts.get("on_progress"))
         body = as_sent(params)
         if pending.on_progress is not None:
             body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
@@ -201,8 +226,8 @@ class LinkDispatcher:
     def _line(self, line: bytes) -> None:
         if len(line) > AT_ONCE or self._large.are_waiting:
             self._large.add(line)
-        elif line.strip():
-            self._message(line, read_message(line))
+        elif (message := read_message(line)) is not None or line.strip():
+            self._message(line, message)
 
     def _message(self, line: bytes, message: dict[str, Any] | None) -> None:
         if message is None:

@@ -19,7 +19,7 @@ from spindle.http.failures import HttpFailure, RedirectError, TooLargeError
 from spindle.mcp_protocol.errors import McpError, RequestId, as_request_id, same_id
 from spindle.mcp_protocol.names import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from spindle.sources.mcp.answers import MessageTooLargeError, NoAnswerError, UnreadableAnswerError, outcome
-from spindle.sources.mcp.dispatcher import LinkDispatcher, ServerMessages
+from spindle.sources.mcp.dispatcher import LinkDispatcher, Pending, ServerMessages
 from spindle.sources.mcp.events import SentEvent, read_events
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.messages import AT_ONCE, MAX_CONTAINERS, has_too_many, read_message
@@ -58,6 +58,9 @@ class HttpDispatcher(LinkDispatcher):
         await self._http.aclose()
 
     # --- what the session asks for
+
+    def begin_call(self, params: JsonObject) -> Pending | None:
+        return None  # each is a request of its own
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: SendOptions | None = None

@@ -68,6 +68,9 @@ class SseLink:
         await self._post(line)
         return True
 
+    def write_at_once(self, line: bytes) -> bool:
+        return False  # each line is a request of its own
+
     def write_now(self, line: bytes) -> None:
         task = asyncio.create_task(self._post_or_not(line))
         self._posts.add(task)

@@ -37,6 +37,10 @@ class MessageLink(Protocol):
         """False when the line was not written, because the link was lost before it could be."""
         ...
 
+    def write_at_once(self, line: bytes) -> bool:
+        """Writes a line if that takes no waiting. Returns False if it was not written."""
+        ...
+
     def write_now(self, line: bytes) -> None:
         """Writes a message that must go out although its writer cannot wait."""
         ...
@@ -75,7 +79,7 @@ class LineReader:
         self, limit: int, on_line: Callable[[bytes], None], on_too_long: Callable[[bytes, bytes], None]
     ) -> None:
         self.limit = limit
-        self._on_line = on_line
+        self.on_line = on_line
         self._on_too_long = on_too_long
         self._buffer = bytearray()
         self._head: bytes | None = None
@@ -91,7 +95,10 @@ class LineReader:
         event loop from others. Returns where to go on, which is the end unless there is more to read."""
         until = time.perf_counter() + TURN
         while (end := data.find(b"\n", start)) >= 0:
-            self._complete(data[start:end])
+            if self._buffer or end - start > self.limit:
+                self._complete(data[start:end])
+            else:
+                self.on_line(data[start:end])
             start = end + 1
             if time.perf_counter() > until and start < len(data):
                 return start
@@ -100,6 +107,7 @@ class LineReader:
         return len(data)
 
     def _complete(self, piece: bytes) -> None:
+        """Takes the rest of a line of which there is more than this piece, or which may be too long."""
         if self._buffer:
             self._keep(piece)
             piece = bytes(self._buffer)
@@ -110,7 +118,7 @@ class LineReader:
         elif len(piece) > self.limit:
             self._on_too_long(piece[:EDGE], piece[-EDGE:])
         else:
-            self._on_line(piece)
+            self.on_line(piece)
 
     def _keep(self, piece: bytes) -> None:
         self._buffer += piece

@@ -33,7 +33,7 @@ PIECE = 64 * 1024
 
 def read_message(line: bytes) -> dict[str, Any] | None:
     """Returns the JSON object in a line; None if there is none, or one of too many parts."""
-    if not line.lstrip().startswith(b"{"):
+    if not line.startswith(b"{") and not line.lstrip().startswith(b"{"):
         return None  # servers print text by mistake, some of them a lot
     is_large = len(line) > LARGE
     if is_large and has_too_many(line):

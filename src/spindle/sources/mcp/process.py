@@ -28,7 +28,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
     """A running server, linked to through its pipes."""
 
     def __init__(self, max_line: int) -> None:
-        self._lines = LineReader(max_line, self._line, self._too_long)
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._stderr_rest = b""
         self._transport: asyncio.SubprocessTransport | None = None
@@ -46,7 +45,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._held = False
         self._told_lost = False
         self._early: deque[bytes] = deque(maxlen=EARLY_LINES)
-        self._on_line: Callable[[bytes], None] = self._early.append
+        self._lines = LineReader(max_line, self._early.append, self._too_long)
         self._on_too_long: Callable[[bytes, bytes], None] = lambda _head, _tail: None
         self._on_lost: Callable[[], None] = lambda: None
 
@@ -76,7 +75,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         on_too_long: Callable[[bytes, bytes], None],
         on_lost: Callable[[], None],
     ) -> None:
-        self._on_line, self._on_too_long, self._on_lost = on_line, on_too_long, on_lost
+        self._lines.on_line, self._on_too_long, self._on_lost = on_line, on_too_long, on_lost
         for line in self._early:
             on_line(line)
         if self._told_lost:
@@ -98,7 +97,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
     async def write(self, line: bytes) -> bool:
         if not self._writable.is_set():
             await self._writable.wait()
-        if self.lost:
+        return self.write_at_once(line)
+
+    def write_at_once(self, line: bytes) -> bool:
+        if self._ending is not None or not self._writable.is_set():
             return False
         if self.is_crowded():
             # Others wait for answers, so more may come in this turn of the event loop: all go in one piece.
@@ -227,9 +229,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
         # Of a flood only the last lines are kept, so the others are not even read.
         self._stderr.extend(_text(line) for line in lines[-STDERR_LINES:])
         self._stderr_rest = rest[-STDERR_LINE_LENGTH:]
-
-    def _line(self, line: bytes) -> None:
-        self._on_line(line)
 
     def _too_long(self, head: bytes, tail: bytes) -> None:
         self._on_too_long(head, tail)

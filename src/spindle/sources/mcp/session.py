@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from spindle.domain.tool import Tool, ToolSpec
     from spindle.ports.source import Notice
     from spindle.sources.mcp.config import McpConfig
-    from spindle.sources.mcp.dispatcher import LinkDispatcher, SendOptions
+    from spindle.sources.mcp.dispatcher import LinkDispatcher, Pending, SendOptions
 
 
 class McpSession(RelaySession):
@@ -109,7 +109,10 @@ class McpSession(RelaySession):
                 await self._lower_log_level(call.peer.log_level)
             if call.reply is None and call.answers is None:
                 try:
-                    first = await self._call(tool, call, {})
+                    pending = self._begun(tool, call)
+                    first = await (
+                        self._call(tool, call, {}) if pending is None else self._answer(pending, call)
+                    )
                     if isinstance(first, Result):  # as nearly always: it asks for nothing first
                         if serving.others:
                             await serving.settle()
@@ -119,6 +122,29 @@ class McpSession(RelaySession):
             send = self._rounds(tool, call, first)
             done = await until_done(self._name, call, send, is_modern=client.is_modern)
         return Result(asked=done.whole) if isinstance(done, Asked) else done
+
+    def _begun(self, tool: Tool, call: Call) -> Pending | None:
+        """Sends a call that carries nothing but its arguments, as nearly all do, if that takes no waiting."""
+        if call.meta is not None or call.on_progress is not None or call.idempotency_key is not None:
+            return None
+        if tool.spec.metadata and tasks.wants_task(tool):
+            return None
+        return self._client.begin_call({"name": tool.spec.remote_name, "arguments": call.arguments})
+
+    async def _answer(self, pending: Pending, call: Call) -> Result | Asked:
+        try:
+            raw = await self._client.answer_to(pending)
+            plain = plain_result(raw)
+            return plain if plain is not None else await self._of_answer(raw, call)
+        except McpError as error:
+            raise self._error(error, CallExchange(call.credential, call)) from error
+        except ValidationError as error:
+            raise against_protocol(self._name, error) from None
+
+    async def _of_answer(self, raw: JsonObject, call: Call) -> Result | Asked:
+        """The result that is no plain one."""
+        task = tasks.task_in(raw)
+        return await (self._read(raw) if task is None else self._of_task(task, call))
 
     def _rounds(self, tool: Tool, call: Call, first: Result | Asked | SpindleError | None) -> Send[Result]:
         """Makes the call again and again. `first` is the outcome of the first time, if it was made."""
@@ -160,10 +186,7 @@ class McpSession(RelaySession):
         try:
             raw = await self._client.request("tools/call", params, options)
             plain = plain_result(raw)
-            if plain is not None:
-                return plain
-            task = tasks.task_in(raw)
-            return await (self._read(raw) if task is None else self._of_task(task, call))
+            return plain if plain is not None else await self._of_answer(raw, call)
         except McpError as error:
             raise self._error(error, exchange) from error
         except ValidationError as error:

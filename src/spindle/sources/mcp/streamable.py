@@ -99,6 +99,9 @@ class StreamableLink:
             logger.debug("a message did not arrive: %s", failure)
         return True
 
+    def write_at_once(self, line: bytes) -> bool:
+        return False  # each line is a request of its own
+
     def write_now(self, line: bytes) -> None:
         task = asyncio.create_task(self._write(line))
         self._posts.add(task)

@@ -1,0 +1,233 @@
+"""Requests that begin, byte for byte, like an earlier one on their connection, as all but the first few of a
+client do. What such a head says was found out before: it is neither parsed nor looked at again, and the body
+goes straight to whoever took the one before."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from spindle.listening.connections import CONNECTION
+from spindle.listening.writer import AnswerWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import ASGIApp, Scope
+
+
+LARGEST = 16 * 1024
+"""Bytes of a request that may go this way."""
+_OK = STATUS_LINE[200]
+
+
+class BodyReceiver(Protocol):
+    """Takes the bodies of requests with a head that is known."""
+
+    def __call__(self, request: RepeatedRequest, body: bytes) -> Coroutine[Any, Any, None]:
+        """Answers the request, or has it take the ordinary way."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownHead:
+    """A head that came before, in the two parts around the length of its body, and who takes such bodies."""
+
+    before: bytes
+    after: bytes
+    scope: Scope
+    receiver: BodyReceiver
+
+
+class KnownHead:
+    """The head that the newest requests of a connection begin with, all but the length of the body."""
+
+    __slots__ = ("_connection", "_known", "_newest")
+
+    def __init__(self, connection: RepeatingConnection) -> None:
+        self._connection = connection
+        self._known: _KnownHead | None = None
+        self._newest = b""
+        """The newest request that was parsed, if it came in one piece."""
+
+    def takes(self, data: bytes) -> bool:
+        """Takes a whole request whose head is known. Returns False for others, which are to be parsed."""
+        known = self._known
+        if known is not None and (body := _body(data, known)) is not None and self._connection.is_free:
+            request = RepeatedRequest(self._connection, known.scope, body)
+            request.task = self._connection.begin(request, known.receiver(request, body))
+            return True
+        self._newest = data if len(data) <= LARGEST else b""
+        return False
+
+    def remember(self, scope: Scope, cycle: RequestResponseCycle, receiver: BodyReceiver) -> None:
+        """As `remember_head` says. `cycle` is that of the newest request."""
+        head, _, body = self._newest.partition(b"\r\n\r\n")
+        found = _LENGTH.search(head)
+        if found is None or int(found[1]) != len(body) or not _is_usual(scope["headers"]):
+            return
+        if cycle.scope is scope and cycle.keep_alive and scope["method"] == "POST":
+            kept = {key: value for key, value in scope.items() if key != CONNECTION}
+            after = head[found.end(1) :] + b"\r\n\r\n"
+            self._known = _KnownHead(head[: found.start(1)], after, kept, receiver)
+
+
+_LENGTH = re.compile(rb"\r\ncontent-length: (\d{1,9})(?=\r\n|$)", re.IGNORECASE)
+_DIGITS = 9
+
+
+def _body(data: bytes, known: _KnownHead) -> bytes | None:
+    """The body of a request that begins with a known head and came as a whole."""
+    start = len(known.before)
+    end = data.find(b"\r", start, start + _DIGITS + 1)
+    length, head = data[start:end], end + len(known.after)
+    # How long this takes must tell nothing of a token, as a proxy may send the requests of several clients.
+    if end < 0 or not compare_digest(data[:start], known.before):
+        return None
+    if not compare_digest(data[end:head], known.after) or not length.isdigit():
+        return None
+    return data[head:] if int(length) == len(data) - head else None
+
+
+def remember_head(scope: Scope, receiver: BodyReceiver) -> None:
+    """Has this take the bodies of further requests that begin like this one, if it came in one piece."""
+    connection: RepeatingConnection | None = scope.get(CONNECTION)
+    if connection is not None:
+        connection.head.remember(scope, connection.cycle, receiver)
+
+
+def _is_usual(headers: list[tuple[bytes, bytes]]) -> bool:
+    """True if nothing in a head asks for another treatment of the body, the answer or the connection."""
+    found = dict(headers)
+    kept = found.get(b"connection", b"keep-alive").lower() == b"keep-alive"
+    return kept and len(found) == len(headers) and not found.keys() & _UNUSUAL
+
+
+_UNUSUAL = {b"transfer-encoding", b"expect", b"upgrade", b"origin"}
+
+
+class RepeatedRequest:
+    """A request with a known head. Stands where uvicorn keeps the request that a connection is at."""
+
+    __slots__ = (
+        "_body", "_connection", "_passed_on", "_scope", "disconnected", "keep_alive", "response_complete",
+        "response_started", "task",
+    )  # fmt: skip
+
+    task: asyncio.Task[None]
+
+    def __init__(self, connection: RepeatingConnection, scope: Scope, body: bytes) -> None:
+        self._connection = connection
+        self._scope = scope
+        self._body = body
+        self._passed_on = False
+        self.disconnected = False
+        self.keep_alive = True
+        self.response_started = self.response_complete = False
+
+    @property
+    def message_event(self) -> RepeatedRequest:
+        return self
+
+    def set(self) -> None:
+        """Told that the client is gone, which nobody waits for here."""
+
+    @property
+    def scope(self) -> Mapping[str, Any]:
+        return self._scope
+
+    def answer(self, head: bytes, body: bytes) -> None:
+        """Sends a whole answer. `head` is lines of headers of ours, without the length."""
+        self.response_started = self.response_complete = True
+        if self.disconnected:
+            return
+        connection = self._connection
+        last = b"" if self.keep_alive else b"connection: close\r\n"
+        connection.writer.write_whole(
+            b"%b%b%b%bcontent-length: %d\r\n\r\n%b" % (_OK, connection.usual, head, last, len(body), body)
+        )
+        if not self.keep_alive:
+            connection.transport.close()
+        connection.on_response_complete()
+
+    def as_others(self) -> RequestResponseCycle:
+        """The same request as ASGI has it, for whatever is not a whole answer at once."""
+        self._passed_on = True
+        connection = self._connection
+        scope = cast(Any, {**self._scope, CONNECTION: connection})
+        connection.scope = scope
+        cycle = RequestResponseCycle(
+            scope=scope,
+            transport=connection.transport,
+            flow=connection.flow,
+            logger=connection.logger,
+            access_logger=connection.access_logger,
+            access_log=connection.access_log,
+            default_headers=connection.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=self.keep_alive,
+            on_response=connection.on_response_complete,
+        )
+        cycle.body, cycle.more_body = bytearray(self._body), False
+        cycle.disconnected = self.disconnected
+        cycle.message_event.set()
+        cycle.transport = cast(asyncio.Transport, connection.writer)
+        if connection.cycle is cast(RequestResponseCycle, self):
+            connection.cycle = cycle
+        connection.running = cycle
+        return cycle
+
+    async def take_ordinary_way(self) -> None:
+        """Has the application answer it like any other."""
+        app = cast("ASGIApp", self._connection.app)  # pyright: ignore[reportUnknownMemberType] - uvicorn's
+        await self.as_others().run_asgi(cast(Any, app))
+
+    def ended(self, task: asyncio.Task[None]) -> None:
+        """The work is done; without an answer, if it failed."""
+        self._connection.tasks.discard(task)
+        if self._passed_on or self.response_complete:
+            return
+        self.response_complete = True
+        self._connection.transport.close()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            loop = asyncio.get_running_loop()
+            loop.call_exception_handler({"message": "a request failed", "exception": error, "task": task})
+
+
+class RepeatingConnection(HttpToolsProtocol):
+    """A connection of uvicorn's that knows the head of its newest request."""
+
+    writer: AnswerWriter
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.head = KnownHead(self)
+        self.running: RequestResponseCycle | None = None
+        """The request that is answered; `cycle` is the newest that came."""
+        self.usual = b"".join([b"%b: %b\r\n" % pair for pair in self.server_state.default_headers])
+        """The headers of every answer."""
+
+    @property
+    def is_free(self) -> bool:
+        """True if the next request can be answered at once."""
+        busy = self.pipeline or self.flow.write_paused or self.transport.is_closing()
+        return self.cycle.response_complete and not busy
+
+    def begin(self, request: RepeatedRequest, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begins to answer a request, as `_start_asgi_task` does for others."""
+        self.cycle = self.running = cast(RequestResponseCycle, request)
+        self.leave_queue()
+        task = self.loop.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(request.ended)
+        return task
+
+    def leave_queue(self) -> None:
+        """The client no longer owes us anything."""

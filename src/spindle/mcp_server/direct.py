@@ -1,0 +1,247 @@
+"""Calls of tools whose request begins like an earlier one of their session: from its body to the call, past
+all that a head says. Whatever else such a request turns out to be takes the ordinary way."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from spindle.domain import trail
+from spindle.domain.json_schema import JsonObject, from_json, to_json
+from spindle.mcp_server.calling import METHOD, failed
+from spindle.mcp_server.channel import RequestChannel, cancelled_message
+from spindle.mcp_server.exchange import WATCH_AFTER, PostExchange, head_of
+from spindle.mcp_server.inbound import Inbound
+from spindle.mcp_server.sessions import MAX_RUNNING
+from spindle.timers import Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from spindle.domain.identity import Principal
+    from spindle.domain.tool import ToolSummary
+    from spindle.listening.again import RepeatedRequest
+    from spindle.mcp_server.kept_answers import KeptAnswers
+    from spindle.mcp_server.server import CatalogServer
+    from spindle.mcp_server.sessions import HttpSession, Sessions
+    from spindle.serving.access import Admitted
+    from spindle.timers import Timers
+
+_KEYS = {"jsonrpc", "id", "method", "params"}
+_PARAMS = {"name", "arguments"}
+
+
+class DirectCalls:
+    """Takes the requests of one session that come over one connection with a known head."""
+
+    def __init__(
+        self,
+        catalog: CatalogServer,
+        sessions: Sessions,
+        timers: Timers,
+        session: HttpSession,
+        admitted: Admitted,
+        *,
+        takes_stream: bool,
+    ) -> None:
+        """`admitted` is what the head was let in with."""
+        self._catalog = catalog
+        self._access = catalog.access
+        self._sessions = sessions
+        self._timers = timers
+        self._session = session
+        self._admitted = admitted
+        self._takes_stream = takes_stream
+        self._head = head_of(session.headers)
+
+    async def __call__(self, request: RepeatedRequest, body: bytes) -> None:
+        access = self._access
+        if access.on_request is not None and (looking := access.on_request()) is not None:
+            await looking
+        principal, tool = self._admitted.principal, None
+        message = _call_in(body)
+        if message is not None and access.readmits(self._admitted, len(body)):
+            await self._catalog.app.catalog.stored_version.number()  # so that tools are at hand
+            tool = self._tool(principal, message)
+        if message is None or tool is None or not access.begin(principal.id):
+            await request.take_ordinary_way()
+            return
+        try:
+            direct = DirectRequest(
+                request, self._session, message, self._sessions.kept, takes_stream=self._takes_stream
+            )
+            await self._answer(direct, tool)
+        finally:
+            access.end(principal.id)
+
+    def _tool(self, principal: Principal, message: JsonObject) -> ToolSummary | None:
+        """The tool that is called, if there is nothing unusual about the call."""
+        session = self._session
+        if self._sessions.get(session.id, principal) is not session or not session.is_open:
+            return None
+        if message["id"] in session.running or len(session.running) >= MAX_RUNNING:
+            return None
+        return self._catalog.calls.plainly_callable(principal, message["params"]["name"])
+
+    async def _answer(self, direct: DirectRequest, tool: ToolSummary) -> None:
+        session, timers = self._session, self._timers
+        session.running[direct.request_id] = direct.task, direct
+        timers.start(direct)
+        trail.follow(())
+        try:
+            arguments = direct.params["arguments"]
+            result = await self._catalog.calls.call_plainly(direct, session.principal, tool, arguments)
+            answer: JsonObject = {"jsonrpc": "2.0", "id": direct.request_id, "result": result}
+        except asyncio.CancelledError:
+            if not direct.is_cancelled:
+                direct.drop()
+                raise
+            direct.task.uncancel()
+            answer = cancelled_message(direct.request_id)
+        except Exception as error:  # noqa: BLE001 - the edge: the client gets an answer
+            answer = failed(direct.request_id, error)
+        finally:
+            timers.stop(direct)
+            del session.running[direct.request_id]
+            session.touch()
+        await direct.answer(answer, self._head)
+
+
+def _call_in(body: bytes) -> JsonObject | None:
+    """The call of a tool that a body is; None for one that has more to say than a name and arguments."""
+    try:
+        message: Any = from_json(body)
+    except ValueError:
+        return None
+    if message.__class__ is not dict or message.keys() != _KEYS or message["method"] != METHOD:
+        return None
+    params, request_id = message["params"], message["id"]
+    if params.__class__ is not dict or params.keys() != _PARAMS or message["jsonrpc"] != "2.0":
+        return None
+    if params["name"].__class__ is not str or params["arguments"].__class__ is not dict:
+        return None
+    # Texts that are numbers count as those, elsewhere.
+    return message if request_id.__class__ is int else None
+
+
+class DirectRequest(Timer):
+    """One such call, as the handlers see a request: context, facts and channel in one, as most calls need
+    none of them. Its channel to the client is made when somebody has something to say to the client before
+    the answer, or when the call takes long: it is the timer for that too."""
+
+    __slots__ = (
+        "_exchange", "_kept", "_message", "_request", "_session", "_takes_stream", "channel_", "is_cancelled",
+        "params", "request_id",
+    )  # fmt: skip
+
+    method = METHOD
+    meta = None
+
+    def __init__(
+        self,
+        request: RepeatedRequest,
+        session: HttpSession,
+        message: JsonObject,
+        kept: KeptAnswers,
+        *,
+        takes_stream: bool,
+    ) -> None:
+        super().__init__(WATCH_AFTER)
+        self._request = request
+        self._session = session
+        self._takes_stream = takes_stream
+        self._message = message
+        self._kept = kept
+        self._exchange: PostExchange | None = None
+        self.channel_: RequestChannel | None = None
+        self.is_cancelled = False
+        self.params: JsonObject = message["params"]
+        self.request_id: int = message["id"]
+
+    # --- the context
+
+    @property
+    def task(self) -> asyncio.Task[None]:
+        return self._request.task
+
+    @property
+    def request(self) -> DirectRequest:
+        return self
+
+    @property
+    def session(self) -> DirectRequest:
+        return self
+
+    @property
+    def protocol_version(self) -> str:
+        return self._session.connection.protocol_version
+
+    @property
+    def client_capabilities(self) -> Any:
+        return self._session.connection.client_capabilities
+
+    @property
+    def can_send_request(self) -> bool:
+        return self._takes_stream
+
+    # --- the facts
+
+    @property
+    def connection(self) -> Any:
+        return self._session.connection
+
+    @property
+    def principal(self) -> Principal:
+        return self._session.principal
+
+    @property
+    def scope(self) -> Mapping[str, Any]:
+        return self._request.scope
+
+    # --- the channel
+
+    @property
+    def channel(self) -> RequestChannel:
+        if self.channel_ is None:
+            exchange = self._made_exchange()
+            ask = exchange.ask if self._takes_stream else None
+            made = RequestChannel(self.request_id, self.params, exchange.event, ask)
+            made.facts = Inbound(self.connection, self.principal, made, self.scope)
+            made.is_cancelled = self.is_cancelled
+            self.channel_ = made
+        return self.channel_
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        if self.channel_ is not None:
+            self.channel_.cancel()
+
+    def ring(self) -> None:
+        self._made_exchange().ring()
+
+    def _made_exchange(self) -> PostExchange:
+        if self._exchange is None:
+            cycle: Any = self._request.as_others()
+            self._exchange = PostExchange(
+                cycle.receive,
+                cycle.send,
+                streams=self._takes_stream,
+                cancels=False,
+                headers=self._session.headers,
+            )
+            self._exchange.keep = partial(self._kept.begin, self._session, self._message)
+        return self._exchange
+
+    def drop(self) -> None:
+        """Keeps nothing of an answer that will never be complete."""
+        if self._exchange is not None and self._exchange.kept is not None:
+            self._kept.dropped(self._exchange.kept)
+
+    async def answer(self, message: JsonObject, head: bytes) -> None:
+        """Sends the answer, after all that was said before it."""
+        if self._exchange is None:
+            self._request.answer(head, to_json(message))
+        else:
+            await self._exchange.stop_watching()
+            await self._exchange.answer(message)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_types import ClientCapabilities, Implementation, InitializeRequestParams
 
 import spindle
 from spindle.auth.credentials import Credentials
@@ -190,11 +189,12 @@ async def links_to_files(parts: Parts) -> tuple[int, int]:
 
 def handshaken(parts: Parts, number: int) -> HttpSession:
     session = HttpSession(parts.catalog, someone(number))
-    session.connection.client_params = InitializeRequestParams(
-        protocol_version="2025-11-25",
-        capabilities=ClientCapabilities(),
-        client_info=Implementation(name="test", version="1"),
-    )
+    client = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    session.connection.agree("2025-11-25", client)
     return session
 
 
@@ -254,12 +254,21 @@ async def answers_that_are_over(parts: Parts) -> tuple[int, int]:
     return len(sessions.kept), MAX_OVER
 
 
+def listening(parts: Parts, number: int) -> StreamListener:
+    principal = someone(number)
+    return StreamListener(principal, None, {}, HttpSession(parts.catalog, principal).listener)
+
+
 @feed
 async def streams_of_all_clients(parts: Parts) -> tuple[int, int]:
     changes = parts.catalog.changes
     for number in range(KEYS):
         with contextlib.suppress(RateLimitedError):
-            changes.take_stream(StreamListener(someone(number), None))
+            changes.take_stream(
+                StreamListener(
+                    someone(number), None, {}, HttpSession(parts.catalog, someone(number)).listener
+                )
+            )
     return len(changes.open_streams), MAX_STREAMS
 
 
@@ -267,8 +276,8 @@ async def streams_of_all_clients(parts: Parts) -> tuple[int, int]:
 async def watched_resources(parts: Parts) -> tuple[int, int]:
     changes, relay = parts.catalog.changes, parts.catalog.relay
 
-    async def home(_principal: Principal, uri: str) -> tuple[str, str]:
-        return "source", uri
+    async def home(_principal: Principal, uri: str, *_: Any) -> tuple[str, str]:
+        return "python", uri
 
     async def watch(*_: Any) -> None:
         await asyncio.Event().wait()
@@ -276,7 +285,9 @@ async def watched_resources(parts: Parts) -> tuple[int, int]:
     relay.home, relay.watch = home, watch  # type: ignore[method-assign]
     refused = 0
     for number in range(2 * MAX_WATCHES):
-        listener = StreamListener(someone(number), None)
+        listener = StreamListener(
+            someone(number), None, {}, HttpSession(parts.catalog, someone(number)).listener
+        )
         try:
             await changes._watch(listener, f"made://{number}")
         except ClientError:
@@ -407,7 +418,7 @@ KNOWN: dict[str, str] = {
         mcp_server.client_peer.ClientPeer._sending mcp_server.stdio.Pipes._early
         rest.schemas.Components._names rest.schemas.Components._plain rest.schemas.Components._waiting
         rest.schemas.Components.schemas runs.stops.Stops._places runs.stops.Stops._first
-        runs.journal.RunJournal._unsaved
+        runs.journal.RunJournal._unsaved calls.known_secrets.KnownSecrets.named
         runs.journal.RunJournal.asked runs.journal.RunJournal.replaced runs.journal.RunJournal.tasks
         catalog.screening._Screening.* runs.places.RunPlace._made mcp_server.questions.Questions._waiting
         mcp_server.kept_answers.KeptAnswer._answered mcp_server.kept_answers.KeptAnswer.given
@@ -420,6 +431,7 @@ KNOWN: dict[str, str] = {
         catalog.sources.SourceSet._classes catalog.sources.SourceSet._configs catalog.sources.SourceSet._made
         catalog.sources.SourceSet._handed_over catalog.sources.SourceSet._table_marks
         catalog.sources.SourceSet._elsewhere
+        auth.secrets.Secrets._declared auth.secrets.Secrets._environ
         serving.reload.Live._late http.origins.CredentialOrigins._origins
     """,
     "one entry for each rule of the settings, or of administrators": """
@@ -438,10 +450,12 @@ KNOWN: dict[str, str] = {
     "one entry for each tool that is stored": "catalog.catalog.Catalog._known",
     "sources.NAME.max_sessions for each source": """
         catalog.connections.Connections._alive catalog.connections.Connections._open
+        catalog.connections.Connections._further
     """,
     "one entry for each part of the program that listens, or resource that is watched": """
         catalog.catalog.Catalog._listeners catalog.sources.SourceSet.notices app.Spindle._subscriptions
-        calls.resources.Resources._watches serving.processes.Processes._receivers
+        calls.resources.Resources._watches serving.processes.Processes._receivers calls.caller.Caller.works
+        mcp_server.connection.ClientConnection.state
         serving.relays.Relays._answers
     """,
     "one entry for each request, call or task that runs, taken out when it ends": """
@@ -452,7 +466,8 @@ KNOWN: dict[str, str] = {
         mcp_server.lines.LineServer._others mcp_server.lines.LineServer._running
         mcp_server.sessions.HttpSession.running mcp_server.sessions.Sessions._tasks
         mcp_server.kept_answers.KeptAnswers._running mcp_server.resuming.Resuming._tasks
-        runs.executions.Executions._working
+        runs.executions.Executions._working runs.waits.DueRuns._at_work serving.hooks.Webhooks._at_work
+        serving.waiting.AwaitedEvents._at_work
         calls.unsaved.UnsavedRecords._records runs.executions.Executions.running runs.leases.RunLeases._kept
         serving.access.ServingAccess.running serving.relays.Relays._tasks serving.quota_gate.QuotaGate._held
     """,

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from spindle.domain.bounded import BoundedMap
 from spindle.errors import ClientError, Interruption, SpindleError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class DueRuns:
         self._note = note
         self._places = asyncio.Semaphore(AT_ONCE)
         self._at_work: dict[str, asyncio.Task[None]] = {}
-        self._not_before: dict[str, float] = {}
+        self._not_before: BoundedMap[str, float] = BoundedMap()
 
     async def run(self) -> None:
         """Continues runs until it is cancelled. By the clock, which may be set and jump, so it is looked at

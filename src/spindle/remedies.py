@@ -58,6 +58,9 @@ _WORDS: Mapping[str, _Words] = {
         "somebody else has to approve it",
         "ask whoever runs this workspace, or somebody that `approvers` of the source names",
     ),
+    "allow_secret": _Words(
+        *["its owner allows it: `spindle secret set {2} --for USER`"] * 2, *[f"{_OWNER} allow it"] * 2
+    ),
     "ask_owner": _Words(*["ask whoever runs this workspace"] * 4),
     "changed_tool": _Words(
         "`spindle show {0}` shows it as it is now; save the flow again when it is right",

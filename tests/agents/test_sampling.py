@@ -257,13 +257,13 @@ async def test_what_servers_used_before_a_pause_still_counts_after_it(
 async def test_two_agents_of_one_user_have_each_their_own_model_answer(
     tmp_path: Path, server: ModelServer, model: Model
 ) -> None:
-    """Over pipes nothing says which call asks: then neither does."""
+    """Over pipes nothing says which call asks, so each has a session of its own."""
     async with ModelServer() as other_server:
         from agents.conftest import client
 
         gate = Gate()
         server.feed(Turn(calls=[ToolCall("open_think", {})]), Turn("42", after=gate), "done")
-        other_server.feed(Turn(calls=[ToolCall("open_think", {})]), "done")
+        other_server.feed(Turn(calls=[ToolCall("open_think", {})]), "43", "done")
         async with (
             client("openai-chat", other_server) as other,
             spindle.open(settings=asking(tmp_path)) as app,
@@ -275,7 +275,7 @@ async def test_two_agents_of_one_user_have_each_their_own_model_answer(
             await Agent(app, other, tools=["open.think"], approve=[], name="b").run("go")
             gate.open()
             await first
-    assert "there is no language model" in other_server.requests[-1].tool_answers[0].text
+    assert '"text": "43"' in other_server.requests[-1].tool_answers[0].text
     assert '"text": "42"' in server.requests[-1].tool_answers[0].text
 
 

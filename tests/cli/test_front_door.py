@@ -177,6 +177,7 @@ def test_commands_and_sources_are_completed(workspace):
         "plain,search",
         "plain,show",
         "plain,serve",
+        "plain,secret",
     ]
     assert complete("spindle sync m") == ["plain,mini"]
     assert complete(f"spindle -w {workspace.root} remove mi") == ["plain,mini"]

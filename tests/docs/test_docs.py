@@ -16,7 +16,7 @@ from servers.pages import fits, run_page
 ROOT = Path(__file__).parent.parent.parent
 DRAWERS = ("how-to", "coming-from", "reference")
 PAGES = sorted(page for name in (".", *DRAWERS) for page in (ROOT / "docs" / name).glob("*.md"))
-WITHOUT_EXAMPLES = {"api.md", "glossary.md"}
+WITHOUT_EXAMPLES = {"api.md", "glossary.md", "why.md"}
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ async def test_a_record_waits_in_the_thread_while_another_process_writes(tmp_pat
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         waiting = [
-            asyncio.create_task(store.save_call(record(1), together=together)) for together in (True, False)
+            asyncio.ensure_future(store.save_call(record(1), together=together)) for together in (True, False)
         ]
         await asyncio.sleep(0)
         assert stored(path) == ["k0"]
@@ -50,7 +50,7 @@ async def test_a_record_waits_in_the_thread_while_another_process_writes(tmp_pat
 async def test_a_record_is_kept_though_its_caller_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     async with SqliteStore(path) as store:
-        saving = asyncio.create_task(store.save_call(record(1), together=True))
+        saving = asyncio.ensure_future(store.save_call(record(1), together=True))
         await asyncio.sleep(0)
         saving.cancel()
         await asyncio.gather(saving, return_exceptions=True)

@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from spindle.domain.identity import LOCAL, Principal, Secret
+from spindle.domain.identity import GROUP, LOCAL, Principal, Secret
 from spindle.domain.json_schema import JsonObject, is_object
-from spindle.domain.source import GROUP
 from spindle.errors import (
     ConfigurationError,
     InvalidArgumentsError,
@@ -25,6 +24,7 @@ from spindle.errors import (
     StoreError,
     suggest,
 )
+from spindle.remedies import Remedy
 from spindle.settings.expand import uses_secrets
 from spindle.settings.secrets import NAME, DeclaredSecret
 
@@ -182,7 +182,7 @@ class Secrets:
         if mine.isdisjoint(readers):
             raise PermissionDeniedError(
                 f"{principal.id!r} may not use the secret {name}",
-                hint=f"its owner can allow it: spindle secret set {name} --for {principal.id}",
+                remedy=Remedy("allow_secret", name),
             )
 
     async def _unknown(self, name: str) -> NotFoundError:

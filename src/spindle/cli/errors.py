@@ -49,6 +49,7 @@ EXIT_CODES: Mapping[str, int] = {
     "consent": PAUSED,
     "approval": PAUSED,
     "input": PAUSED,
+    "wait": PAUSED,
     "cancelled": 130,
 }
 

@@ -49,7 +49,7 @@ class Gate:
 
 
 async def session_of(app: Any, source: str = "s") -> Any:
-    connection = app.catalog.connections._open[(source, "")]
+    connection = app.catalog.connections._open[(source, "", "")]
     return await connection.session()
 
 

@@ -123,6 +123,61 @@ PAIRS = [
     ("", "shout_file", REFUSE),
 ]
 
+# Written without a look at the rule: what a person would say, and whether the flow does it.
+FURTHER_PAIRS = [
+    ("please read the file report.md and shout it", "shout_file", True),
+    ("could you shout the file for me?", "shout_file", True),
+    ("Shout the file ./notes/today.txt.", "shout_file", True),
+    ("read a note from the file shop.txt and send it to a channel", "send_note", True),
+    ("send the note in the file 'shop list.txt' to the channel 'ops'", "send_note", True),
+    ("back up the database", "backup", True),
+    ("run the backup", "backup", True),
+    ("store a copy of the database in the archive", "backup", True),
+    ("create an invoice for the customer 'Ada Ltd' and send it by mail", "invoice_mail", True),
+    ("make an invoice for a customer and mail it", "invoice_mail", True),
+    ("which issues are open in the repository ada/engine?", "open_issues", True),
+    ("list all the open issues of the repository ada/engine", "open_issues", True),
+    ("shout the file only if it is not empty", "shout_file", False),
+    ("I no longer want to shout the file", "shout_file", False),
+    ("what does shout_file do?", "shout_file", False),
+    ("read all files and shout them", "shout_file", False),
+    ("read a note, summarize it and send it to the channel", "send_note", False),
+    ("send the note to the channel 'dev' and then delete it", "send_note", False),
+    ("copy the archive to the database", "backup", False),
+    ("did you copy the database to the archive?", "backup", False),
+    ("create an invoice for every customer and mail it", "invoice_mail", False),
+    ("list closed issues of a repository", "open_issues", False),
+    ("list open issues of the repository ada/engine and mail them", "open_issues", False),
+    ("remove messages that are wanted", "no_spam", False),
+]
+SAFE_MISSES = {
+    "read a note from the file shop.txt and send it to a channel": "two inputs: either could take the value",
+    "send the note in the file 'shop list.txt' to the channel 'ops'": "two values for two inputs",
+    "back up the database": "`back up` is not known as `backup`",
+    "run the backup": "`run` is a deed of its own, such as to run a program",
+    "which issues are open in the repository ada/engine?": "it could be a question about the flow",
+    "list all the open issues of the repository ada/engine": "`all` may be more than the flow gives",
+}
+"""Those of the further pairs that match, but are asked about or passed over, which does no harm."""
+
+# The words of a flow, put so that they say something else.
+PUT_OTHERWISE = [
+    ("do not remove messages", "no_spam", REFUSE),
+    ("do not remove messages that are wanted", "no_spam", REFUSE),
+    ("remove messages, not", "no_spam", REFUSE),
+    ("copy the archive", "backup", ASK),
+    ("copy the database from the archive", "backup", ASK),
+    ("read a note and send the channel to it", "send_note", ASK),
+    ("is the database copied to the archive every night", "backup", ASK),
+    ("how to copy the database to the archive", "backup", ASK),
+    ("which file does shout_file shout?", "shout_file", ASK),
+    ("shout the file if plan.txt", "shout_file", ASK),
+    ("copy database to archive", "backup", USE),
+    ("every night copy the database to the archive", "backup", USE),
+    ("I want to copy the database", "backup", USE),
+    ("could you please copy the database?", "backup", USE),
+]
+
 
 def verdict(words: str, name: str) -> str:
     found = FLOWS[name]
@@ -131,9 +186,14 @@ def verdict(words: str, name: str) -> str:
     return REFUSE if not fit.is_candidate else ASK if fit.doubts else USE
 
 
-@pytest.mark.parametrize(("words", "name", "expected"), PAIRS)
+@pytest.mark.parametrize(("words", "name", "expected"), PAIRS + PUT_OTHERWISE)
 def test_a_saved_flow_is_used_only_where_it_does_what_was_said(words: str, name: str, expected: str) -> None:
     assert verdict(words, name) == expected
+
+
+@pytest.mark.parametrize(("words", "name", "matches"), FURTHER_PAIRS)
+def test_what_a_flow_does_not_do_is_never_run_for_it(words: str, name: str, matches: bool) -> None:
+    assert (verdict(words, name) == USE) == (matches and words not in SAFE_MISSES)
 
 
 def test_there_are_enough_pairs_of_each_kind() -> None:
@@ -149,3 +209,10 @@ def test_values_are_bound_where_there_is_one_way_to_read_them() -> None:
     assert fit_of("shout the file other.txt", found, tool).inputs == {"file": "other.txt"}
     assert fit_of("shout the file plan.txt", found, tool).inputs == {"file": "plan.txt"}
     assert fit_of("shout the files a.txt and b.txt", found, tool).doubts == ("a.txt", "b.txt")
+
+
+def test_a_doubt_is_the_word_as_it_was_said() -> None:
+    found = FLOWS["backup"]
+    spec = ToolSpec(found.name, found.description, input_schema(dict(found.inputs)))
+    tool = Tool(found.name, "flows", "flows", spec, spec.fingerprint)
+    assert fit_of("copy the archive to the database", found, tool).doubts == ("archive", "database")

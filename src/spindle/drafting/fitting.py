@@ -2,7 +2,8 @@
 
 A flow that is wrongly passed over costs a request to a model; one that is wrongly run does something else.
 So a negation, or a deed that the flow does not do, rules it out, and whatever else of the words is not in the
-flow or in one of its inputs is a doubt, which somebody has to settle before it runs.
+flow or in one of its inputs, or is put otherwise there, is a doubt, which somebody has to settle before it
+runs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spindle.calls.flags import value_of
 from spindle.domain.json_schema import JsonObject
+from spindle.drafting.phrases import Phrases, denied_otherwise, unsettled
 from spindle.errors import InvalidArgumentsError
 from spindle.stores.ranking import Query
 from spindle.stores.search_index import weighed_words
@@ -68,19 +70,26 @@ class Fit:
 def fit_of(words: str, flow: FlowDefinition, tool: Tool) -> Fit:
     """Returns how a saved flow, known as this tool, fits the words."""
     share = fit(words, tool)
-    said = {*weighed_words(tool), *map(stem, _words_of(flow))}
+    parts = set(map(stem, _words_of(flow)))
+    said = {*weighed_words(tool), *parts}
     values, plain = _values(words)
     typed = split_words(plain)
     raw = set(re.findall(r"[\w']+", plain.lower().replace(_APOSTROPHE, "'")))
     negations = sorted(raw & _listed("negations.txt") - {word for word in raw if stem(word) in said})
     if negations:
         return Fit(share, f"the words say {negations[0]!r}")
+    phrases = Phrases.of([plain], _listed("negations.txt"))
+    does = Phrases.of([tool.name, tool.description], _listed("negations.txt"))
+    denied = denied_otherwise(phrases, does)
+    if denied is not None:
+        return Fit(share, f"the words deny {denied!r}" if denied else "the words end with a negation")
     terms = Query.of(plain).terms if typed else []
     unknown = [term for term in terms if not _is_said(stem(term), said)]
     foreign = [term for term in unknown if stem(term) in _deeds()]
     if foreign:
         return Fit(share, f"it does not {foreign[0]}")
     inputs, left = _bound(values, unknown, flow)
+    left += [word for word in unsettled(words, phrases, does, parts) if word not in left]
     return Fit(share, None, inputs, tuple(left))
 
 

@@ -143,6 +143,43 @@ async def _recorded(nodes: int, at_once: int) -> tuple[float, float]:
             return each, (time.process_time() - began) / at_once
 
 
+async def _joined_and_batched(branches: int, items: int) -> tuple[float, float]:
+    """CPU a branch of a recorded join, and an item of a recorded batch over an inline flow of two nodes."""
+    import spindle
+    from spindle.flows import Batch, Flow, Join, ToolNode, inline
+
+    @spindle.tool
+    async def same(text: str) -> str:
+        return text
+
+    def forked(number: int) -> Flow:
+        start = ToolNode("same", id="start", params={"text": "x"})
+        arms = tuple(ToolNode("same", id=f"b{arm}", params={"text": f"{arm}"}) for arm in range(number))
+        end = ToolNode("same", id="end", params={"text": "${len(end.branches)} arrived"}, join=Join())
+        start >> arms >> end
+        return Flow(start)
+
+    first = ToolNode("same", id="first", params={"text": "${item}"})
+    first >> ToolNode("same", id="second", params={"text": "${first}"})
+    each = Flow(inline(Flow(first), id="each", batch=Batch("${texts}")))
+    texts = [f"t{number}" for number in range(items)]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "spindle.toml").touch()
+        async with spindle.open(folder, tools=[same]) as app:
+            await app.run_flow(forked(2))
+            await app.run_flow(each, texts=texts[:2])
+            flow = forked(branches)
+            began = time.process_time()
+            outcome = await app.run_flow(flow)
+            branch = (time.process_time() - began) / branches
+            assert outcome.result.value == f"{branches} arrived"
+            began = time.process_time()
+            outcome = await app.run_flow(each, texts=texts)
+            item = (time.process_time() - began) / items
+            assert outcome.result.value == texts
+            return branch, item
+
+
 # --- one pipe in the shell
 
 
@@ -243,6 +280,10 @@ def flows(quick: bool) -> list[Row]:
     rows.append(Row("flows", "CPU a tool node, guarded and recorded", node * 1e6, "µs"))
     rows.append(Row("flows", "CPU a run, 1,000 recorded runs at once", run * 1e6, "µs"))
     rows.append(Row("flows", "CPU a node with `when`", _with_conditions(10, 300) * 1e6, "µs"))
+    items = 1_000 if quick else 10_000
+    branch, item = asyncio.run(_joined_and_batched(100, items))
+    rows.append(Row("flows", "CPU a branch, a join of 100, recorded", branch * 1e6, "µs"))
+    rows.append(Row("flows", f"CPU an item, a batch of {items:,} over two nodes, recorded", item * 1e6, "µs"))
     return [*rows, *_shell(quick)]
 
 

@@ -40,6 +40,8 @@ FLOWS = {
         ),
         flow("open_issues", "List open issues of a repository.", "github.list_issues", repository=""),
         flow("no_spam", "Remove messages that are not wanted, without asking.", "mail.list", "mail.delete"),
+        flow("tell_builds", "Send a message when a build ends.", "ci.watch", "chat.send"),
+        flow("stop_server", "Stop the web server and skip its backup.", "ops.stop"),
     ]
 }
 
@@ -176,6 +178,11 @@ PUT_OTHERWISE = [
     ("every night copy the database to the archive", "backup", USE),
     ("I want to copy the database", "backup", USE),
     ("could you please copy the database?", "backup", USE),
+    ("send a message when a build ends", "tell_builds", USE),
+    ("send a message if a build ends", "tell_builds", ASK),
+    ("stop the server", "stop_server", USE),
+    ("do not stop the web server", "stop_server", REFUSE),
+    ("backup the web server", "stop_server", ASK),
 ]
 
 

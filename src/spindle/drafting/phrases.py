@@ -40,11 +40,14 @@ class Phrases:
     """By stem, the word that follows a negation, which is what it denies; "" where nothing follows."""
     roles: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """By word, the directions in which it stands; "" without any."""
+    asking: dict[str, None] = field(default_factory=dict[str, None])
+    """The words that begin a question or a condition, in order."""
 
     @classmethod
     def of(cls, texts: Collection[str], negations: Collection[str]) -> Phrases:
         self = cls()
         for text in texts:
+            self.asking |= dict.fromkeys(word for word in split_words(text) if word in _ASKING)
             telling = set(Query.of(text).terms)
             for clause in _CLAUSE_END.split(text.lower()):
                 self._read(split_words(clause), telling, negations)
@@ -95,17 +98,11 @@ def unsettled(words: str, said: Phrases, does: Phrases, known: Collection[str]) 
             wanted = theirs.get(stem(word), {_ELSEWHERE})
             if _ELSEWHERE not in wanted and roles - wanted - {_ELSEWHERE}:
                 found.append(word)
-    return [*found, *_questions(words.lower(), known, does)]
+    found += [word for word in said.asking if word not in does.asking]
+    return [*found, *_question(words.lower())]
 
 
-def _questions(words: str, known: Collection[str], does: Phrases) -> list[str]:
-    asking = [
-        word
-        for word in dict.fromkeys(split_words(words))
-        if word in _ASKING and stem(word) not in known and stem(word) not in does.affirmed
-    ]
-    if asking:
-        return asking
+def _question(words: str) -> list[str]:
     if opening := _OPENS_QUESTION.match(words):
         return [opening[0].strip()]
     return ["?"] if words.rstrip().endswith("?") and not _POLITE.match(words) else []

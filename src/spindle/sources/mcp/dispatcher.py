@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
 from spindle.domain.json_schema import JsonObject, is_object, to_json
 from spindle.mcp_protocol import names
@@ -29,12 +29,15 @@ from spindle.sources.mcp.large_lines import LargeLines
 from spindle.sources.mcp.link import TURN, MessageLink, turns
 from spindle.sources.mcp.messages import AT_ONCE, answered_by, is_no_answer, read_message
 from spindle.sources.mcp.peers import as_sent
+from spindle.sources.mcp.server_messages import ServerMessages
 
 logger = logging.getLogger("spindle.mcp")
 
 MAX_QUEUED_NOTIFICATIONS = 1000
 MAX_SERVER_REQUESTS = 64
 MAX_NOISE_LINES = 3
+END_GRACE = 2.0
+"""Seconds to wait for the end of a server whose pipes are closed."""
 HEEDED = frozenset(
     {names.TOOLS_CHANGED, names.PROMPTS_CHANGED, names.RESOURCES_CHANGED, names.RESOURCE_UPDATED}
 )
@@ -56,22 +59,6 @@ class SendOptions(TypedDict, total=False):
     on_progress: OnProgress
     headers: dict[str, str]
     """For links that have some."""
-
-
-class ServerMessages(Protocol):
-    """Takes what a server sends besides answers."""
-
-    async def asked(self, method: str, params: JsonObject | None) -> JsonObject:
-        """The answer to a request of the server. Raises McpError for one that is not answered."""
-        ...
-
-    def told(self, method: str, params: JsonObject) -> None:
-        """Takes note of a notification, without waiting for anybody."""
-        ...
-
-    def told_subscriber(self, method: str, params: JsonObject) -> bool:
-        """Takes a notification that belongs to a subscription; False if it belongs to none."""
-        ...
 
 
 @dataclass(slots=True)
@@ -144,14 +131,14 @@ class LinkDispatcher:
     ) -> dict[str, Any]:
         opts = opts or {}
         if self._link.lost:
-            raise LinkLostError(f"the server {self._link.epitaph()}", sent=False)
+            raise await self._unsent()
         request_id, pending, line = self._begin(method, params, opts)
         timeout = opts.get("timeout")
         loop = asyncio.get_running_loop()
         timer = loop.call_later(timeout, _expire, pending.future, method) if timeout is not None else None
         try:
             if not await self._link.write(line + b"\n"):
-                raise LinkLostError(f"the server {self._link.epitaph()}", sent=False)
+                raise await self._unsent()
             result = await pending.future
             if pending.reporting is not None:
                 # Progress that came before the answer is passed on before it.
@@ -166,6 +153,11 @@ class LinkDispatcher:
             if timer is not None:
                 timer.cancel()
             self._end(same_id(request_id), pending)
+
+    async def _unsent(self) -> LinkLostError:
+        """The error of a request that could not be sent. How its server ended is known a moment later."""
+        await asyncio.wait({self.lost}, timeout=END_GRACE)
+        return LinkLostError(f"the server {self._link.epitaph()}", sent=False)
 
     def _begin(
         self, method: str, params: Mapping[str, Any] | None, opts: SendOptions

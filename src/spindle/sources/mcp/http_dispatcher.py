@@ -19,10 +19,11 @@ from spindle.http.failures import HttpFailure, RedirectError, TooLargeError
 from spindle.mcp_protocol.errors import McpError, RequestId, as_request_id, same_id
 from spindle.mcp_protocol.names import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from spindle.sources.mcp.answers import MessageTooLargeError, NoAnswerError, UnreadableAnswerError, outcome
-from spindle.sources.mcp.dispatcher import LinkDispatcher, Pending, ServerMessages
+from spindle.sources.mcp.dispatcher import LinkDispatcher, Pending
 from spindle.sources.mcp.events import SentEvent, read_events
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.messages import AT_ONCE, MAX_CONTAINERS, has_too_many, read_message
+from spindle.sources.mcp.server_messages import ServerMessages
 from spindle.sources.mcp.streamable import SESSION, StreamableLink
 from spindle.threads import in_short_turn
 

@@ -210,6 +210,19 @@ async def test_a_client_that_leaves_meanwhile_is_not_written_to() -> None:
     assert app.seen == ["parsed one", "known slow"]
 
 
+async def test_a_connection_that_is_over_holds_nothing_of_its_client() -> None:
+    app = App()
+    async with connected(app) as (client, server):
+        await client.ask(b"one")
+        connection: Any = next(iter(server.server_state.connections))
+        assert connection.head._known is not None
+        client.writer.close()
+        async with asyncio.timeout(PATIENCE):
+            while len(server.connections):
+                await asyncio.sleep(0)
+        assert connection.head._known is None
+
+
 async def test_the_last_answer_of_a_server_that_stops_ends_the_connection() -> None:
     app = App()
     async with connected(app) as (client, server):

@@ -66,6 +66,10 @@ class KnownHead:
         self._newest = data if len(data) <= LARGEST else b""
         return False
 
+    def forget(self) -> None:
+        """Lets go of the head, and of the session that its receiver holds."""
+        self._known, self._newest = None, b""
+
     def remember(self, scope: Scope, cycle: RequestResponseCycle, receiver: BodyReceiver) -> None:
         """As `remember_head` says. `cycle` is that of the newest request."""
         head, _, body = self._newest.partition(b"\r\n\r\n")

@@ -161,6 +161,7 @@ class HttpConnection(RepeatingConnection):
         self._door.leave(self)
         self._left()
         super().connection_lost(exc)
+        self.head.forget()
         if self.scope:
             # Without a circle the memory is free at once, also when thousands come and go.
             cast("MutableMapping[str, Any]", self.scope).pop(CONNECTION, None)

@@ -1,4 +1,4 @@
-"""Small writes on the event loop: shared, durable, and never in the way of a lock."""
+"""Small writes on the event loop: durable, and never in the way of a lock."""
 
 from __future__ import annotations
 
@@ -19,26 +19,13 @@ def stored(path: Path) -> list[str]:
         return [key for (key,) in db.execute("SELECT key FROM calls ORDER BY id")]
 
 
-async def test_records_of_one_turn_share_a_commit_and_are_there_when_it_returns(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    async with SqliteStore(path) as store:
-        commits: list[str] = []
-        assert store._loop_connection is not None
-        store._loop_connection.set_trace_callback(commits.append)
-        await asyncio.gather(*(store.save_call(record(number), together=True) for number in range(20)))
-        assert sorted(stored(path)) == sorted(f"k{number}" for number in range(20))
-        assert commits.count("COMMIT") == 1
-
-
 async def test_a_record_waits_in_the_thread_while_another_process_writes(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     async with SqliteStore(path) as store:
         await store.save_call(record(0))
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        waiting = [
-            asyncio.ensure_future(store.save_call(record(1), together=together)) for together in (True, False)
-        ]
+        waiting = [asyncio.ensure_future(store.save_call(record(number))) for number in (1, 2)]
         await asyncio.sleep(0)
         assert stored(path) == ["k0"]
         other.execute("COMMIT")
@@ -50,8 +37,12 @@ async def test_a_record_waits_in_the_thread_while_another_process_writes(tmp_pat
 async def test_a_record_is_kept_though_its_caller_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     async with SqliteStore(path) as store:
-        saving = asyncio.ensure_future(store.save_call(record(1), together=True))
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        saving = asyncio.ensure_future(store.save_call(record(1)))
         await asyncio.sleep(0)
         saving.cancel()
         await asyncio.gather(saving, return_exceptions=True)
+        other.execute("COMMIT")
+        other.close()
     assert stored(path) == ["k1"]

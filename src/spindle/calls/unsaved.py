@@ -18,7 +18,7 @@ TRY_EVERY = 0.5
 """Seconds between two attempts to write what waits."""
 PATIENCE = 1.0
 """Seconds that a call waits for space."""
-_FULL = ("SQLITE_FULL", "SQLITE_IOERR", "53100")
+_FULL = ("SQLITE_FULL", "SQLITE_IOERR", "ENOSPC", "EDQUOT", "EIO", "53100")
 
 
 def is_full(error: BaseException) -> bool:

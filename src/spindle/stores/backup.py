@@ -23,6 +23,7 @@ from typing import IO, Any, Final
 from spindle.errors import ConfigurationError, StoreError
 from spindle.stores.files import FolderFileStore
 from spindle.stores.migrate import schema_version
+from spindle.stores.spool import folder_of, move_all
 from spindle.stores.worker import as_store_error
 from spindle.version import __version__
 
@@ -98,6 +99,8 @@ def copy_database(database: Path, target: Path) -> None:
     try:
         place = f"{database.absolute().as_uri()}?mode=rw"
         with contextlib.closing(sqlite3.connect(place, uri=True, timeout=PATIENCE)) as db:
+            db.isolation_level = None
+            move_all(db, folder_of(database))
             os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             # Not a copy of its pages: what was deleted is not in it.
             db.execute("VACUUM INTO ?", (str(target),))

@@ -26,6 +26,7 @@ from spindle.owner_only import make_file, make_folder
 from spindle.stores.backup import DATABASE, FILES, FORMAT, MANIFEST, Manifest, Member, Status, chunks_of
 from spindle.stores.files import NAME
 from spindle.stores.migrate import migrate, migrations, schema_version
+from spindle.stores.spool import folder_of, forget_all, move_all
 from spindle.stores.worker import as_store_error
 
 MAX_MEMBERS: Final = 1_000_000
@@ -69,6 +70,7 @@ def restore(backup: Path, database: Path, files: Path, *, force: bool, status: S
                 _prepare(folder / DATABASE, db)
                 status("putting it in place …")
                 _place_files(folder / FILES, files)
+                forget_all(folder_of(database))  # of a damaged state; of another one they are in the table
                 with contextlib.closing(sqlite3.connect(folder / DATABASE)) as checked:
                     checked.backup(db)
             return Restored(manifest, replaced)
@@ -249,6 +251,7 @@ def _refuse_newer(db: sqlite3.Connection, manifest: Manifest, database: Path, *,
     version = schema_version(db)
     if version == 0:
         return None  # nothing is there yet
+    move_all(db, folder_of(database))
     newer = {name: db.execute(query, (manifest.made_at,)).fetchone()[0] for name, query in _NEWER.items()}
     found = [f"{count} {name}" for name, count in newer.items() if count]
     if not found:

@@ -19,7 +19,7 @@ from spindle.domain.identity import Secret
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.errors import StoreError
 from spindle.owner_only import make_file, make_folder, tighten
-from spindle.ports.store import PinChange, SourceState, StoredTool, ToolFilter
+from spindle.ports.store import PinChange, RecordKind, SourceState, StoredEntry, StoredTool, ToolFilter
 from spindle.stores.migrate import migrate, migrations, schema_version, use_write_ahead_log
 from spindle.stores.rows import (
     SharedRows,
@@ -49,7 +49,8 @@ from spindle.stores.sql_tools import (
     pins_from,
     source_row,
 )
-from spindle.stores.sqlite_at_once import CallRows, WritesAtOnce
+from spindle.stores.sqlite_at_once import WritesAtOnce
+from spindle.stores.sqlite_calls import CallRows
 from spindle.stores.sqlite_queries import CLOCK, ENDED, sql, storable_values
 from spindle.stores.sqlite_retention import INCREMENTAL, SqliteRetention
 from spindle.stores.sqlite_runs import SqliteRuns
@@ -85,7 +86,7 @@ class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqliteServing, SqlCal
         self._version: int | None = None
         """Of the catalog in memory, which nobody else can change."""
         self._at_once = WritesAtOnce()
-        self._calls = CallRows(self._at_once, self._writer)
+        self._calls = CallRows(None if self._memory else self._path, self._at_once, self._writer)
 
     async def open(self) -> SqliteStore:
         """Creates the file if needed and brings it to the newest version."""
@@ -245,6 +246,21 @@ class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqliteServing, SqlCal
 
     def save_call(self, record: CallRecord, *, together: bool = False) -> Awaitable[None]:
         return self._calls.save(self._call_row(record), together=together)
+
+    async def calls(
+        self, *, limit: int, tool: str | None = None, outcome: str | None = None
+    ) -> list[CallRecord]:
+        await self._calls.settle_to_read()
+        return await super().calls(limit=limit, tool=tool, outcome=outcome)
+
+    async def call(self, key: str) -> CallRecord | None:
+        await self._calls.settle_to_read()
+        return await super().call(key)
+
+    async def entries(self, kind: RecordKind, after: StoredEntry | None, limit: int) -> list[StoredEntry]:
+        if kind == "calls":
+            await self._calls.settle_to_read()
+        return await super().entries(kind, after, limit)
 
     # --- secrets
 

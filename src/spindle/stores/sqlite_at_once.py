@@ -1,16 +1,12 @@
 """Small writes to SQLite on the event loop, wherever that needs no waiting: the way through a thread takes
-five times as long, and every call and every step of a run waits for its record."""
+five times as long, and every step of a run waits for its record."""
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
-
-from spindle.stores.rows import CALL
-from spindle.stores.worker import Worker
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -18,7 +14,6 @@ TIDY_EVERY = 256
 """Commits between two that go through the thread."""
 
 Row = tuple[Any, ...]
-INSERT = f"INSERT INTO calls ({', '.join(CALL)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +21,6 @@ class Done(Generic[T]):
     """The outcome of a write that is committed."""
 
     outcome: T
-
-
-class _Written:
-    """Waits for nothing: it is done."""
-
-    def __await__(self) -> Iterator[Any]:
-        return iter(())
-
-
-WRITTEN: Awaitable[None] = cast("Awaitable[None]", _Written())
 
 
 class WritesAtOnce:
@@ -77,62 +62,3 @@ class WritesAtOnce:
             return self.connection.execute(statement, values).rowcount
         except sqlite3.Error:
             return None
-
-
-class CallRows:
-    """Writes the rows of call records. Each `save` returns only after its row is committed."""
-
-    def __init__(self, at_once: WritesAtOnce, writer: Worker) -> None:
-        self._at_once = at_once
-        self._writer = writer
-        self._waiting: list[tuple[Row, asyncio.Future[None]]] = []
-
-    def save(self, row: Row, *, together: bool) -> Awaitable[None]:
-        """`together`: it waits for others of this turn of the event loop, and shares their commit."""
-        if together:
-            return self._with_others(row)
-        return WRITTEN if self._at_once.insert(INSERT, row) else self._through_thread(row)
-
-    def _with_others(self, row: Row) -> asyncio.Future[None]:
-        loop = asyncio.get_running_loop()
-        if not self._waiting:
-            loop.call_soon(self.flush)
-        written: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((row, written))
-        return written
-
-    async def close(self) -> None:
-        """Hands over what waits. The thread writes the rest before it ends."""
-        if self._waiting:
-            self.flush()
-            await asyncio.sleep(0)
-
-    def flush(self) -> None:
-        """Commits all that came in this turn of the event loop."""
-        waiting, self._waiting = self._waiting, []
-        if not waiting:
-            return
-        if self._at_once.attempt(lambda db: db.executemany(INSERT, [row for row, _ in waiting])) is not None:
-            for _, written in waiting:
-                if not written.done():
-                    written.set_result(None)
-            return
-        for row, written in waiting:
-            # One by one: each is told of its own fault.
-            asyncio.ensure_future(self._through_thread(row)).add_done_callback(
-                lambda done, written=written: _pass_on(done, written)
-            )
-
-    async def _through_thread(self, row: Row) -> None:
-        await self._writer.run(lambda db: db.execute(INSERT, row) and None)
-
-
-def _pass_on(done: asyncio.Future[None], written: asyncio.Future[None]) -> None:
-    if done.cancelled():
-        written.cancel()
-    elif written.done():
-        done.exception()  # whoever waited has gone
-    elif (error := done.exception()) is not None:
-        written.set_exception(error)
-    else:
-        written.set_result(None)

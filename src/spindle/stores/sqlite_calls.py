@@ -1,0 +1,157 @@
+"""Writes the records of calls, in SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from spindle.errors import StoreError
+from spindle.stores.spool import (
+    INSERT,
+    MAX_ROW,
+    Row,
+    Spool,
+    folder_of,
+    has_records,
+    is_whole,
+    line_of,
+    move,
+    move_own,
+)
+from spindle.stores.sqlite_at_once import WritesAtOnce
+from spindle.stores.worker import Worker
+
+FEW: Final = 16
+"""Records of a process that go straight into the table: most commands make no more calls than that, and a
+file of their own would be more work."""
+GROUP: Final = 64
+MOVE_AFTER: Final = 1.0
+"""Seconds that a record stays in the file, if not so many come that they are moved before."""
+
+
+class _Written:
+    """Waits for nothing: it is done."""
+
+    def __await__(self) -> Iterator[Any]:
+        return iter(())
+
+
+WRITTEN: Awaitable[None] = cast("Awaitable[None]", _Written())
+
+
+class CallRows:
+    """Writes the rows of call records. Each `save` returns only after its row would survive this process."""
+
+    def __init__(self, database: str | None, at_once: WritesAtOnce, writer: Worker) -> None:
+        self._at_once = at_once
+        self._writer = writer
+        self._folder: Path | None = folder_of(database) if database is not None else None
+        self._spool = Spool(self._folder) if self._folder is not None else None
+        self._count = self._unmoved = 0
+        self._waiting: list[tuple[bytes, Row, asyncio.Future[None]]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._moving: asyncio.Task[None] | None = None
+
+    def save(self, row: Row, *, together: bool) -> Awaitable[None]:
+        """Raises StoreError at once, or when it is awaited. `together`: it waits for others of this turn of
+        the event loop, so that all are written at once and all who wait go on at once."""
+        if self._spool is None or not is_whole(row):
+            return self._through_thread(row)
+        self._count += 1
+        if self._count <= FEW:
+            return WRITTEN if self._at_once.insert(INSERT, row) else self._through_thread(row)
+        line = line_of(row)
+        if len(line) > MAX_ROW:
+            return self._through_thread(row)
+        if not together:
+            self._append(line, (row,))
+            return WRITTEN
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._append_waiting)
+        written: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((line, row, written))
+        return written
+
+    def _append_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        problem: StoreError | None = None
+        try:
+            self._append(b"".join([line for line, _, _ in waiting]), [row for _, row, _ in waiting])
+        except StoreError as error:
+            problem = error
+        for _, _, written in waiting:
+            if written.done():
+                continue
+            if problem is None:
+                written.set_result(None)
+            else:
+                written.set_exception(problem)
+
+    def _append(self, lines: bytes, rows: Sequence[Row]) -> None:
+        assert self._spool is not None
+        self._spool.append(lines, rows)
+        self._unmoved += len(rows)
+        if self._unmoved >= GROUP or self._spool.is_long:
+            self._move_now()
+            if self._spool.is_long:
+                self._spool.close()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(MOVE_AFTER, self._move_now)
+
+    async def settle(self) -> None:
+        """Waits until all records that there are, of all processes, can be read in the table."""
+        folder = self._folder
+        while folder is not None and has_records(folder):
+            if not await self._writer.run(lambda db: move(db, folder)):
+                return
+
+    async def settle_to_read(self) -> None:
+        """The same for those who look: on a full disk they see what is in the table."""
+        try:
+            await self.settle()
+        except StoreError as error:
+            if error.details != "SQLITE_FULL":
+                raise
+
+    async def close(self) -> None:
+        """Moves what is in the file. If that fails, whoever comes next does it."""
+        if self._waiting:
+            self._append_waiting()
+            await asyncio.sleep(0)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._moving is not None:
+            await asyncio.gather(self._moving, return_exceptions=True)
+        if self._spool is not None:
+            self._spool.close()
+            self._spool = None
+            if self._unmoved:
+                with contextlib.suppress(StoreError):
+                    await self.settle()
+
+    def _move_now(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._unmoved = 0
+        assert self._spool is not None
+        own = self._spool.take()
+        moved = self._at_once.attempt(lambda db: move_own(db, own))
+        if (moved is None or not moved.outcome) and (self._moving is None or self._moving.done()):
+            self._moving = asyncio.ensure_future(self._move())
+
+    async def _move(self) -> None:
+        try:
+            await self.settle()
+        except StoreError:
+            # They are safe where they are. Who reads the table moves them too, and is told why that fails.
+            self._unmoved += 1
+
+    async def _through_thread(self, row: Row) -> None:
+        await self._writer.run(lambda db: db.execute(INSERT, row) and None)

@@ -93,7 +93,8 @@ class Caller:
         self.answers: LocalAnswers | None = None
         """Those in this process who answer what sources ask, for calls that no other program made."""
         self.works: Mapping[str, StepWork] = {}  # by kind, what steps of runs may be besides calls
-        self._running, self._idle = 0, asyncio.Event()
+        self._running = 0
+        self._idle: asyncio.Event | None = None  # of one who waits until no call runs
         tracing.follow(self)
 
     async def call(
@@ -147,7 +148,7 @@ class Caller:
         self._running += 1
         try:
             running.stage = "find"
-            if self.recorder.unsaved:
+            if self.recorder.unsaved.records:
                 await self.recorder.unsaved.wait_for_space()
             principal = options.principal
             tool = running.tool = self._at_hand(name, principal) or await self.find(name, principal)
@@ -236,15 +237,18 @@ class Caller:
                 running.stage = "record"
                 if running.tool is not None:
                     kept = result if options.keep_result else None
-                    masked = partial(self.recorder.masked, running.tool, given, running.secrets)
-                    shown = await in_short_turn(masked) if running.is_large else masked()
+                    about = running.tool, given, running.secrets
+                    if running.is_large:
+                        shown = await in_short_turn(self.recorder.masked, *about)
+                    else:
+                        shown = self.recorder.masked(*about)
                     record = running.record(shown, given, options.principal, outcome, problem, kept)
                     await self.recorder.save(record, together=self._running > 1)
                     if options.on_record is not None:
                         options.on_record(record)
             finally:
                 self._running -= 1
-                if not self._running:
+                if not self._running and self._idle is not None:
                     self._idle.set()
 
     async def settle(self, seconds: float) -> None:
@@ -252,7 +256,7 @@ class Caller:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._running:
-                    self._idle.clear()
+                    self._idle = asyncio.Event()
                     await self._idle.wait()
         await self.recorder.unsaved.close()
 
@@ -314,10 +318,11 @@ class Caller:
         if holder:
             credential = f"{credential} {holder}"
         running.stage = "limits"
-        guards.breakers.check(prepared.server, credential)
         left = running.timeout - running.waited
         held = hold(running.limits, call.principal.id, left)
         if not held.at_once():
+            # Nobody waits for a source that has failed.
+            guards.breakers.check(prepared.server, credential)
             await held.wait()
         if running.peer is not None:
             running.peer.held = held
@@ -325,8 +330,9 @@ class Caller:
             left -= held.waited
             if guards.rate is not None:
                 running.stage = "rate"
+                guards.breakers.check(prepared.server, credential)
                 left -= await guards.rate.acquire(call.principal.id, left)
-            # Once more, now that it has its place: the source may have failed while the call waited.
+            # Now that it has its place: the source may have failed while the call waited.
             admission = guards.breakers.enter(prepared.server, credential)
             running.attempts += 1
             running.stage = "connect"

@@ -287,7 +287,7 @@ def with_secrets(value: Any, shown: Any, given: Any) -> Any:
 
 def fit_to_store(value: Any, secrets: Collection[str]) -> Any:
     """The same, and very long texts are cut."""
-    return None if value is None else _each_text(value, secrets, lambda text: cut(clean(text, secrets)))
+    return _each_text(value, secrets, lambda text: cut(clean(text, secrets)))
 
 
 def _each_text(value: Any, secrets: Collection[str], change: Callable[[str], str]) -> Any:

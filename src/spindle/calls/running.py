@@ -72,10 +72,11 @@ class RunningCall:
         without secrets; `kept` is the result, if its beginning is to be kept."""
         tool = self.tool
         assert tool is not None
+        told = problem or self.remark
         return CallRecord(
             self.key, tool.name, tool.source, principal.id, shown,
             outcome, self.started_at, time.perf_counter() - self._began, self.attempts,
-            fit_to_store(problem or self.remark, self.secrets), self.parent,
+            fit_to_store(told, self.secrets) if told is not None else None, self.parent,
             None if kept is None else kept_result(kept, tool, given, self.secrets),
         )  # fmt: skip
 

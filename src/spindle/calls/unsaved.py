@@ -33,19 +33,17 @@ class UnsavedRecords:
     def __init__(self, store: CallStore, note: Note) -> None:
         self._store = store
         self._note = note
-        self._records: deque[CallRecord] = deque()
+        self.records: deque[CallRecord] = deque()
+        """Those that wait, the oldest first."""
         self._reason: StoreError | None = None
         self._written = asyncio.Event()
         self._trying: asyncio.Task[None] | None = None
 
-    def __len__(self) -> int:
-        return len(self._records)
-
     def add(self, record: CallRecord, reason: StoreError) -> None:
         """Keeps a record, and tries again and again to write it."""
-        if not self._records:
+        if not self.records:
             self._note(f"no more calls are made until there is space for their records: {reason.message}")
-        self._records.append(record)
+        self.records.append(record)
         self._written.clear()
         self._reason = reason
         if self._trying is None:
@@ -54,12 +52,12 @@ class UnsavedRecords:
     async def wait_for_space(self) -> None:
         """Waits a moment for space. Raises StoreError if there is none: so that those who try again at once
         do not keep the process busy with refusing them."""
-        if not self._records:
+        if not self.records:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 await self._written.wait()
-        if self._records and self._reason is not None:
+        if self.records and self._reason is not None:
             raise StoreError(
                 f"the call was not made, since it could not be recorded: {self._reason.message}",
                 hint=self._reason.hint, retry_after=1.0, sent=False, details=self._reason.details,
@@ -71,19 +69,19 @@ class UnsavedRecords:
             self._trying.cancel()
             await asyncio.gather(self._trying, return_exceptions=True)
             await self._write()
-        if self._records:
-            self._note(f"{len(self._records)} calls could not be recorded: {self._reason}")
+        if self.records:
+            self._note(f"{len(self.records)} calls could not be recorded: {self._reason}")
 
     async def _try(self) -> None:
-        while self._records:
+        while self.records:
             await asyncio.sleep(TRY_EVERY)
             await self._write()
         self._trying = None
         self._note("there is space again, and calls are made and recorded")
 
     async def _write(self) -> None:
-        while self._records:
-            record = self._records[0]
+        while self.records:
+            record = self.records[0]
             try:
                 await self._store.save_call(record)
             except StoreError as error:
@@ -91,5 +89,5 @@ class UnsavedRecords:
                 if is_full(error):
                     return
                 self._note(f"the call of {record.tool} could not be recorded: {error}")
-            self._records.popleft()
+            self.records.popleft()
         self._written.set()

@@ -13,6 +13,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spindle.catalog.connection import Connection
@@ -282,7 +283,7 @@ class Connections:
         name, key = wanted.name, wanted.key
         connection = Connection(
             name, wanted.source, wanted.config, wanted.credential, lambda: self._on_change(name),
-            self._became_ready, lambda: self._tell_line(name), self._workspace, self._before_open,
+            self._became_ready, partial(self._tell_line, name), self._workspace, self._before_open,
         )  # fmt: skip
         connection.key = key
         if key[:2] in self._superseded:

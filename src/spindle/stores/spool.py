@@ -83,8 +83,9 @@ class Spool:
         self._moved = self._size = 0
         self._rows: list[Row] = []
 
-    def append(self, lines: bytes, rows: Sequence[Row]) -> None:
-        """Adds the lines of some rows, all or none. Once this returns, they survive this process."""
+    def append(self, lines: bytes, rows: Sequence[Row]) -> bool:
+        """Adds the lines of some rows, all or none. Once this returns, they survive this process. True if the
+        file has become long: another one should be begun, so that it can be removed."""
         try:
             if self._file is None:
                 self._begin()
@@ -97,10 +98,6 @@ class Spool:
             raise _as_store_error(error) from None
         self._size += written
         self._rows += rows
-
-    @property
-    def is_long(self) -> bool:
-        """True if another file should be begun, so that this one can be removed."""
         return self._size > MAX_FILE
 
     def take(self) -> Unmoved:

@@ -95,11 +95,11 @@ class CallRows:
 
     def _append(self, lines: bytes, rows: Sequence[Row]) -> None:
         assert self._spool is not None
-        self._spool.append(lines, rows)
+        is_long = self._spool.append(lines, rows)
         self._unmoved += len(rows)
-        if self._unmoved >= GROUP or self._spool.is_long:
+        if self._unmoved >= GROUP or is_long:
             self._move_now()
-            if self._spool.is_long:
+            if is_long:
                 self._spool.close()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(MOVE_AFTER, self._move_now)

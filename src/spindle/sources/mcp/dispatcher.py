@@ -249,19 +249,21 @@ class LinkDispatcher:
             )
 
     def _answer(self, message: dict[str, Any]) -> None:
-        pending = self._waiting_for(message["id"])
+        request_id: Any = message["id"]
+        is_ours = request_id.__class__ is int  # as we sent it
+        pending = self._pending.get(request_id) if is_ours else self._waiting_for(request_id)
         if pending is None or pending.future.done():
             self.late_answers += 1
             return
-        found = outcome(message)
+        found: Any = message.get("result")
+        if found.__class__ is not dict or "error" in message:
+            found = outcome(message)
         if isinstance(found, McpError):
             pending.future.set_exception(found)
         else:
             pending.future.set_result(found)
 
     def _waiting_for(self, request_id: Any) -> Pending | None:
-        if request_id.__class__ is int:
-            return self._pending.get(request_id)
         key = as_request_id(request_id)
         return self._pending.get(same_id(key)) if key is not None else None
 

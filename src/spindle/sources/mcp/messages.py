@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from spindle.domain.json_schema import is_array, is_object, shallow
+from spindle.domain.json_schema import is_array, shallow
 from spindle.giving_way import give_way
 from spindle.sources.mcp.link import EDGE
 from spindle.threads import without_collector
@@ -42,10 +42,10 @@ def read_message(line: bytes) -> dict[str, Any] | None:
         message: Any = without_collector(orjson.loads, line) if is_large else orjson.loads(line)
     except orjson.JSONDecodeError:
         message = _read_leniently(line)
-    if not is_object(message):
+    if message.__class__ is not dict:
         return None
     result = message.get("result")
-    if is_object(result) and is_array(result.get("tools")):
+    if result.__class__ is dict and is_array(result.get("tools")):
         return message  # one definition that is too deep costs that tool alone, when the list is read
     try:
         return shallow(message, line)

@@ -7,6 +7,7 @@ import contextlib
 import signal
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -153,12 +154,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
             return f"was ended by {signal.Signals(-code).name}"
         return f"exited with status {code}"
 
-    @property
+    @cached_property
     def _input(self) -> asyncio.WriteTransport:
         assert self._transport is not None
         return cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
 
-    @property
+    @cached_property
     def _output(self) -> asyncio.ReadTransport:
         assert self._transport is not None
         return cast(asyncio.ReadTransport, self._transport.get_pipe_transport(1))

@@ -158,8 +158,7 @@ class Caller:
             running.stage = "permission"
             if self._permission is not allow_all:
                 require(self._permission, options.principal, tool)
-            running.stage = "validate"
-            key = None
+            running.stage, key = "validate", None
             if prepared.key_place is not None:
                 step = journal.step_id if journal is not None else running.key
                 key = IdempotencyKey(*prepared.key_place, step)
@@ -237,11 +236,8 @@ class Caller:
                 running.stage = "record"
                 if running.tool is not None:
                     kept = result if options.keep_result else None
-                    about = running.tool, given, running.secrets
-                    if running.is_large:
-                        shown = await in_short_turn(self.recorder.masked, *about)
-                    else:
-                        shown = self.recorder.masked(*about)
+                    mask, about = self.recorder.masked, (running.tool, given, running.secrets)
+                    shown = await in_short_turn(mask, *about) if running.is_large else mask(*about)
                     record = running.record(shown, given, options.principal, outcome, problem, kept)
                     await self.recorder.save(record, together=self._running > 1)
                     if options.on_record is not None:
@@ -315,14 +311,12 @@ class Caller:
         prepared, call = running.prepared, running.call
         guards, credential = prepared.guards, call.credential.key
         holder = running.holder = prepared.source.holder_of(call.principal, running.peer)
-        if holder:
-            credential = f"{credential} {holder}"
+        credential = f"{credential} {holder}" if holder else credential
         running.stage = "limits"
         left = running.timeout - running.waited
         held = hold(running.limits, call.principal.id, left)
         if not held.at_once():
-            # Nobody waits for a source that has failed.
-            guards.breakers.check(prepared.server, credential)
+            guards.breakers.check(prepared.server, credential)  # nobody waits for a source that has failed
             await held.wait()
         if running.peer is not None:
             running.peer.held = held

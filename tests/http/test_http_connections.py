@@ -129,6 +129,75 @@ async def test_a_connection_is_not_used_again_if_its_answer(said: tuple[str, byt
         assert server.connections == 2
 
 
+def whole(body: bytes, *, more: bytes = b"") -> bytes:
+    head = b"HTTP/1.1 200 OK\r\nserver: s\r\nContent-Length: %d\r\n%bx-last: 1\r\n\r\n"
+    return head % (len(body), more) + body
+
+
+async def test_a_head_that_is_known_is_read_as_the_first_one() -> None:
+    bodies = [b"1", b"", b"x" * 12345, b"HTTP/1.1 200 OK\r\n\r\n", b"2"]
+    async with serving(*map(whole, bodies)) as (server, client):
+        for body in bodies:
+            answer = await client.send(Prepared("POST", server.url, {}, b"{}"))
+            assert await answer.read(100_000) == body
+            assert answer.headers == {"server": "s", "content-length": str(len(body)), "x-last": "1"}
+        assert server.connections == 1
+
+
+OTHERS: dict[str, tuple[Said, bytes]] = {
+    "comes byte by byte": (by_bytes(whole(b"two")), b"two"),
+    "has another header": (whole(b"two", more=b"x-more: 1\r\n"), b"two"),
+    "is told to wait for": (b"HTTP/1.1 100 Continue\r\n\r\n" + whole(b"two"), b"two"),
+    "sets a cookie": (whole(b"two", more=b"set-cookie: a=1\r\n"), b"two"),
+    "is another status": (whole(b"two").replace(b"200", b"201"), b"two"),
+    "is in chunks": (CHUNKED, b"ok"),
+    "has line feeds alone": (whole(b"two").replace(b"\r\n", b"\n"), b"two"),
+}
+
+
+@pytest.mark.parametrize("said", OTHERS.items(), ids=lambda item: item[0])
+async def test_a_head_is_read_anew_if_its_answer(said: tuple[str, tuple[Said, bytes]]) -> None:
+    other, body = said[1]
+    async with serving(whole(b"one"), other, other, whole(b"three")) as (server, client):
+        found = [await asked(client, server, "POST", b"{}") for _ in range(4)]
+        assert found == [b"one", body, body, b"three"]
+        assert server.connections == 1
+
+
+async def test_a_head_that_is_known_has_no_body_where_none_was_asked_for() -> None:
+    head = whole(b"one")[:-3]
+    async with serving(whole(b"one"), head, whole(b"two")) as (server, client):
+        found = [await asked(client, server, method) for method in ("GET", "HEAD", "GET")]
+        assert found == [b"one", b"", b"two"]
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    {
+        "longer than it says": whole(b"two") + b"more",
+        "followed by what nobody asked for": whole(b"two") + whole(b"evil"),
+    }.items(),
+    ids=lambda item: item[0],
+)
+async def test_a_known_head_hides_no_answer_that_is(said: tuple[str, bytes]) -> None:
+    async with serving(whole(b"one"), said[1], whole(b"three")) as (server, client):
+        found = [await asked(client, server) for _ in range(3)]
+        assert found == [b"one", b"two", b"three"]
+        assert server.connections == 2
+
+
+async def test_a_known_head_makes_no_answer_of_less_than_it_says() -> None:
+    async with serving((whole(b"one")), whole(b"two!")[:-1], None) as (server, client):
+        assert await asked(client, server) == b"one"
+        answer = await client.send(Prepared("GET", server.url))
+        assert not answer.is_complete
+        answer.release()
+        with pytest.raises(UnreachableError):
+            await asked(client, server)
+        assert server.connections == 2
+
+
 async def test_what_comes_on_a_connection_at_rest_ends_it() -> None:
     """It would be taken for the answer to the next request."""
     async with serving((OK, b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"), OK) as (server, client):
@@ -452,6 +521,9 @@ async def test_a_session_of_cookies_is_bounded(echo: EchoServer) -> None:
 @pytest.mark.parametrize(
     "test",
     [
+        test_a_head_that_is_known_is_read_as_the_first_one,
+        test_a_head_that_is_known_has_no_body_where_none_was_asked_for,
+        test_a_known_head_makes_no_answer_of_less_than_it_says,
         test_what_comes_on_a_connection_at_rest_ends_it,
         test_an_answer_may_end_with_its_connection,
         test_a_head_with_a_body_does_not,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from spindle.http.failures import LostError, TooLargeError
@@ -33,33 +33,44 @@ class Carrier(Protocol):
 class HttpAnswer:
     """An answer. Its body is still to come, and can be read once."""
 
+    # Defaults of the class, as one is made for each request.
+    sent_from_outside = False
+    """True if a server outside redirected us to the one that answers."""
+    status = 0
+    """The HTTP status; 0 until the head has come."""
+    cookies: Sequence[str] = ()
+    """The cookies that it sets, each as it is written."""
+    is_complete = False
+    """True if all of the body has come."""
+    _failure: str | None = None
+    _waiter: asyncio.Future[None] | None = None
+
     def __init__(
         self, request: Prepared, url: Url, connection: Carrier, timeout: float | None = None
     ) -> None:
         self.request = request
         """The request that it answers; after redirects not the first one."""
-        self.sent_from_outside = False
-        """True if a server outside redirected us to the one that answers."""
-        self.status = 0
-        """The HTTP status; 0 until the head has come."""
         self.headers: dict[str, str] = {}
         """By their names in small letters. Those that came twice are joined."""
-        self.cookies: list[str] = []
-        """The cookies that it sets, each as it is written."""
-        self.is_complete = False
-        """True if all of the body has come."""
         self._url = url
         self._connection = connection
         self._peer = connection.peer
         self._timeout = timeout
         self._pieces: list[bytes] = []
-        self._failure: str | None = None
-        self._waiter: asyncio.Future[None] | None = None
 
     @property
     def url(self) -> str:
         """The address that it came from."""
         return str(self._url)
+
+    @property
+    def plain_url(self) -> str:
+        """The same without what may be secret in it."""
+        return str(self._url.plain())
+
+    @property
+    def host(self) -> str:
+        return self._url.host
 
     @property
     def media_type(self) -> str:
@@ -106,6 +117,16 @@ class HttpAnswer:
                 return found[0] if len(found) == 1 else b"".join(found)
             await self._more()
 
+    def has_come(self) -> bool:
+        """True if there is something of the body, or all there will be."""
+        return bool(self._pieces) or self.is_complete or self._failure is not None
+
+    def come(self) -> bytes:
+        """All of the body that has come and was not read yet, as it was sent. It can still be read."""
+        if len(self._pieces) > 1:
+            self._pieces = [b"".join(self._pieces)]
+        return self._pieces[0] if self._pieces else b""
+
     async def _received(self) -> AsyncIterator[bytes]:
         while True:
             for piece in self._take():
@@ -139,6 +160,10 @@ class HttpAnswer:
         if limit is not None and is_known and int(announced) > limit:
             raise TooLargeError(limit, self.status)
 
+    def leave(self) -> None:
+        """Lets the rest of the body come, though nobody reads it: then the connection is left to others."""
+        self._take()
+
     def release(self) -> None:
         """Leaves the connection to others, or ends it where more of the body would come."""
         if not self.is_complete:
@@ -155,6 +180,10 @@ class HttpAnswer:
         """The reason for which no more of it comes, though it is not complete."""
         return self._failure
 
+    def begin(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        """Takes the head, and as much of the body as came with it."""
+        self.status, self.headers, self._pieces = status, headers, [body] if body else []
+
     def add(self, piece: bytes) -> None:
         self._pieces.append(piece)
 
@@ -170,15 +199,16 @@ class HttpAnswer:
 
     async def wait(self) -> None:
         """Waits until something has come. Raises TimeoutError."""
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            if self._timeout is None:
-                await self._waiter
-            else:
-                async with asyncio.timeout(self._timeout):
-                    await self._waiter
-        finally:
-            self._waiter = None
+        if self._timeout is None:
+            await self.waiter()
+        else:
+            async with asyncio.timeout(self._timeout):
+                await self.waiter()
+
+    def waiter(self) -> asyncio.Future[None]:
+        """Done when something has come, in whatever time. The one before it is not needed any more."""
+        self._waiter = waiter = asyncio.get_running_loop().create_future()
+        return waiter
 
 
 @functools.lru_cache(256)

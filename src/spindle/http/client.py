@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spindle.http import addresses
 from spindle.http.answer import SILENT, HttpAnswer
@@ -17,6 +17,7 @@ from spindle.http.credentials import basic_header
 from spindle.http.failures import InsideError, UnreachableError
 from spindle.http.pool import ConnectionPool, Place, proxy_headers
 from spindle.http.proxies import environment_proxies, proxy_for
+from spindle.http.request import Prepared
 from spindle.http.unpack import ACCEPTED
 from spindle.http.urls import PORTS, Url, read_url
 from spindle.http.writing import decoded_user, host_header, written_head
@@ -24,11 +25,22 @@ from spindle.version import __version__
 
 if TYPE_CHECKING:
     from spindle.http.connection import ServerConnection
-    from spindle.http.request import Prepared
 
 logger = logging.getLogger("spindle.http")
 
+AT_ONCE = 64 * 1024
+"""Bytes of a body that are copied to stand in one piece with their head."""
 _OWN_HEADERS = {"user-agent": f"spindle/{__version__}", "accept": "*/*", "accept-encoding": ACCEPTED}
+
+
+class RepeatableRequest(NamedTuple):
+    """All of a request but its body."""
+
+    request: Prepared
+    url: Url
+    place: Place
+    head: bytes
+    """All of it before the length of the body."""
 
 
 class HttpClient:
@@ -69,12 +81,59 @@ class HttpClient:
         connection = self._connections.kept(place)
         if connection is None:
             connection = await self._connected(place, timeout)
-        answer = await _exchanged(connection, request, url, head, timeout)
-        if self._cookies is not None and answer.cookies:
-            self._cookies.take(request.url, answer.cookies)
-        if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("%s %s: %s", request.method, url.plain(), answer.status)
+        answer = HttpAnswer(request, url, connection, timeout)
+        try:
+            await connection.send(head, request.content, answer, no_body=request.method == "HEAD")
+        except BaseException:
+            connection.drop()
+            raise
+        await self.answered(answer)
         return answer
+
+    def repeatable(self, request: Prepared) -> RepeatableRequest | None:
+        """What is the same in all requests that differ from this one in nothing but their body, for
+        `send_at_once`. None where more may differ, or it cannot be sent."""
+        url = _asked(request.url)
+        if self._proxies or request.method != "POST" or self._cookies:
+            return None
+        place = Place(url.scheme, url.host, url.port or PORTS[url.scheme], public_only=False, proxy=None)
+        try:
+            head = self._head(request, url, None)
+        except ValueError:
+            return None
+        return RepeatableRequest(request, url, place, head[: head.rindex(b": ") + 2])
+
+    def send_at_once(self, same: RepeatableRequest, content: bytes) -> HttpAnswer | None:
+        """The answer that will come, for `answered`; None if the request would have to wait for a connection,
+        or it is not the same any more."""
+        if self._cookies or len(content) > AT_ONCE:
+            return None
+        connection = self._connections.kept(same.place)
+        if connection is None:
+            return None
+        before = same.request
+        request = Prepared(before.method, before.url, before.headers, content)
+        answer = HttpAnswer(request, same.url, connection)
+        connection.send_at_once(b"%b%d\r\n\r\n%b" % (same.head, len(content), content), answer)
+        return answer
+
+    async def answered(self, answer: HttpAnswer) -> None:
+        """Waits for the head of an answer. Raises UnreachableError."""
+        try:
+            while not answer.status and answer.failure is None:
+                await answer.wait()
+        except TimeoutError:
+            answer.release()
+            raise UnreachableError(answer.host, SILENT, sent=True) from None
+        except BaseException:
+            answer.release()
+            raise
+        if not answer.status:
+            raise UnreachableError(answer.host, answer.failure or "", sent=True)
+        if self._cookies is not None and answer.cookies:
+            self._cookies.take(answer.request.url, answer.cookies)
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s %s: %s", answer.request.method, answer.plain_url, answer.status)
 
     async def _connected(self, place: Place, timeout: float | None) -> ServerConnection:
         patience = self._connect_timeout if timeout is None else timeout
@@ -98,25 +157,6 @@ class HttpClient:
             headers |= proxy_headers(read_url(proxy))
             target = f"http://{host_header(url)}{target}"
         return written_head(request.method, target, headers, request.content)
-
-
-async def _exchanged(
-    connection: ServerConnection, request: Prepared, url: Url, head: bytes, timeout: float | None
-) -> HttpAnswer:
-    answer = HttpAnswer(request, url, connection, timeout)
-    try:
-        await connection.send(head, request.content, answer, no_body=request.method == "HEAD")
-        while not answer.status and answer.failure is None:
-            await answer.wait()
-    except TimeoutError:
-        connection.drop()
-        raise UnreachableError(url.host, SILENT, sent=True) from None
-    except BaseException:
-        connection.drop()
-        raise
-    if not answer.status:
-        raise UnreachableError(url.host, answer.failure or "", sent=True)
-    return answer
 
 
 @functools.lru_cache(512)

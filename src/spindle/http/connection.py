@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 
+from spindle.http.known_head import LENGTH, KnownHead, known_head
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -51,6 +53,8 @@ class ServerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._poll: select.poll | None = None
         self._parser = self._new_parser()
+        self._known: KnownHead | None = None
+        """The head of the newest answer, if the next one may begin with it."""
         self._answer: HttpAnswer | None = None
         self._has_no_body = False
         self._is_paused = False
@@ -87,19 +91,21 @@ class ServerConnection(asyncio.Protocol):
 
     async def send(self, head: bytes, content: bytes | None, answer: HttpAnswer, *, no_body: bool) -> None:
         """Writes a request, whose answer is filled with what comes. `no_body`: its answer has none."""
+        if content is None or len(content) <= PIECE:
+            self.send_at_once(head + content if content else head, answer, no_body=no_body)
+            return
+        self.send_at_once(head, answer, no_body=no_body)
+        self._is_whole = False
+        await self._write_pieces(self.transport, content, answer)
+
+    def send_at_once(self, request: bytes, answer: HttpAnswer, *, no_body: bool = False) -> None:
+        """Writes a request that is small."""
         transport = self._transport
         assert transport is not None
         assert self._answer is None
         self._begin()
         self._answer, self._has_no_body = answer, no_body
-        if not content:
-            transport.write(head)
-        elif len(content) <= PIECE:
-            transport.write(head + content)
-        else:
-            self._is_whole = False
-            transport.write(head)
-            await self._write_pieces(transport, content, answer)
+        transport.write(request)
 
     async def _write_pieces(self, transport: asyncio.Transport, content: bytes, answer: HttpAnswer) -> None:
         view = memoryview(content)
@@ -158,6 +164,14 @@ class ServerConnection(asyncio.Protocol):
         if answer is None:
             self.drop()  # nobody asked
             return
+        known = self._known
+        if known is not None and not self._came and not self._has_no_body:
+            body = known.body_in(data)
+            if body is not None:
+                self._keeps = True
+                answer.begin(200, {**known.headers, LENGTH: str(len(body))}, body)
+                self._complete(answer, ends_here=True)
+                return
         self._came += len(data)
         try:
             self._parser.feed_data(data)
@@ -167,6 +181,9 @@ class ServerConnection(asyncio.Protocol):
                 self.drop(self._problem or f"it does not answer in HTTP/1.1: {error}")
                 return
         if self._is_done:
+            # Only those that are like most: not one that has to wait, or has no body.
+            is_usual = self._came == len(data) and answer.status == 200 and not self._has_no_body
+            self._known = known_head(data, answer.headers) if is_usual else None
             self._complete(answer, ends_here=not self._has_no_body or data.endswith(b"\r\n\r\n"))
             return
         if not self._has_head:
@@ -238,7 +255,7 @@ class ServerConnection(asyncio.Protocol):
         for raw, value in self._raw:
             name, text = raw.decode("latin-1").lower(), _text(value)
             if name == "set-cookie":
-                answer.cookies.append(text)
+                answer.cookies = [*answer.cookies, text]
             headers[name] = f"{headers[name]}, {text}" if name in headers else text
         answer.status = status
         if self._has_no_body:

@@ -23,6 +23,9 @@ class SessionCookies:
         self._are_kept = True
         self._count = 0
 
+    def __len__(self) -> int:
+        return self._count
+
     def keep_none(self) -> None:
         """Drops all of them, now and later: one user's cookie must not reach another."""
         self._are_kept = False

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_plus
 
+from spindle.domain.records import quick_dataclass
 from spindle.errors import InvalidArgumentsError
 from spindle.http.credentials import cookie_header
 
@@ -20,7 +21,7 @@ FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class Prepared:
     """A request that is ready to be sent."""
 

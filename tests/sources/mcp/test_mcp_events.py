@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindle.http.failures import TooLargeError
-from spindle.sources.mcp.events import SentEvent, read_events
+from spindle.sources.mcp.events import SentEvent, only_message, read_events
 
 
 def read(data: bytes, sizes: list[int], limit: int = 1000) -> list[SentEvent]:
@@ -65,3 +65,36 @@ def test_an_event_over_the_limit_ends_the_stream(stream: bytes) -> None:
 
 def test_what_is_not_complete_is_no_event() -> None:
     assert read(b"data: 1\n\ndata: 2\n", []) == [SentEvent(b"message", b"1", None, None)]
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                b"data: {}",
+                b"data:x",
+                b"event: message",
+                b"event: other",
+                b"id: 1",
+                b"id: \0",
+                b": hi",
+                b"retry: 1",
+            ]
+        ),
+        max_size=5,
+    ),
+    st.sampled_from([b"\n", b"\r\n", b"\r"]),
+    st.sampled_from([b"", b"data: 2\n\n", b"data: 2", b"\n"]),
+)
+def test_a_message_that_is_alone_is_the_one_that_is_read(lines: list[bytes], end: bytes, rest: bytes) -> None:
+    stream = b"".join(line + end for line in lines) + end + rest
+    alone = only_message(stream)
+    found = [event for event in read(stream, []) if event.data or event.name != b"message"]
+    assert alone is None or [(event.name, event.data) for event in found] == [(b"message", alone)]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("before", ["", "event: message", "id: 7", "event: message{}id: 7"])
+def test_a_message_that_is_alone_is_seen_to_be(before: str, end: str) -> None:
+    lines = [*before.format(end).split(end), "data: {}"] if before else ["data: {}"]
+    assert only_message(end.join([*lines, "", ""]).encode()) == b"{}"

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import gc
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from spindle.domain.identity import NO_CREDENTIAL
+from servers.running import until
+from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.http.failures import LostError
 from spindle.mcp_protocol.errors import McpError
-from spindle.sources.mcp import http_dispatcher
+from spindle.sources.mcp import endings
 from spindle.sources.mcp.config import McpConfig
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.http_dispatcher import HttpDispatcher
 from spindle.sources.mcp.session_http import SessionHttp
 from spindle.sources.mcp.streamable import StreamableLink
 
-Responder = Callable[[str, dict[str, str], Any], bytes | None]
-"""Takes a request (verb, headers, message) and returns the bytes of its answer; None: the connection ends."""
+Said = bytes | tuple[bytes | asyncio.Event, ...] | None
+"""The bytes of an answer, or pieces of it, with what it waits for between them; None: the connection ends."""
+Responder = Callable[[str, dict[str, str], Any], Said]
+"""Takes a request (verb, headers, message) and returns the answer."""
+
+
+WARM = "warm"
+"""The method of a request that every server answers, after which there is a connection to send on at once."""
 
 
 class Server:
@@ -46,12 +54,19 @@ class Server:
                 }
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 request = (lines[0].split()[0], headers, json.loads(body) if body else None)
-                self.seen.append(request)
-                said = self.respond(*request)
+                if request[2] is not None and request[2].get("method") == WARM:
+                    said = whole(result(request[2]))
+                else:
+                    self.seen.append(request)
+                    said = self.respond(*request)
                 if said is None:
                     break
-                writer.write(said)
-                await writer.drain()
+                for piece in (said,) if isinstance(said, bytes) else said:
+                    if isinstance(piece, asyncio.Event):
+                        await piece.wait()
+                    else:
+                        writer.write(piece)
+                        await writer.drain()
                 if self.hangs_up or b"connection: close" in said:
                     break
         self.ended += 1
@@ -95,41 +110,99 @@ def note() -> CallExchange:
     return made
 
 
-async def test_answers_as_events_leave_the_connection_to_the_next() -> None:
+Send = Callable[..., Awaitable[dict[str, Any]]]
+"""Sends a call of a tool, and returns its result."""
+
+
+async def requested(messages: HttpDispatcher, **params: Any) -> dict[str, Any]:
+    return await messages.send_raw_request("tools/call", params)
+
+
+async def begun(messages: HttpDispatcher, **params: Any) -> dict[str, Any]:
+    await warmed(messages)
+    coming = messages.begin_call(params, {}, current_exchange.get() or CallExchange())
+    assert coming is not None
+    return await coming
+
+
+async def warmed(messages: HttpDispatcher) -> None:
+    context = contextvars.copy_context()
+    context.run(current_exchange.set, None)
+    await asyncio.create_task(messages.send_raw_request(WARM, None), context=context)
+
+
+either_way = pytest.mark.parametrize("send", [requested, begun])
+"""Calls are sent at once where there is a connection, and come to the same."""
+
+
+@either_way
+async def test_answers_as_events_leave_the_connection_to_the_next(send: Send) -> None:
     def respond(_verb: str, _headers: dict[str, str], message: Any) -> bytes:
         return events(f"data: {json.dumps(result(message))}\n\n")
 
     async with connected(respond) as (messages, server):
         for _ in range(3):
-            assert await messages.send_raw_request("ping", None) == {"ok": True}
-            await asyncio.gather(*messages._endings)
+            assert await send(messages) == {"ok": True}
         assert server.connections == 1
 
 
-async def test_a_stream_that_goes_on_after_its_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_dispatcher, "LAST_BYTES", 0.01)
+@either_way
+async def test_a_stream_that_ends_after_its_answer_leaves_the_connection(send: Send) -> None:
+    ended = asyncio.Event()
+
+    def respond(_verb: str, _headers: dict[str, str], message: Any) -> Said:
+        return events(f"data: {json.dumps(result(message))}\n\n", is_complete=False), ended, b"0\r\n\r\n"
+
+    async with connected(respond) as (messages, server):
+        assert await send(messages) == {"ok": True}
+        ended.set()
+        await until(lambda: any(messages._http._http.client._connections._resting.values()))
+        await warmed(messages)
+        assert server.connections == 1
+
+
+@either_way
+async def test_a_stream_that_goes_on_after_its_answer_is_left(
+    send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endings, "LAST_BYTES", 0.01)
 
     def respond(_verb: str, _headers: dict[str, str], message: Any) -> bytes:
         return events(f"data: {json.dumps(result(message))}\n\n", is_complete=False)
 
     async with connected(respond) as (messages, server):
-        assert await messages.send_raw_request("ping", None) == {"ok": True}
-        await asyncio.gather(*messages._endings)
-        assert await messages.send_raw_request("ping", None) == {"ok": True}
+        assert await send(messages) == {"ok": True}
+        await until(lambda: server.ended == 1)
+        assert await send(messages) == {"ok": True}
         assert server.connections == 2
+
+
+async def test_streams_that_go_on_after_their_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endings, "MAX_ENDINGS", 2)
+
+    def respond(_verb: str, _headers: dict[str, str], message: Any) -> bytes:
+        return events(f"data: {json.dumps(result(message))}\n\n", is_complete=False)
+
+    async with connected(respond) as (messages, server):
+        for _ in range(4):
+            assert await requested(messages) == {"ok": True}
+        await until(lambda: server.ended == 2)
+        assert server.connections == 4
 
 
 @pytest.mark.parametrize("other", [999, "other", True, {}])
 @pytest.mark.parametrize("write", [whole, lambda message: events(f"data: {json.dumps(message)}\n\n")])
+@either_way
 async def test_an_answer_to_another_request_is_refused_at_once(
-    other: Any, write: Callable[[Any], bytes]
+    send: Send, other: Any, write: Callable[[Any], bytes]
 ) -> None:
     async with connected(lambda _verb, _headers, message: write(result(message, id=other))) as (messages, _):
         with pytest.raises(McpError, match="to another request"):
-            await messages.send_raw_request("ping", None)
+            await send(messages)
 
 
-async def test_a_stream_that_breaks_off_goes_on_from_its_last_event(note: CallExchange) -> None:
+@either_way
+async def test_a_stream_that_breaks_off_goes_on_from_its_last_event(send: Send, note: CallExchange) -> None:
     asked: list[Any] = []
 
     def respond(verb: str, headers: dict[str, str], message: Any) -> bytes:
@@ -141,14 +214,15 @@ async def test_a_stream_that_breaks_off_goes_on_from_its_last_event(note: CallEx
         return events(f"data: {json.dumps(result(asked[0]))}\n\n")
 
     async with connected(respond) as (messages, server):
-        assert await messages.send_raw_request("tools/call", {}) == {"ok": True}
+        assert await send(messages) == {"ok": True}
         places = [headers.get("last-event-id") for _, headers, _ in server.seen]
         assert places == [None, "e1", "e2"]
         assert note.failure is None
         assert not note.ended
 
 
-async def test_a_stream_that_cannot_go_on_has_ended(note: CallExchange) -> None:
+@either_way
+async def test_a_stream_that_cannot_go_on_has_ended(send: Send, note: CallExchange) -> None:
     def respond(verb: str, _headers: dict[str, str], _message: Any) -> bytes:
         if verb == "GET":
             return b"HTTP/1.1 404 X\r\ncontent-length: 0\r\n\r\n"
@@ -156,7 +230,7 @@ async def test_a_stream_that_cannot_go_on_has_ended(note: CallExchange) -> None:
 
     async with connected(respond) as (messages, server):
         with pytest.raises(McpError, match="ended without an answer"):
-            await messages.send_raw_request("tools/call", {})
+            await send(messages)
         assert [verb for verb, _, _ in server.seen] == ["POST", "GET", "GET"]
         assert note.ended
 
@@ -227,22 +301,24 @@ async def test_a_post_that_cannot_arrive_was_never_sent(note: CallExchange) -> N
 # --- what goes wrong with connections
 
 
-async def test_an_answer_that_breaks_off_is_not_asked_for_again(note: CallExchange) -> None:
+@either_way
+async def test_an_answer_that_breaks_off_is_not_asked_for_again(send: Send, note: CallExchange) -> None:
     def respond(_verb: str, _headers: dict[str, str], message: Any) -> bytes:
         return whole(result(message))[:-5].replace(b"content-type", b"connection: close\r\ncontent-type")
 
     async with connected(respond) as (messages, server):
         with pytest.raises(McpError, match="broke off"):
-            await messages.send_raw_request("tools/call", {})
+            await send(messages)
         assert len(server.seen) == 1
     assert isinstance(note.failure, LostError)
     assert not note.never_sent
 
 
-async def test_a_server_that_ends_without_a_word_may_have_done_it(note: CallExchange) -> None:
+@either_way
+async def test_a_server_that_ends_without_a_word_may_have_done_it(send: Send, note: CallExchange) -> None:
     async with connected(lambda *_: None) as (messages, server):
         with pytest.raises(McpError, match="closed the connection"):
-            await messages.send_raw_request("tools/call", {})
+            await send(messages)
         assert len(server.seen) == 1
     assert note.failure is not None
     assert not note.never_sent
@@ -295,7 +371,10 @@ async def test_a_slow_answer_is_ended_by_the_time_limit_of_its_call() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 503])
-async def test_a_refusal_is_noted_and_leaves_the_connection(status: int, note: CallExchange) -> None:
+@either_way
+async def test_a_refusal_is_noted_and_leaves_the_connection(
+    send: Send, status: int, note: CallExchange
+) -> None:
     def respond(_verb: str, _headers: dict[str, str], _message: Any) -> bytes:
         more = b'www-authenticate: Bearer error="invalid_token"\r\nretry-after: 7\r\n'
         return b"HTTP/1.1 %d X\r\n%scontent-length: 2\r\n\r\nno" % (status, more)
@@ -304,7 +383,7 @@ async def test_a_refusal_is_noted_and_leaves_the_connection(status: int, note: C
         messages._http.session_id = "known"
         for _ in range(2):
             with pytest.raises(McpError, match="refused the request"):
-                await messages.send_raw_request("tools/call", {})
+                await send(messages)
         assert server.connections == 1
         messages._http.session_id = None
     assert (note.status, note.retry_after) == (status, 7)
@@ -312,7 +391,8 @@ async def test_a_refusal_is_noted_and_leaves_the_connection(status: int, note: C
     assert not note.had_json_rpc_error
 
 
-async def test_a_redirect_within_the_server_is_followed_with_its_message() -> None:
+@either_way
+async def test_a_redirect_within_the_server_is_followed_with_its_message(send: Send) -> None:
     moved = False
 
     def respond(_verb: str, _headers: dict[str, str], message: Any) -> bytes:
@@ -323,7 +403,7 @@ async def test_a_redirect_within_the_server_is_followed_with_its_message() -> No
         return whole(result(message))
 
     async with connected(respond) as (messages, server):
-        assert await messages.send_raw_request("tools/call", {"a": 1}) == {"ok": True}
+        assert await send(messages, a=1) == {"ok": True}
         assert [message["params"] for _, _, message in server.seen] == [{"a": 1}, {"a": 1}]
         assert server.connections == 1
 
@@ -341,3 +421,161 @@ async def test_closing_leaves_no_error_behind_that_nobody_hears(caplog: pytest.L
         await asyncio.gather(waiting, return_exceptions=True)
     gc.collect()
     assert "never retrieved" not in caplog.text
+
+
+# --- calls that are sent at once
+
+
+async def test_a_call_waits_for_a_connection_where_there_is_none() -> None:
+    async with connected(lambda _verb, _headers, message: whole(result(message))) as (messages, server):
+        assert messages.begin_call({}, {}, CallExchange()) is None
+        assert await requested(messages) == {"ok": True}
+        assert [message["id"] for _, _, message in server.seen] == [1]
+
+
+def cut(data: bytes) -> Said:
+    """Byte by byte."""
+    return tuple(bytes([byte]) for byte in data)
+
+
+NOTICE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "hello"}}
+PROGRESS = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progress": 1}}
+QUESTION = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
+
+
+@pytest.mark.parametrize(
+    "written",
+    {
+        "whole": whole,
+        "whole, byte by byte": lambda message: cut(whole(message)),
+        "as an event": lambda message: events(f"event: message\r\ndata: {json.dumps(message)}\r\n\r\n"),
+        "as an event with a place": lambda message: events(f"id: 1\ndata: {json.dumps(message)}\nid: 2\n\n"),
+        "as an event, byte by byte": lambda message: cut(events(f"data: {json.dumps(message)}\n\n")),
+        "as an event of two lines": lambda message: events(
+            "data: {}\ndata: {}\n\n".format(*json.dumps(message).split(" ", 1))
+        ),
+        "as an event after others": lambda message: events(
+            f": hello\n\ndata: {json.dumps(PROGRESS)}\n\ndata: {json.dumps(message)}\n\n"
+        ),
+        "as the last of two pieces": lambda message: (
+            events(f"data: {json.dumps(PROGRESS)}\n\n", is_complete=False),
+            b"%x\r\n" % len(f"data: {json.dumps(message)}\n\n"),
+            f"data: {json.dumps(message)}\n\n\r\n0\r\n\r\n".encode(),
+        ),
+        "with its id as text": lambda message: whole({**message, "id": str(message["id"])}),
+    }.items(),
+    ids=lambda item: item[0],
+)
+@either_way
+async def test_an_answer_is_the_same_however_it_comes(
+    send: Send, written: tuple[str, Callable[[Any], Said]], note: CallExchange
+) -> None:
+    numbers = iter(range(3))
+
+    def respond(_verb: str, _headers: dict[str, str], message: Any) -> Said:
+        # Longer each time, so that each has another length.
+        return written[1]({**result(message), "result": {"text": "x" * 10 ** next(numbers)}})
+
+    async with connected(respond) as (messages, server):
+        for size in (1, 10, 100):
+            assert await send(messages) == {"text": "x" * size}
+        assert note.status == 200
+        assert server.connections == 1
+
+
+@either_way
+async def test_what_comes_before_the_answer_belongs_to_its_call(send: Send, note: CallExchange) -> None:
+    seen: list[tuple[str, CallExchange | None]] = []
+
+    class Receiver:
+        async def asked(self, method: str, params: Any) -> dict[str, Any]:
+            seen.append((method, current_exchange.get()))
+            return {}
+
+        def told(self, method: str, params: Any) -> None:
+            seen.append((method, current_exchange.get()))
+
+        def told_subscriber(self, method: str, params: Any) -> bool:
+            return False
+
+    def respond(_verb: str, _headers: dict[str, str], message: Any) -> Said:
+        if "method" not in message:
+            return b"HTTP/1.1 202 X\r\ncontent-length: 0\r\n\r\n"
+        return events(*(f"data: {json.dumps(item)}\n\n" for item in (NOTICE, QUESTION, result(message))))
+
+    async with connected(respond) as (messages, server):
+        messages.listen(Receiver())
+        messages.heeds_logs = lambda: True
+        assert await send(messages) == {"ok": True}
+        await until(lambda: any("method" not in message for _, _, message in server.seen))
+    assert seen == [("notifications/message", note), ("ping", note)]
+
+
+@either_way
+async def test_an_answer_that_was_not_asked_for_so_is_refused(send: Send, note: CallExchange) -> None:
+    def respond(_verb: str, _headers: dict[str, str], message: Any) -> bytes:
+        return whole(result(message)).replace(b"content-type", b"content-encoding: gzip\r\ncontent-type")
+
+    async with connected(respond) as (messages, _):
+        with pytest.raises(McpError, match="compressed"):
+            await send(messages)
+    assert isinstance(note.failure, LostError)
+
+
+@pytest.mark.parametrize("write", [whole, lambda message: events(f"data: {json.dumps(message)}\n\n")])
+@either_way
+async def test_an_answer_over_the_limit_is_refused(
+    send: Send, write: Callable[[Any], bytes], note: CallExchange
+) -> None:
+    def respond(_verb: str, _headers: dict[str, str], message: Any) -> bytes:
+        return write({**result(message), "result": {"text": "x" * 200_000}})
+
+    async with connected(respond) as (messages, _):
+        with pytest.raises(McpError, match="larger than"):
+            await send(messages)
+    assert note.too_large is not None
+
+
+async def test_a_call_that_is_cancelled_ends_its_connection_and_tells_the_server() -> None:
+    never, told = asyncio.Event(), asyncio.Event()
+
+    def respond(_verb: str, _headers: dict[str, str], message: Any) -> Said:
+        if message["method"] == "notifications/cancelled":
+            told.set()
+            return b"HTTP/1.1 202 X\r\ncontent-length: 0\r\n\r\n"
+        return b"HTTP/1.1 200 OK\r\n", never
+
+    async with connected(respond) as (messages, server):
+        call = asyncio.create_task(begun(messages))
+        await until(lambda: bool(server.seen))
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        assert call.cancelled()
+        await told.wait()
+        never.set()
+        await until(lambda: server.ended == 1)
+        assert server.seen[-1][2]["params"]["requestId"] == server.seen[0][2]["id"]
+
+
+async def test_each_call_shows_the_credential_of_its_caller() -> None:
+    async with connected(lambda _verb, _headers, message: whole(result(message))) as (messages, server):
+        await warmed(messages)
+        for name in ("ada", "bob", "ada"):
+            credential = Credential(headers=(("Authorization", f"Bearer {name}"),))
+            coming = messages.begin_call({}, {"mcp-name": name}, CallExchange(credential))
+            assert coming is not None
+            await coming
+    shown = [(headers["authorization"], headers["mcp-name"]) for _, headers, _ in server.seen]
+    assert shown == [("Bearer ada", "ada"), ("Bearer bob", "bob"), ("Bearer ada", "ada")]
+
+
+@either_way
+async def test_cookies_of_the_session_are_kept(send: Send) -> None:
+    def respond(_verb: str, _headers: dict[str, str], message: Any) -> bytes:
+        return whole(result(message)).replace(b"content-type", b"set-cookie: machine=7\r\ncontent-type")
+
+    async with connected(respond) as (messages, server):
+        await send(messages)
+        await requested(messages)
+        assert messages.begin_call({}, {}, CallExchange()) is None  # it would not show them
+    assert [headers.get("cookie") for _, headers, _ in server.seen] == [None, "machine=7"]

@@ -4,19 +4,21 @@ request has to carry from then on."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain import apps, trail
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.mcp_protocol import headers, names
 from spindle.mcp_protocol.errors import McpError, RequestId, as_request_id
+from spindle.sources.mcp.peers import as_sent
 from spindle.telemetry import tracing
 from spindle.version import __version__
 
 if TYPE_CHECKING:
     from spindle.mcp_protocol.headers import HeaderMap
-    from spindle.sources.mcp.dispatcher import LinkDispatcher, Pending, SendOptions
+    from spindle.sources.mcp.dispatcher import Coming, LinkDispatcher, SendOptions
+    from spindle.sources.mcp.exchange import CallExchange
     from spindle.sources.mcp.peers import Peers
     from spindle.sources.mcp.subscription import ChangeSubscription
 
@@ -150,19 +152,23 @@ class McpClient:
 
     # --- sending
 
-    def begin_call(self, params: JsonObject) -> Pending | None:
+    def begin_call(self, params: JsonObject, exchange: CallExchange) -> Coming | None:
         """Sends a call of a tool in one step, where it has to carry nothing but this and takes no waiting.
         None: it was not sent, and is a `request` like others."""
-        if self.is_modern or tracing.active is not None:
+        if tracing.active is not None:
             return None
+        if self.is_modern:
+            if self.repeated.get(params["name"]):
+                return None
+            options: SendOptions = {}
+            self._stamp("tools/call", params, options)
+            return self._dispatcher.begin_call(
+                as_sent(params, exchange), options.get("headers", {}), exchange
+            )
         way = trail.current()
         if way:
             params["_meta"] = {trail.META_KEY: trail.written(way)}
-        return self._dispatcher.begin_call(params)
-
-    def answer_to(self, pending: Pending) -> Awaitable[JsonObject]:
-        """The result of a call that was begun so, as it came."""
-        return self._dispatcher.answer_to(pending)
+        return self._dispatcher.begin_call(params, {}, exchange)
 
     async def request(
         self, method: str, params: Mapping[str, Any], options: SendOptions | None = None

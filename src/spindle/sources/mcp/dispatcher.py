@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypedDict
@@ -25,6 +25,7 @@ from spindle.sources.mcp.answers import (
     UnreadableAnswerError,
     outcome,
 )
+from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.large_lines import LargeLines
 from spindle.sources.mcp.link import TURN, MessageLink, turns
 from spindle.sources.mcp.messages import AT_ONCE, answered_by, is_no_answer, read_message
@@ -47,6 +48,10 @@ wants to see it."""
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 """Takes the progress of a request: how much is done, of how much, and a message."""
+
+
+Coming = Coroutine[Any, Any, JsonObject]
+"""The result of a request that was sent, to wait for."""
 
 
 class SendOptions(TypedDict, total=False):
@@ -102,8 +107,10 @@ class LinkDispatcher:
 
     # --- what the session asks for
 
-    def begin_call(self, params: JsonObject) -> Pending | None:
-        """Sends a call of a tool, if that takes no waiting, for `answer_to`. None: it was not sent."""
+    def begin_call(
+        self, params: JsonObject, headers: Mapping[str, str], exchange: CallExchange
+    ) -> Coming | None:
+        """Sends a call of a tool, if that takes no waiting. None: it was not sent."""
         if self._link.lost:
             return None
         request_id = self._ids + 1
@@ -114,10 +121,9 @@ class LinkDispatcher:
             del self._pending[request_id]
             return None
         self._ids = request_id
-        return pending
+        return self._answer_to(pending)
 
-    async def answer_to(self, pending: Pending) -> JsonObject:
-        """The answer to a call that was sent by `begin_call`."""
+    async def _answer_to(self, pending: Pending) -> JsonObject:
         try:
             return await pending.future
         except asyncio.CancelledError:
@@ -173,7 +179,7 @@ class LinkDispatcher:
             raise ValueError(f"request id {request_id!r} is already in flight")
         future = asyncio.get_running_loop().create_future()
         pending = self._pending[key] = Pending(request_id, future, opts.get("on_progress"))
-        body = as_sent(params)
+        body = as_sent(params, current_exchange.get())
         if pending.on_progress is not None:
             body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}

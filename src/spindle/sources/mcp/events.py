@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterable
 from dataclasses import dataclass
@@ -12,6 +13,11 @@ from spindle.sources.mcp.link import TURN, turns
 
 _MARK = b"\xef\xbb\xbf"
 """The mark of an encoding that some servers begin with."""
+
+
+_ONLY = re.compile(
+    rb"(?:event: message\r?\n)?(?:id: [^\r\n\0]*\r?\n)?data: ([^\r\n]*)\r?\n(?:id: [^\r\n\0]*\r?\n)?\r?\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,13 @@ class SentEvent:
     """The place in the stream from which it can be gone on with."""
     retry: float | None
     """Seconds to wait before that."""
+
+
+def only_message(stream: bytes) -> bytes | None:
+    """The data of the one message that a stream begins and perhaps ends with, as nearly all do that answer a
+    call; None where there is more in it, or less."""
+    found = _ONLY.fullmatch(stream)
+    return found[1] if found is not None else None
 
 
 async def read_events(chunks: AsyncIterable[bytes], limit: int) -> AsyncGenerator[SentEvent]:

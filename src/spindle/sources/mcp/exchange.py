@@ -7,29 +7,30 @@ client back to the caller, and the caller's credential to the request.
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 from spindle.domain.call import Call
 from spindle.domain.identity import Credential
 
 
-@dataclass(slots=True)
 class CallExchange:
     """The HTTP exchange of one request: its status, headers and failure."""
 
-    credential: Credential | None = None
-    """The caller's own, where it is not the one that the session was opened with."""
-    call: Call | None = None
-    """The call that it serves, if it is one."""
+    # Defaults of the class, as there is nothing to say about most.
     status: int | None = None
     challenge: str | None = None
     retry_after: float | None = None
     failure: Exception | None = None
-    never_sent: bool = False
+    never_sent = False
     too_large: str | None = None
-    had_json_rpc_error: bool = False
-    ended: bool = False
+    had_json_rpc_error = False
+    ended = False
     """True if the stream of events ended before it brought the answer."""
+
+    def __init__(self, credential: Credential | None = None, call: Call | None = None) -> None:
+        self.credential = credential
+        """The caller's own, where it is not the one that the session was opened with."""
+        self.call = call
+        """The call that it serves, if it is one."""
 
     def begin(self) -> None:
         """Forgets what became of the request before."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,9 @@ from spindle.http.failures import HttpFailure, RedirectError, TooLargeError
 from spindle.mcp_protocol.errors import McpError, RequestId, as_request_id, same_id
 from spindle.mcp_protocol.names import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from spindle.sources.mcp.answers import MessageTooLargeError, NoAnswerError, UnreadableAnswerError, outcome
-from spindle.sources.mcp.dispatcher import LinkDispatcher, Pending
-from spindle.sources.mcp.events import SentEvent, read_events
+from spindle.sources.mcp.dispatcher import LinkDispatcher
+from spindle.sources.mcp.endings import Endings
+from spindle.sources.mcp.events import SentEvent, only_message, read_events
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.messages import AT_ONCE, MAX_CONTAINERS, has_too_many, read_message
 from spindle.sources.mcp.server_messages import ServerMessages
@@ -29,16 +30,16 @@ from spindle.threads import in_short_turn
 
 if TYPE_CHECKING:
     from spindle.http.answer import HttpAnswer
-    from spindle.sources.mcp.dispatcher import SendOptions
+    from spindle.sources.mcp.dispatcher import Coming, SendOptions
 
 logger = logging.getLogger("spindle.mcp")
 
 RETRY = 1.0
 """Seconds before a stream is gone on with, where the server does not say."""
 MAX_ATTEMPTS = 2
-MAX_ENDINGS = 64
-LAST_BYTES = 1.0
-"""Seconds for the end of a stream that has brought its answer."""
+
+_UNUSUAL = frozenset({"content-encoding", "set-cookie"})
+"""Headers of an answer that somebody has to look at."""
 
 
 class HttpDispatcher(LinkDispatcher):
@@ -48,20 +49,79 @@ class HttpDispatcher(LinkDispatcher):
         super().__init__(link, max_message)
         self._http = link
         self._listening: asyncio.Task[None] | None = None
-        self._endings: set[asyncio.Task[None]] = set()
+        self._endings = Endings()
+        self._at_once = min(AT_ONCE, max_message)
 
     async def aclose(self) -> None:
         """Ends the session."""
-        tasks = [*self._endings, *([self._listening] if self._listening is not None else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self._endings.close()
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
         await self._http.aclose()
 
     # --- what the session asks for
 
-    def begin_call(self, params: JsonObject) -> Pending | None:
-        return None  # each is a request of its own
+    def begin_call(
+        self, params: JsonObject, headers: Mapping[str, str], exchange: CallExchange
+    ) -> Coming | None:
+        request_id = self._ids + 1
+        content = to_json({"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params})
+        answer = self._http.post_at_once(content, headers, exchange.credential)
+        if answer is None:
+            return None
+        self._ids = request_id
+        return self._coming(request_id, answer, exchange)
+
+    async def _coming(self, request_id: int, answer: HttpAnswer, note: CallExchange) -> JsonObject:
+        """The result of a call that was posted at once."""
+        try:
+            while not answer.has_come():
+                await answer.waiter()
+            message = self._plain(request_id, answer, note)
+            if message is None:
+                message = await self._by_and_by(request_id, answer, note)
+        except asyncio.CancelledError:
+            answer.release()
+            if not self._http.is_modern:
+                self._cancel(request_id)
+            raise
+        found = outcome(message)
+        if isinstance(found, McpError):
+            raise found
+        return found
+
+    def _plain(self, request_id: int, answer: HttpAnswer, note: CallExchange) -> JsonObject | None:
+        """The answer, if it has come whole and there is nothing else in it, as in nearly all. None: it is
+        still to be read."""
+        data = answer.come()
+        if (
+            answer.status != 200
+            or len(data) > self._at_once
+            or not answer.headers.keys().isdisjoint(_UNUSUAL)
+        ):
+            return None
+        kind = answer.media_type
+        body = data if kind == "application/json" and answer.is_complete else None
+        if kind == "text/event-stream":
+            body = only_message(data)
+        message = read_message(body) if body else None
+        if message is None or "method" in message:
+            return None
+        said = message.get("id")
+        if said.__class__ is not int or said != request_id:
+            return None
+        note.status = 200
+        self._let_go(answer)
+        return message
+
+    async def _by_and_by(self, request_id: int, answer: HttpAnswer, note: CallExchange) -> JsonObject:
+        """The same answer, however it comes."""
+        token = current_exchange.set(note)
+        try:
+            return await self._answered("tools/call", request_id, self._http.answered(answer, note), note)
+        finally:
+            current_exchange.reset(token)
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: SendOptions | None = None
@@ -70,7 +130,12 @@ class HttpDispatcher(LinkDispatcher):
         request_id, pending, content = self._begin(method, params, opts)
         try:
             async with asyncio.timeout(opts.get("timeout")):
-                message = await self._answer_to(method, request_id, content, opts.get("headers") or {})
+                note = current_exchange.get() or CallExchange()
+                if method == "initialize":
+                    # What was tried before does not count for the handshake.
+                    self._http.version = self._http.session_id = None
+                posting = self._http.post(content, opts.get("headers") or {}, note)
+                message = await self._answered(method, request_id, posting, note)
                 if pending.reporting is not None:
                     # Progress that came before the answer is passed on before it.
                     await pending.reporting
@@ -111,15 +176,11 @@ class HttpDispatcher(LinkDispatcher):
 
     # --- one request
 
-    async def _answer_to(
-        self, method: str, request_id: RequestId, content: bytes, headers: Mapping[str, str]
+    async def _answered(
+        self, method: str, request_id: RequestId, posting: Awaitable[HttpAnswer], note: CallExchange
     ) -> JsonObject:
-        note = current_exchange.get() or CallExchange()
-        if method == "initialize":
-            # What was tried before does not count for the handshake.
-            self._http.version = self._http.session_id = None
         try:
-            answer = await self._http.post(content, headers, note)
+            answer = await posting
         except RedirectError as failure:
             raise McpError(code=INVALID_REQUEST, message=f"it {failure}") from failure
         except HttpFailure as failure:
@@ -144,10 +205,15 @@ class HttpDispatcher(LinkDispatcher):
                 )
             return _own(await self._from_body(answer, note), request_id)
         finally:
-            if is_whole and not answer.is_complete and len(self._endings) < MAX_ENDINGS:
-                self._let_end(answer)
+            if is_whole:
+                self._let_go(answer)
             else:
-                await answer.aclose()
+                answer.release()
+
+    def _let_go(self, answer: HttpAnswer) -> None:
+        """Leaves an answer that is known. Its stream ends soon: then others can use the connection."""
+        if not answer.is_complete:
+            self._endings.add(answer)
 
     async def _refusal(self, answer: HttpAnswer, note: CallExchange) -> McpError:
         """The error for a status that is one: the server's own words, if it has some."""
@@ -226,15 +292,6 @@ class HttpDispatcher(LinkDispatcher):
         note.too_large = f"the answer is larger than {self._max_message} bytes"
         return MessageTooLargeError(self._max_message)
 
-    def _let_end(self, answer: HttpAnswer) -> None:
-        """Lets a stream that has brought its answer come to its end, which is near: then others can use its
-        connection."""
-        task = asyncio.create_task(_read_to_end(answer))
-        self._endings.add(task)
-        task.add_done_callback(self._endings.discard)
-        # Not in the task: one that is cancelled at once never begins.
-        task.add_done_callback(lambda _: answer.release())
-
     # --- what the server brings
 
     async def _heard(self, event: SentEvent, note: CallExchange | None = None) -> JsonObject | None:
@@ -304,12 +361,3 @@ def _own(message: JsonObject, request_id: RequestId) -> JsonObject:
     if message.get("id") is not None and (said is None or same_id(said) != same_id(request_id)):
         raise UnreadableAnswerError("it is to another request")
     return message
-
-
-async def _read_to_end(answer: HttpAnswer) -> None:
-    try:
-        async with asyncio.timeout(LAST_BYTES):
-            async for _ in answer.chunks():
-                pass
-    except (HttpFailure, TimeoutError) as error:
-        logger.debug("a stream did not come to its end: %s", error)

@@ -32,7 +32,7 @@ from spindle.mcp_protocol.names import (
     METHOD_NOT_FOUND,
 )
 from spindle.sources.mcp.asking import AskingTools
-from spindle.sources.mcp.exchange import current_exchange
+from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.questions import (
     MAX_QUESTIONS,
     GivenAnswers,
@@ -369,17 +369,18 @@ def _is_told() -> bool:
     return exchange is not None and exchange.call is not None
 
 
-def as_sent(params: Mapping[str, Any] | None) -> JsonObject:
+def as_sent(params: Mapping[str, Any] | None, exchange: CallExchange | None) -> JsonObject:
     """The parameters of a request as they leave: for the caller of a call, and with the trail so far."""
-    narrowed = as_the_caller(params) or {}
+    narrowed = as_the_caller(params, exchange) or {}
     way = trail.current()
     return dict(tracing.sent_on(trail.with_meta(narrowed, way) if way else narrowed))
 
 
-def as_the_caller(params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def as_the_caller(
+    params: Mapping[str, Any] | None, exchange: CallExchange | None
+) -> Mapping[str, Any] | None:
     """The parameters of a request of 2026-07-28, which says each time what its sender can be asked: that is
     what whoever made the call can be asked, not what we could pass on to others."""
-    exchange = current_exchange.get()
     meta = (params or {}).get("_meta")
     if params is None or exchange is None or exchange.call is None or not is_object(meta):
         return params

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from spindle.domain.tool import Tool, ToolSpec
     from spindle.ports.source import Notice
     from spindle.sources.mcp.config import McpConfig
-    from spindle.sources.mcp.dispatcher import LinkDispatcher, Pending, SendOptions
+    from spindle.sources.mcp.dispatcher import Coming, LinkDispatcher, SendOptions
 
 
 class McpSession(RelaySession):
@@ -109,9 +109,10 @@ class McpSession(RelaySession):
                 await self._lower_log_level(call.peer.log_level)
             if call.reply is None and call.answers is None:
                 try:
-                    pending = self._begun(tool, call)
+                    exchange = CallExchange(call.credential, call)
+                    begun = self._begun(tool, call, exchange)
                     first = await (
-                        self._call(tool, call, {}) if pending is None else self._answer(pending, call)
+                        self._call(tool, call, {}) if begun is None else self._answer(begun, call, exchange)
                     )
                     if isinstance(first, Result):  # as nearly always: it asks for nothing first
                         if serving.others:
@@ -123,23 +124,25 @@ class McpSession(RelaySession):
             done = await until_done(self._name, call, send, is_modern=client.is_modern)
         return Result(asked=done.whole) if isinstance(done, Asked) else done
 
-    def _begun(self, tool: Tool, call: Call) -> Pending | None:
+    def _begun(self, tool: Tool, call: Call, exchange: CallExchange) -> Coming | None:
         """Sends a call that carries nothing but its arguments, as nearly all do, if that takes no waiting."""
         if call.meta is not None or call.on_progress is not None or call.idempotency_key is not None:
             return None
         if tool.spec.metadata and tasks.wants_task(tool):
             return None
-        return self._client.begin_call({"name": tool.spec.remote_name, "arguments": call.arguments})
+        if self._client.is_modern and call.peer is not None and call.peer.log_level is not None:
+            return None
+        params: JsonObject = {"name": tool.spec.remote_name, "arguments": call.arguments}
+        return self._client.begin_call(params, exchange)
 
-    async def _answer(self, pending: Pending, call: Call) -> Result | Asked:
+    async def _answer(self, coming: Coming, call: Call, exchange: CallExchange) -> Result | Asked:
         try:
-            raw = await self._client.answer_to(pending)
-            plain = plain_result(raw)
-            return plain if plain is not None else await self._of_answer(raw, call)
+            raw = await coming
         except McpError as error:
-            raise self._error(error, CallExchange(call.credential, call)) from error
-        except ValidationError as error:
-            raise against_protocol(self._name, error) from None
+            raise self._error(error, exchange) from error
+        if (plain := plain_result(raw)) is not None:
+            return plain
+        return await self._exchange(lambda: self._of_answer(raw, call), call.credential, call)
 
     async def _of_answer(self, raw: JsonObject, call: Call) -> Result | Asked:
         """The result that is no plain one."""

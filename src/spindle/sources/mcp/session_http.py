@@ -15,7 +15,7 @@ from spindle.http.retry_after import retry_after
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
     from spindle.domain.identity import Credential
     from spindle.sources.mcp.config import McpConfig
@@ -47,40 +47,57 @@ class SessionHttp:
         await self.client.aclose()
 
     def request(
-        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None = None
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: bytes | None = None,
+        credential: Credential | None = None,
     ) -> Prepared:
         """A request with the credential of its caller; without a caller, with the session's own."""
-        exchange = current_exchange.get()
-        shown = exchange.credential if exchange is not None else None
+        if credential is None and (exchange := current_exchange.get()) is not None:
+            credential = exchange.credential
         request = Prepared(method, url, {**self._headers, **headers}, content)
-        return with_credential(request, shown if shown is not None else self._own)
+        return with_credential(request, credential if credential is not None else self._own)
 
     async def send(self, request: Prepared) -> HttpAnswer:
         """Sends a request, and follows redirects that stay with the server. Raises an HttpFailure."""
+        return await self._followed(await self.client.send(request))
+
+    async def _followed(self, answer: HttpAnswer) -> HttpAnswer:
         followed = 0
-        while True:
-            answer = await self.client.send(request)
-            if answer.status not in REDIRECTS:
-                return answer
+        while answer.status in REDIRECTS:
             try:
                 following = redirected(answer, _POLICY)
+                if following is None:
+                    break
+                if followed == MAX_REDIRECTS:
+                    raise RedirectError(f"redirected more than {MAX_REDIRECTS} times", answer.status)
             except RedirectError:
-                await answer.aclose()
+                answer.release()
                 raise
-            if following is None:
-                return answer
-            await answer.aclose()
-            if followed == MAX_REDIRECTS:
-                raise RedirectError(f"redirected more than {MAX_REDIRECTS} times", answer.status)
-            request, followed = following, followed + 1
+            answer.release()
+            answer, followed = await self.client.send(following), followed + 1
+        return answer
 
     async def post(
         self, url: str, headers: Mapping[str, str], content: bytes, note: CallExchange
     ) -> HttpAnswer:
         """Posts a message. What comes back or fails is noted. Raises an HttpFailure."""
         note.begin()
+        return await self._noted(self.send(self.request("POST", url, headers, content)), note)
+
+    async def answered(self, answer: HttpAnswer, note: CallExchange) -> HttpAnswer:
+        """The answer to what was posted at once, noted in the same way. Raises an HttpFailure."""
+        return await self._noted(self._after(answer), note)
+
+    async def _after(self, answer: HttpAnswer) -> HttpAnswer:
+        await self.client.answered(answer)
+        return await self._followed(answer)
+
+    async def _noted(self, sending: Awaitable[HttpAnswer], note: CallExchange) -> HttpAnswer:
         try:
-            answer = await self.send(self.request("POST", url, headers, content))
+            answer = await sending
         except RedirectError as failure:
             note.status = failure.status
             raise
@@ -93,7 +110,7 @@ class SessionHttp:
             note.challenge = answer.headers.get("www-authenticate")
             note.retry_after = retry_after(answer.headers)
         if answer.headers.get("content-encoding", "identity") != "identity":
-            await answer.aclose()
+            answer.release()
             note.failure = LostError("the answer is compressed, which was not asked for")
             raise note.failure
         return answer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,9 @@ from spindle.mcp_protocol.names import MODERN_VERSIONS
 from spindle.sources.mcp.exchange import CallExchange
 
 if TYPE_CHECKING:
+    from spindle.domain.identity import Credential
     from spindle.http.answer import HttpAnswer
+    from spindle.http.client import RepeatableRequest
     from spindle.sources.mcp.session_http import SessionHttp
 
 logger = logging.getLogger("spindle.mcp")
@@ -26,6 +28,9 @@ SESSION = "mcp-session-id"
 VERSION = "mcp-protocol-version"
 GOODBYE = 5.0
 """Seconds that a server has to hear of the end of a session."""
+
+MAX_REPEATABLE = 256
+"""Heads of requests that are kept: for each caller's credential, and in the modern era for each tool."""
 
 _POSTED = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
@@ -37,6 +42,7 @@ class StreamableLink:
         self._http = http
         self._url = url
         self._posts: set[asyncio.Task[None]] = set()
+        self._repeatable: dict[object, RepeatableRequest] = {}
         self.session_id: str | None = None
         self.version: str | None = None
         """The version of the protocol that the newest message was sent in."""
@@ -49,7 +55,28 @@ class StreamableLink:
     async def post(self, content: bytes, headers: Mapping[str, str], note: CallExchange) -> HttpAnswer:
         """Posts a message. Raises an HttpFailure."""
         self.version = headers.get(VERSION, self.version)
-        return await self._http.post(self._url, {**_POSTED, **self._known(), **headers}, content, note)
+        return await self._http.post(self._url, self._shown(headers), content, note)
+
+    def post_at_once(
+        self, content: bytes, headers: Mapping[str, str], credential: Credential | None
+    ) -> HttpAnswer | None:
+        """Posts a message that only differs in its body from one before, if that takes no waiting. Returns
+        the answer that will come, for `answered`; None: it was not sent."""
+        key = credential, self.session_id, self.version, *headers.items()
+        same = self._repeatable.get(key)
+        if same is None:
+            request = self._http.request("POST", self._url, self._shown(headers), credential=credential)
+            same = self._http.client.repeatable(request)
+            if same is None:
+                return None
+            if len(self._repeatable) >= MAX_REPEATABLE:
+                self._repeatable.clear()
+            self._repeatable[key] = same
+        return self._http.client.send_at_once(same, content)
+
+    def answered(self, answer: HttpAnswer, note: CallExchange) -> Awaitable[HttpAnswer]:
+        """The answer to what was posted so, once its head has come. Raises an HttpFailure."""
+        return self._http.answered(answer, note)
 
     async def stream(self, last_event: str | None) -> HttpAnswer:
         """Opens the server's own stream of events, or goes on with one after an event."""
@@ -69,6 +96,9 @@ class StreamableLink:
         with suppress(HttpFailure, TimeoutError):
             async with asyncio.timeout(GOODBYE):
                 await (await self._http.send(request)).aclose()
+
+    def _shown(self, headers: Mapping[str, str]) -> dict[str, str]:
+        return {**_POSTED, **self._known(), **headers}
 
     def _known(self) -> dict[str, str]:
         known: dict[str, str] = {}

@@ -83,6 +83,8 @@ BESIDE = {
     "mcp": ("mcp.Client", None, None),
     "link": ("an MCP request without guards", "mcp", None),
     "spindle": ("an MCP call, guarded", "mcp", None),
+    "events": ("the same, answered as events", "mcp", None),
+    "modern": ("the same, in version 2026-07-28", "mcp", None),
 }
 """By client: what it does, beside which other, and the goal."""
 

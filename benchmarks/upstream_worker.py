@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from call_worker import Call, serve_rounds
@@ -34,10 +35,8 @@ async def spindle_openapi(url: str) -> AsyncIterator[Call]:
         yield call
 
 
-@contextlib.asynccontextmanager
-async def spindle_mcp(url: str) -> AsyncIterator[Call]:
-    async with _spindle(f'url = "{url}/mcp"') as call:
-        yield call
+def spindle_mcp(path: str) -> Callable[[str], AbstractAsyncContextManager[Call]]:
+    return lambda url: _spindle(f'url = "{url}/{path}"')
 
 
 @contextlib.asynccontextmanager
@@ -74,6 +73,7 @@ async def link(url: str) -> AsyncIterator[Call]:
     """The upstream half of a call alone: a request and its answer, without the guards of a call."""
     from spindle.domain.identity import NO_CREDENTIAL
     from spindle.sources.mcp.config import McpConfig
+    from spindle.sources.mcp.exchange import CallExchange
     from spindle.sources.mcp.http_dispatcher import HttpDispatcher
     from spindle.sources.mcp.session_http import SessionHttp
     from spindle.sources.mcp.streamable import StreamableLink
@@ -87,7 +87,8 @@ async def link(url: str) -> AsyncIterator[Call]:
 
         async def call() -> None:
             params = {"name": "echo", "arguments": {"text": "hello"}}
-            result = await messages.send_raw_request("tools/call", params)
+            coming = messages.begin_call(params, {}, CallExchange())
+            result = await (coming or messages.send_raw_request("tools/call", params))
             assert result["content"][0]["text"] == "hello"
 
         yield call
@@ -96,7 +97,9 @@ async def link(url: str) -> AsyncIterator[Call]:
 CLIENTS = {
     "aiohttp": bare_aiohttp,
     "openapi": spindle_openapi,
-    "spindle": spindle_mcp,
+    "spindle": spindle_mcp("mcp"),
+    "events": spindle_mcp("events"),
+    "modern": spindle_mcp("modern"),
     "link": link,
     "mcp": mcp_client,
 }

@@ -1,7 +1,8 @@
 """The cheapest HTTP server there is, so that what is measured is the client: `http_echo.py PORT`.
 
-`POST /mcp` is an MCP server over Streamable HTTP with the tool `echo`, `POST /echo` the same as a REST API,
-and `GET /openapi.json` its document.
+`POST /mcp` is an MCP server over Streamable HTTP with the tool `echo`; at `/events` it answers with streams
+of events, as most servers do, and at `/modern` in the version 2026-07-28. `POST /echo` is the same as a REST
+API, and `GET /openapi.json` its document.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ DOCUMENT = {
 
 
 def answer(method: str, params: dict[str, Any]) -> Any:
+    """In the handshake era."""
     if method == "tools/call":
         return {"content": [{"type": "text", "text": params["arguments"]["text"]}]}
     if method == "initialize":
@@ -42,6 +44,14 @@ def answer(method: str, params: dict[str, Any]) -> Any:
             "serverInfo": {"name": "echo", "version": "1"},
         }
     return {"tools": TOOLS} if method == "tools/list" else {} if method == "ping" else None
+
+
+def modern_answer(method: str, params: dict[str, Any]) -> Any:
+    if method == "server/discover":
+        found = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+    else:
+        found = answer(method, params) if method in ("tools/list", "tools/call") else None
+    return found and {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **found}
 
 
 class Connection(asyncio.Protocol):
@@ -73,16 +83,24 @@ def respond(method: bytes, path: bytes, body: bytes) -> bytes:
     message = json.loads(body)
     if "id" not in message:
         return b"HTTP/1.1 202 X\r\ncontent-length: 0\r\n\r\n"
-    result = answer(message["method"], message.get("params") or {})
+    reply = modern_answer if path == b"/modern" else answer
+    result = reply(message["method"], message.get("params") or {})
     said: dict[str, Any] = {"result": result}
     if result is None:
         said = {"error": {"code": -32601, "message": "no such method"}}
-    return whole(json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}).encode())
+    data = json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}).encode()
+    return events(data) if path == b"/events" else whole(data)
 
 
 def whole(body: bytes) -> bytes:
     head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: one\r\n"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+def events(data: bytes) -> bytes:
+    event = b"event: message\r\ndata: " + data + b"\r\n\r\n"
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    return head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(event), event)
 
 
 async def main() -> None:

@@ -8,15 +8,18 @@ import contextvars
 import gc
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import spindle
 from servers.running import until
 from spindle.domain.identity import NO_CREDENTIAL, Credential
 from spindle.http.failures import LostError
 from spindle.mcp_protocol.errors import McpError
-from spindle.sources.mcp import endings
+from spindle.settings import Settings
+from spindle.sources.mcp import endings, open_http
 from spindle.sources.mcp.config import McpConfig
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.http_dispatcher import HttpDispatcher
@@ -579,3 +582,58 @@ async def test_cookies_of_the_session_are_kept(send: Send) -> None:
         await requested(messages)
         assert messages.begin_call({}, {}, CallExchange()) is None  # it would not show them
     assert [headers.get("cookie") for _, headers, _ in server.seen] == [None, "machine=7"]
+
+
+TOOL = {"name": "t", "inputSchema": {"type": "object"}}
+
+
+def of_session(message: Any, *, is_modern: bool) -> Any:
+    """The result of a request of a session with a server of this era."""
+    about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}
+    found: dict[str, Any] = {
+        "tools/list": {"tools": [TOOL]},
+        "tools/call": {
+            "content": [{"type": "text", "text": str(message.get("params", {}).get("arguments"))}]
+        },
+        "server/discover" if is_modern else "initialize": {
+            "supportedVersions": ["2026-07-28"],
+            "protocolVersion": "2025-11-25",
+            **about,
+        },
+    }
+    return found.get(message["method"])
+
+
+@pytest.mark.parametrize("is_modern", [False, True])
+async def test_calls_of_a_workspace_are_sent_at_once(is_modern: bool, tmp_path: Path) -> None:
+    def respond(verb: str, _headers: dict[str, str], message: Any) -> bytes:
+        if verb != "POST" or "id" not in message:
+            return b"HTTP/1.1 202 X\r\ncontent-length: 0\r\n\r\n"
+        found = of_session(message, is_modern=is_modern)
+        if found is None:
+            error = {"code": -32601, "message": "no such method"}
+            return whole({"jsonrpc": "2.0", "id": message["id"], "error": error})
+        return whole(result(message, result={"resultType": "complete", **found}))
+
+    begun: list[bool] = []
+
+    class Spied(HttpDispatcher):
+        def begin_call(self, *given: Any) -> Any:
+            coming = super().begin_call(*given)
+            begun.append(coming is not None)
+            return coming
+
+    server = Server(respond)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(open_http, "HttpDispatcher", Spied)
+        async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
+            url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
+            settings = Settings(tmp_path, {"sources": {"s": {"url": url}}, "store": ":memory:"})
+            async with spindle.open(settings=settings) as app:
+                await app.sync()
+                for number in range(3):
+                    assert (await app.call("s.t", n=number)).text == str({"n": number})
+    calls = [headers for _, headers, message in server.seen if message and message["method"] == "tools/call"]
+    assert begun == [True] * 3
+    assert {headers.get("mcp-name") for headers in calls} == {"t" if is_modern else None}
+    assert len({headers["mcp-protocol-version"] for headers in calls}) == 1

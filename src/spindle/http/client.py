@@ -91,7 +91,7 @@ class HttpClient:
         return answer
 
     def repeatable(self, request: Prepared) -> RepeatableRequest | None:
-        """What is the same in all requests that differ from this one in nothing but their body, for
+        """Returns all that is the same in requests that differ from this one in nothing but their body, for
         `send_at_once`. None where more may differ, or it cannot be sent."""
         url = _asked(request.url)
         if self._proxies or request.method != "POST" or self._cookies:

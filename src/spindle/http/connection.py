@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 
-from spindle.http.known_head import LENGTH, KnownHead, known_head
+from spindle.http.known_head import LENGTH, AnswerHead, known_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._poll: select.poll | None = None
         self._parser = self._new_parser()
-        self._known: KnownHead | None = None
+        self._known: AnswerHead | None = None
         """The head of the newest answer, if the next one may begin with it."""
         self._answer: HttpAnswer | None = None
         self._has_no_body = False

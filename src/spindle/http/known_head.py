@@ -11,7 +11,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: ?(\d{1,9})(?=\r\n|$)", re.IGNORECASE
 _DIGITS = 9
 
 
-class KnownHead(NamedTuple):
+class AnswerHead(NamedTuple):
     """The head of an answer, in the two parts around the length of its body."""
 
     before: bytes
@@ -31,7 +31,7 @@ class KnownHead(NamedTuple):
         return data[body:] if length.isdigit() and int(length) == len(data) - body else None
 
 
-def known_head(data: bytes, headers: dict[str, str]) -> KnownHead | None:
+def known_head(data: bytes, headers: dict[str, str]) -> AnswerHead | None:
     """Remembers the head of an answer that came in one piece, with the headers that were found in it. None
     where more than its length may differ from one to the next, or says where it ends."""
     head, _, body = data.partition(b"\r\n\r\n")
@@ -41,4 +41,4 @@ def known_head(data: bytes, headers: dict[str, str]) -> KnownHead | None:
     # What the parser took for the length must be what stands there: some heads can be read in two ways.
     if headers.get(LENGTH, "").encode() != found[1] or int(found[1]) != len(body):
         return None
-    return KnownHead(head[: found.start(1)], head[found.end(1) :] + b"\r\n\r\n", dict(headers))
+    return AnswerHead(head[: found.start(1)], head[found.end(1) :] + b"\r\n\r\n", dict(headers))

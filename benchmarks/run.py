@@ -22,6 +22,7 @@ from agents import agents
 from doubt import doubt
 from flows import flows
 from openapi import openapi
+from parts import parts
 from scaling import scaling
 from serving import serving
 from table import Row, table
@@ -44,8 +45,9 @@ PARTS = (
     "upstream",
     "scaling",
 )
-ON_REQUEST = ("openapi", "search")
-"""Parts that need much to be downloaded, by themselves or by `make node`: only when named."""
+ON_REQUEST = ("openapi", "search", "parts")
+"""Parts that need much to be downloaded, by themselves or by `make node`, or compare nothing: only when
+named."""
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | {
     "FASTMCP_LOG_ENABLED": "false",
     "FASTMCP_CHECK_FOR_UPDATES": "off",
@@ -221,7 +223,7 @@ def main() -> int:
         nargs="*",
         choices=[*PARTS, *ON_REQUEST, []],
         metavar="|".join([*PARTS, *ON_REQUEST]),
-        help=f"of the benchmark; by default all but {', '.join(ON_REQUEST)}, which need large downloads",
+        help=f"of the benchmark; by default all but {', '.join(ON_REQUEST)}, which are only run when named",
     )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, a smaller catalog")
@@ -229,7 +231,7 @@ def main() -> int:
     runs: dict[str, Callable[[bool], list[Row]]] = {
         "calls": calls, "startup": startup, "warm": warm, "catalog": catalog, "flows": flows, "doubt": doubt,
         "agents": agents, "tables": tables, "serving": serving, "openapi": openapi, "search": search,
-        "upstream": through_http, "scaling": scaling,
+        "upstream": through_http, "scaling": scaling, "parts": parts,
     }  # fmt: skip
     rows = [row for part in given.parts or PARTS for row in runs[part](given.quick)]
     if given.json:

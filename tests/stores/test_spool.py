@@ -62,6 +62,7 @@ async def test_few_records_need_no_file_and_many_go_through_one(path: Path) -> N
         assert len(file.read_bytes().splitlines()) == MANY - FEW
         assert await keys(store) == names(0, MANY)
         assert await keys(store) == names(0, MANY)
+        assert len(files(path)) == 1
     assert files(path) == []
     assert stored(path) == names(0, MANY)
 
@@ -98,9 +99,10 @@ async def test_two_who_read_at_once_move_each_record_once(path: Path) -> None:
 
 async def test_a_group_is_moved_without_a_reader(path: Path) -> None:
     async with SqliteStore(path) as store:
-        for number in range(FEW + 2 * GROUP + 1):
+        for number in range(FEW + 2 * GROUP):
             await store.save_call(record(number))
         assert stored(path) == names(0, FEW + 2 * GROUP)
+    assert files(path) == []
 
 
 async def test_a_lone_record_is_moved_after_a_while(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

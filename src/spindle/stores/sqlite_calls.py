@@ -131,7 +131,7 @@ class CallRows:
         if self._spool is not None:
             self._spool.close()
             self._spool = None
-            if self._unmoved:
+            if self._count > FEW:
                 with contextlib.suppress(StoreError):
                     await self.settle()
 

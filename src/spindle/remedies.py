@@ -7,7 +7,6 @@ own words: a model cannot run `spindle sync`, and a shell has no method `sync`.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -203,6 +202,8 @@ def suggest(wrong: str, known: Iterable[str]) -> str | None:
     if len(wrong) > _MAX_SUGGESTED_LENGTH:
         return None
     near = [name for name in itertools.islice(known, _MAX_SUGGESTED) if len(name) <= _MAX_SUGGESTED_LENGTH]
+    import difflib
+
     close = difflib.get_close_matches(wrong, near, n=1, cutoff=0.6)
     return close[0] if close else None
 

@@ -445,8 +445,13 @@ KNOWN: dict[str, str] = {
         http.connection.ServerConnection._raw
     """,
     "serve.max_connections, or one entry for each reason to drop one": """
-        listening.connections.OpenConnections.*
+        listening.connections.OpenConnections.* listening.state.ServerState.connections
+        listening.state.ServerState.tasks
     """,
+    "serve.max_headers, eight requests that wait, or what every request has": """
+        listening.requests.RequestConnection.*
+    """,
+    "one entry for each address that is listened on": "listening.server.EmbeddedServer.listening",
     "one entry for each tool that is stored": "catalog.catalog.Catalog._known",
     "sources.NAME.max_sessions for each source": """
         catalog.connections.Connections._alive catalog.connections.Connections._open

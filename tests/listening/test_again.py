@@ -98,6 +98,18 @@ async def test_a_request_that_begins_like_the_one_before_is_not_parsed_again() -
         assert await client.ask(b"") == b"known:"
 
 
+async def test_the_time_in_answers_goes_on_with_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = App()
+    async with connected(app) as (client, server):
+        await client.ask(b"one")
+        monkeypatch.setattr(server.state, "tick", lambda: None)
+        server.state.usual_lines = b"date: later\r\n"
+        client.send(b"two")
+        head, body = await client.answer()
+    assert body == b"known:two"
+    assert b"\r\ndate: later\r\n" in head
+
+
 @pytest.mark.parametrize(
     "more", [b"authorization: Bearer x\r\n", b"connection: close\r\n", b"content-length: 5\r\n", b"x: 1\r\n"]
 )
@@ -141,7 +153,7 @@ async def test_a_request_that_comes_in_pieces_is_parsed() -> None:
         for cut in (10, 30, len(whole) - 3):
             client.writer.write(whole[:cut])
             async with asyncio.timeout(PATIENCE):
-                connection: Any = next(iter(server.server_state.connections))
+                connection: Any = next(iter(server.state.connections))
                 while not connection._reading and not connection._unread:
                     await asyncio.sleep(0)  # until the first piece was read
             client.writer.write(whole[cut:])
@@ -165,7 +177,7 @@ async def test_a_request_that_comes_before_the_answer_waits_for_it() -> None:
         async with asyncio.timeout(PATIENCE):
             await app.entered.wait()
             client.send(b"next")
-            connection: Any = next(iter(server.server_state.connections))
+            connection: Any = next(iter(server.state.connections))
             while not connection.pipeline:
                 await asyncio.sleep(0)
         app.go_on.set()
@@ -214,7 +226,7 @@ async def test_a_connection_that_is_over_holds_nothing_of_its_client() -> None:
     app = App()
     async with connected(app) as (client, server):
         await client.ask(b"one")
-        connection: Any = next(iter(server.server_state.connections))
+        connection: Any = next(iter(server.state.connections))
         assert connection.head._known is not None
         client.writer.close()
         async with asyncio.timeout(PATIENCE):
@@ -232,7 +244,7 @@ async def test_the_last_answer_of_a_server_that_stops_ends_the_connection() -> N
         async with asyncio.timeout(PATIENCE):
             await app.entered.wait()
             server.stop(PATIENCE)
-            while server.servers[0].is_serving() if server.servers else False:
+            while any(one.is_serving() for one in server.listening):
                 await asyncio.sleep(0)
         app.go_on.set()
         _, body = await client.answer()

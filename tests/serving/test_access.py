@@ -10,11 +10,11 @@ from typing import Any
 import httpx2
 import pytest
 from starlette.datastructures import Headers
-from starlette.responses import Response
 
 from servers.rest import RestWorkspace
 from spindle.domain.serve import ServeConfig
 from spindle.errors import ConfigurationError
+from spindle.listening.response import Response
 from spindle.listening.server import listen
 from spindle.serving.access import ServingAccess
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from mcp import Client
-from starlette.responses import Response
 
 import spindle
 from servers.rest import RestWorkspace
@@ -19,6 +18,7 @@ from spindle.domain.audit import AuditEntry, AuditFilter
 from spindle.domain.identity import Principal
 from spindle.domain.serve import ServeConfig
 from spindle.errors import StoreError
+from spindle.listening.response import Response
 from spindle.serving.access import ServingAccess
 from spindle.serving.audit import MOST, STRANGERS, AuditLog
 from spindle.serving.auditing import audited

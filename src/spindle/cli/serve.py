@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -113,10 +113,8 @@ def serve(
 
         install.print_config(cli, print_config, http=http, given=given)
         return 0
-    from spindle.cli.logs import logging_as
-
     config = _config(cli).model_copy(update=given)
-    with logging_as(cli, log, requests=config.access_log):
+    with _logging(cli, log, requests=config.access_log):
         if workers is not None and workers > 1:
             from spindle.cli import workers as several
 
@@ -125,6 +123,14 @@ def serve(
             return cli.run(several.serve(cli, config, {**given, "log": log}, workers, way, tell))
         cli.worker = [int(number) for number in worker.split(",")] if worker else None
         return _serve(cli, config, given, stdio=stdio, rest=rest)
+
+
+def _logging(cli: CliContext, form: LogForm, *, requests: bool) -> AbstractContextManager[None]:
+    if form == "text" and not requests:
+        return nullcontext()  # what else is logged goes to stderr as in any command
+    from spindle.cli.logs import logging_as
+
+    return logging_as(cli, form, requests=requests)
 
 
 def _serve(cli: CliContext, config: ServeConfig, given: Mapping[str, Any], *, stdio: bool, rest: bool) -> int:

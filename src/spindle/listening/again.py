@@ -11,20 +11,21 @@ from dataclasses import dataclass
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
-
 from spindle.listening.connections import CONNECTION
-from spindle.listening.writer import AnswerWriter
+from spindle.listening.cycle import RequestCycle, status_line
+from spindle.listening.requests import RequestConnection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from starlette.types import ASGIApp, Scope
+    from starlette.types import Scope
+
+    from spindle.listening.state import ServerState
 
 
 LARGEST = 16 * 1024
 """Bytes of a request that may go this way."""
-_OK = STATUS_LINE[200]
+_OK = status_line(200)
 
 
 class BodyReceiver(Protocol):
@@ -70,7 +71,7 @@ class KnownHead:
         """Lets go of the head, and of the session that its receiver holds."""
         self._known, self._newest = None, b""
 
-    def remember(self, scope: Scope, cycle: RequestResponseCycle, receiver: BodyReceiver) -> None:
+    def remember(self, scope: Scope, cycle: RequestCycle, receiver: BodyReceiver) -> None:
         """As `remember_head` says. `cycle` is that of the newest request."""
         head, _, body = self._newest.partition(b"\r\n\r\n")
         found = _LENGTH.search(head)
@@ -102,7 +103,7 @@ def _body(data: bytes, known: _KnownHead) -> bytes | None:
 def remember_head(scope: Scope, receiver: BodyReceiver) -> None:
     """Has this take the bodies of further requests that begin like this one, if it came in one piece."""
     connection: RepeatingConnection | None = scope.get(CONNECTION)
-    if connection is not None:
+    if connection is not None and connection.cycle is not None:
         connection.head.remember(scope, connection.cycle, receiver)
 
 
@@ -117,7 +118,7 @@ _UNUSUAL = {b"transfer-encoding", b"expect", b"upgrade", b"origin"}
 
 
 class RepeatedRequest:
-    """A request with a known head. Stands where uvicorn keeps the request that a connection is at."""
+    """A request with a known head. Stands where a connection keeps the request that it is at."""
 
     __slots__ = (
         "_body", "_connection", "_passed_on", "_scope", "disconnected", "keep_alive", "response_complete",
@@ -153,49 +154,42 @@ class RepeatedRequest:
             return
         connection = self._connection
         last = b"" if self.keep_alive else b"connection: close\r\n"
+        first = _OK + connection.state.usual_lines
         connection.writer.write_whole(
-            b"%b%b%b%bcontent-length: %d\r\n\r\n%b" % (_OK, connection.usual, head, last, len(body), body)
+            b"%b%b%bcontent-length: %d\r\n\r\n%b" % (first, head, last, len(body), body)
         )
         if not self.keep_alive:
             connection.transport.close()
         connection.on_response_complete()
 
-    def as_others(self) -> RequestResponseCycle:
+    def as_others(self) -> RequestCycle:
         """The same request as ASGI has it, for whatever is not a whole answer at once."""
         self._passed_on = True
         connection = self._connection
-        scope = cast(Any, {**self._scope, CONNECTION: connection})
-        connection.scope = scope
-        cycle = RequestResponseCycle(
-            scope=scope,
-            transport=connection.transport,
-            flow=connection.flow,
-            logger=connection.logger,
-            access_logger=connection.access_logger,
-            access_log=connection.access_log,
-            default_headers=connection.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=False,
+        connection.scope = {**self._scope, CONNECTION: connection}
+        cycle = RequestCycle(
+            connection.scope,
+            connection.writer,
+            connection.flow,
+            connection.state,
+            connection.on_response_complete,
             keep_alive=self.keep_alive,
-            on_response=connection.on_response_complete,
         )
         cycle.body, cycle.more_body = bytearray(self._body), False
         cycle.disconnected = self.disconnected
         cycle.message_event.set()
-        cycle.transport = cast(asyncio.Transport, connection.writer)
-        if connection.cycle is cast(RequestResponseCycle, self):
+        if connection.cycle is cast(RequestCycle, self):
             connection.cycle = cycle
         connection.running = cycle
         return cycle
 
     async def take_ordinary_way(self) -> None:
         """Has the application answer it like any other."""
-        app = cast("ASGIApp", self._connection.app)  # pyright: ignore[reportUnknownMemberType] - uvicorn's
-        await self.as_others().run_asgi(cast(Any, app))
+        await self.as_others().run(self._connection.state.app)
 
     def ended(self, task: asyncio.Task[None]) -> None:
         """The work is done; without an answer, if it failed."""
-        self._connection.tasks.discard(task)
+        self._connection.state.tasks.discard(task)
         if self._passed_on or self.response_complete:
             return
         self.response_complete = True
@@ -205,31 +199,25 @@ class RepeatedRequest:
             loop.call_exception_handler({"message": "a request failed", "exception": error, "task": task})
 
 
-class RepeatingConnection(HttpToolsProtocol):
-    """A connection of uvicorn's that knows the head of its newest request."""
+class RepeatingConnection(RequestConnection):
+    """A connection that knows the head of its newest request."""
 
-    writer: AnswerWriter
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, state: ServerState) -> None:
+        super().__init__(state)
         self.head = KnownHead(self)
-        self.running: RequestResponseCycle | None = None
-        """The request that is answered; `cycle` is the newest that came."""
-        self.usual = b"".join([b"%b: %b\r\n" % pair for pair in self.server_state.default_headers])
-        """The headers of every answer."""
 
     @property
     def is_free(self) -> bool:
         """True if the next request can be answered at once."""
         busy = self.pipeline or self.flow.write_paused or self.transport.is_closing()
-        return self.cycle.response_complete and not busy
+        return self.cycle is not None and self.cycle.response_complete and not busy
 
     def begin(self, request: RepeatedRequest, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begins to answer a request, as `_start_asgi_task` does for others."""
-        self.cycle = self.running = cast(RequestResponseCycle, request)
+        """Begins to answer a request, as `start` does for others."""
+        self.cycle = self.running = cast(RequestCycle, request)
         self.leave_queue()
         task = self.loop.create_task(work)
-        self.tasks.add(task)
+        self.state.tasks.add(task)
         task.add_done_callback(request.ended)
         return task
 

@@ -1,27 +1,22 @@
-"""One connection over HTTP/1, within its limits: uvicorn's own, which trusts everybody, made careful."""
+"""One connection over HTTP/1, within its limits: careful with everybody."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import struct
-from collections.abc import MutableMapping
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Never, cast
+from typing import TYPE_CHECKING, Never
 
 import httptools
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from spindle.listening.again import RepeatingConnection
 from spindle.listening.ambiguity import ambiguity_of
 from spindle.listening.connections import CONNECTION
-from spindle.listening.writer import AnswerWriter
+from spindle.listening.cycle import status_line
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGI3Application
-
     from spindle.listening.connections import OpenConnections, Queue
+    from spindle.listening.state import ServerState
 
 BUFFERED = 16 * 1024
 """Bytes of a body that are held before the application asks for them."""
@@ -52,10 +47,8 @@ class _RefusedRequestError(Exception):
 class HttpConnection(RepeatingConnection):
     """Counts and dates what comes, and refuses what is too much, too slow or can be read in two ways."""
 
-    parser: httptools.HttpRequestParser
-
-    def __init__(self, door: OpenConnections, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, door: OpenConnections, state: ServerState) -> None:
+        super().__init__(state)
         self.known = False
         self.number = 0
         self.admitted: object | None = None
@@ -141,18 +134,10 @@ class HttpConnection(RepeatingConnection):
             return
         self._end_after_reading()
 
-    # --- uvicorn's
+    # --- the event loop's
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as there
-        # As uvicorn does, but for the addresses: it makes two sockets to ask for them.
-        self.connections.add(self)
-        self.transport, self.flow = transport, FlowControl(transport)
-        self.writer = AnswerWriter(transport, self.loop.call_soon)
-        here, there = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
-        # Those of a Unix socket are paths, and the client's is empty.
-        self.server = here[:2] if isinstance(here, tuple) else None
-        self.client = there[:2] if isinstance(there, tuple) and there else None
-        self.scheme = "https" if transport.get_extra_info("sslcontext") else "http"
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
         self._settle()
         self._door.enter(self)
 
@@ -162,9 +147,8 @@ class HttpConnection(RepeatingConnection):
         self._left()
         super().connection_lost(exc)
         self.head.forget()
-        if self.scope:
-            # Without a circle the memory is free at once, also when thousands come and go.
-            cast("MutableMapping[str, Any]", self.scope).pop(CONNECTION, None)
+        # Without a circle the memory is free at once, also when thousands come and go.
+        self.scope.pop(CONNECTION, None)
 
     def eof_received(self) -> None:
         # A client that is done with sending is taken for one that left.
@@ -212,23 +196,14 @@ class HttpConnection(RepeatingConnection):
             self._move(None)
 
     def on_response_complete(self) -> None:
-        self.server_state.total_requests += 1
-        if not self.transport.is_closing():
-            self.flow.resume_reading()
-            if self.pipeline:
-                self._start_asgi_task(*self.pipeline.pop())
+        super().on_response_complete()
         self._settle()
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self.running = cycle
-        cycle.transport = cast(asyncio.Transport, self.writer)
-        super()._start_asgi_task(cycle, app)
 
     # --- the parser's
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        cast("MutableMapping[str, Any]", self.scope)[CONNECTION] = self
+        self.scope[CONNECTION] = self
         self._reading = _HEAD
         self._most_headers = self._door.limits.header_count
         if self._queue is self._door.heads:
@@ -239,10 +214,7 @@ class HttpConnection(RepeatingConnection):
             return  # after the body it is too late to say something about the request
         if len(self.headers) >= self._most_headers:
             self._stop(431, f"the request has more than {self._most_headers} headers")
-        name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
+        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         limit = self._door.limits.header_size
@@ -260,7 +232,7 @@ class HttpConnection(RepeatingConnection):
     def on_body(self, body: bytes) -> None:
         cycle = self.cycle
         self._body_size += len(body)
-        if cycle.response_complete:
+        if cycle is None or cycle.response_complete:
             if self._body_size > DRAINED * self._door.limits.body_size:
                 self._stop(413, "the body is too large")
             return
@@ -290,7 +262,8 @@ class HttpConnection(RepeatingConnection):
         except httptools.HttpParserUpgrade:
             # Answered as if it had not asked; what comes next may be in another protocol.
             self._deaf = True
-            self.cycle.keep_alive = False
+            if self.cycle is not None:
+                self.cycle.keep_alive = False
         except httptools.HttpParserError:
             self.refuse(*self._refusal)
         else:
@@ -315,9 +288,8 @@ class HttpConnection(RepeatingConnection):
             (b"connection", b"close"),
             *(((b"retry-after", b"1"),) if status == 503 else ()),
         )
-        lines = [b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode())]
-        lines += [b"%s: %s" % pair for pair in (*self.server_state.default_headers, *fixed)]
-        return b"\r\n".join((*lines, b"", text))
+        lines = b"".join([b"%b: %b\r\n" % pair for pair in fixed])
+        return b"%b%b%b\r\n%b" % (status_line(status), self.state.usual_lines, lines, text)
 
     def _left(self) -> None:
         """Tells the applications at work that the client is gone; requests that waited are not begun."""

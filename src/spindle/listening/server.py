@@ -1,22 +1,20 @@
-"""uvicorn inside a program that keeps its own signals, on our own sockets and connections."""
+"""A server over HTTP/1 inside a program, on sockets that it is given."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
-import functools
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
-
-import uvicorn
 
 from spindle.errors import ConfigurationError
 from spindle.listening.connections import OpenConnections
 from spindle.listening.limits import BACKLOG, ConnectionLimits
 from spindle.listening.protocol import HttpConnection
+from spindle.listening.state import ServerState
 
 if TYPE_CHECKING:
     import ssl
@@ -24,10 +22,13 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 AS_USUAL = ConnectionLimits()
+TICK = 0.1
+"""Seconds between two looks at the clock, and at whether it is time to stop."""
 
 
-class EmbeddedServer(uvicorn.Server):
-    """Serves an application over sockets that are open already, and is stopped by its program."""
+class EmbeddedServer:
+    """Serves an application over sockets that are open already, inside a program that keeps its own signals
+    and says when to stop."""
 
     def __init__(
         self,
@@ -37,44 +38,52 @@ class EmbeddedServer(uvicorn.Server):
     ) -> None:
         """`limits` is asked again and again: they may change while it serves."""
         self.connections = OpenConnections(limits)
-        options: dict[str, Any] = {
-            "http": functools.partial(HttpConnection, self.connections),
-            "ws": "none",
-            "lifespan": "off",
-            "server_header": False,
-            "proxy_headers": False,
-            "backlog": BACKLOG,
-            "log_config": None,
-            "log_level": "critical",
-            "access_log": False,
-        }
-        if tls is not None:
-
-            def given(_config: uvicorn.Config, _default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-                return tls
-
-            options["ssl_context_factory"] = given
-        super().__init__(uvicorn.Config(app, **options))
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Leaves signals alone: Ctrl-C belongs to the program, which calls `stop`."""
-        yield
-
-    async def on_tick(self, counter: int) -> bool:
-        """Called ten times a second, for as long as it serves."""
-        self.connections.tick(asyncio.get_running_loop().time())
-        return await super().on_tick(counter)
+        self.state = ServerState(app)
+        self.listening: list[asyncio.Server] = []
+        self._tls = tls
+        self._grace: float | None = None
+        """Seconds that running requests may take to end; None until it is told to stop."""
 
     def stop(self, seconds: float) -> None:
         """Takes no more requests, and lets those that run end within these seconds. `serve` returns then."""
-        self.config.timeout_graceful_shutdown = max(1, round(seconds)) if seconds else 0
-        self.should_exit = True
+        self._grace = seconds
+
+    async def serve(self, sockets: Sequence[socket.socket]) -> None:
+        """Answers requests until `stop` is called."""
+        loop = asyncio.get_running_loop()
+        self.state.tick()
+        self.listening = [
+            await loop.create_server(self._connection, sock=one, ssl=self._tls, backlog=BACKLOG)
+            for one in sockets
+        ]
+        while self._grace is None:
+            self.state.tick()
+            self.connections.tick(loop.time())
+            await asyncio.sleep(TICK)
+        for server in self.listening:
+            server.close()
+        for one in sockets:
+            one.close()
+        for connection in list(self.state.connections):
+            connection.shutdown()
+        await asyncio.sleep(TICK)  # connections that had nothing to do are closed by now
+        try:
+            async with asyncio.timeout(self._grace):
+                while self.state.connections or self.state.tasks:  # noqa: ASYNC110 - once, at the end
+                    await asyncio.sleep(TICK)
+        except TimeoutError:
+            for task in self.state.tasks:
+                task.cancel()
+
+    def _connection(self) -> HttpConnection:
+        return HttpConnection(self.connections, self.state)
 
 
 def open_socket(host: str, port: int) -> socket.socket:
     """Opens a socket to listen on; OSError or UnicodeError says why it cannot."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    # Given as text, even an address would have Python load what other names need, a third of a megabyte.
+    name = host.encode() if host.isascii() else host
+    family, kind, protocol, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
     opened = socket.socket(family, kind, protocol)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class AnswerWriter:
-    """Stands for the transport where uvicorn writes an answer: first its head, then each piece of its body.
+    """Stands for the transport where an answer is written: first its head, then each piece of its body.
     Each write costs a call of the system, and wakes the client."""
 
     __slots__ = ("_call_soon", "_head", "_transport")

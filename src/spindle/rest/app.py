@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 from starlette.routing import Route
 
 from spindle.calls.caller import CallOptions
@@ -25,6 +24,7 @@ from spindle.errors import (
     ServerError,
     did_you_mean,
 )
+from spindle.listening.response import Response
 from spindle.ports.store import ToolFilter
 from spindle.rest import openapi, pages, utcp
 from spindle.rest.events import ResultStream, Steps
@@ -79,7 +79,8 @@ def make_app(spindle: Spindle, access: ServingAccess) -> ASGIApp:
         api.route("/utcp", "GET", api.utcp),
         api.route("/tools/{name}", "POST", api.call),
     ]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
+    # It sends whatever such a handler returns, of its own class or not.
+    app = Starlette(routes=routes, exception_handlers={HTTPException: cast(Any, _http_error)})
     published = Operating(PublishedRegistry(app, spindle, access), spindle, access)
     return Guard(FrontPage(published, access, _ABOUT, _LINKS, _HOW), access, _public)
 
@@ -171,7 +172,7 @@ class _Api:
         return {tool.name for tool in await self._spindle.tools()}
 
     def _url(self, request: Request) -> str:
-        return base_url(self._access.config, request.headers)
+        return base_url(self._access.config, request.scope)
 
     # --- calls
 

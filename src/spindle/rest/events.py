@@ -7,9 +7,8 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
-from starlette.responses import Response
-
 from spindle.domain.json_schema import JsonObject, to_json
+from spindle.listening.response import Response
 from spindle.rest.forms import EVENTS, whole
 from spindle.serving.problems import of_error, of_result, respond
 
@@ -57,7 +56,6 @@ class ResultStream(Response):
 
     def __init__(self, tool: str, call: asyncio.Task[Result], steps: Steps) -> None:
         super().__init__(media_type=EVENTS, headers={"Cache-Control": "no-store"})
-        del self.headers["content-length"]
         self._tool = tool
         self._call = call
         self._steps = steps

@@ -13,10 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from starlette.responses import Response
-
 from spindle.domain.call import Block, Result
 from spindle.domain.json_schema import JsonObject, to_json
+from spindle.listening.response import Response
 
 JSON = "application/json"
 TEXT = "text/plain"
@@ -42,7 +41,7 @@ async def answer(result: Result, form: Form) -> Response:
         if result.has_structured:
             return Response(to_json(result.structured, default=str), media_type=JSON)
         if all(block.type == "text" and block.text is not None for block in result.content):
-            return Response(result.text.encode("utf-8", "replace"), media_type=TEXT)
+            return Response(result.text.encode("utf-8", "replace"), media_type=f"{TEXT}; charset=utf-8")
     return Response(to_json(await whole(result), default=str), media_type=WHOLE)
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import Response
+
+from spindle.listening.response import Response
 
 _FOLDER: Final = Path(__file__).with_name("static")
 _FILES: Final = {

@@ -8,9 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from starlette.datastructures import Headers
-from starlette.responses import Response
-
 from spindle.auth.clients import KnownClients
 from spindle.auth.issued import PREFIX, IssuedToken, IssuedTokens
 from spindle.calls.rates import RateLimiter
@@ -20,6 +17,7 @@ from spindle.http.addresses import is_loopback
 from spindle.listening.addressing import Addressing, network
 from spindle.listening.connections import CONNECTION
 from spindle.listening.headers import RequestHeaders, headers_of
+from spindle.listening.response import Response
 from spindle.serving.cors import ORIGIN, preflight
 from spindle.serving.exposure import Exposed, with_groups
 from spindle.serving.problems import problem, respond
@@ -297,8 +295,7 @@ class ServingAccess:
                 return preflight(headers)
         clients = rules.clients
         if clients.issuer is not None and _asks_for_metadata(scope):
-            told = Headers(scope=scope)
-            return _too_often(rules, _address(scope)) or metadata(rules.config, scope, told)
+            return _too_often(rules, _address(scope)) or metadata(rules.config, scope)
         try:
             principal = await clients.identify(shown_token(headers)) if clients.wants_token else clients.owner
         except SpindleError as error:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, ValidationError
 from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 
 from spindle.domain.audit import AuditFilter
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
 from spindle.domain.section import Section
 from spindle.errors import InvalidArgumentsError, NotFoundError, PermissionDeniedError, SpindleError
+from spindle.listening.response import Response
 from spindle.serving.administration import Administration, Administrator
+from spindle.serving.operating import ADMIN
 from spindle.serving.problems import of_error, problem, respond
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from spindle.domain.access_entry import AccessKind
     from spindle.serving.access import ServingAccess
 
-ROOT: Final = "/admin/v1"
 MAX_BODY: Final = 64 * 1024
 MAX_PAGE: Final = 1000
 
@@ -129,7 +129,7 @@ class AdminApi:
                 target = f"{request.method} {request.url.path}"
                 self._access.audit.did(principal, "admin", target, refused)
             raise refused
-        place, _, name = request.url.path.removeprefix(ROOT).strip("/").partition("/")
+        place, _, name = request.url.path.removeprefix(ADMIN).strip("/").partition("/")
         route = self._routes.get((request.method, place, bool(name)))
         if route is None:
             known = sorted(
@@ -137,7 +137,7 @@ class AdminApi:
             )
             if known:
                 return respond(problem(405, "client", "method not allowed"), {"Allow": ", ".join(known)})
-            raise NotFoundError("there is nothing here", hint=f"GET {ROOT} lists what there is")
+            raise NotFoundError("there is nothing here", hint=f"GET {ADMIN} lists what there is")
         client = request.client
         by = Administrator(principal.id, "http", client.host if client else "")
         answer = await route(_Asked(request, by, name))
@@ -149,7 +149,7 @@ class AdminApi:
 
     async def _index(self, _: _Asked) -> JsonObject:
         paths = sorted(
-            f"{method} {ROOT}{f'/{at}' if at else ''}{'/NAME' if named else ''}"
+            f"{method} {ADMIN}{f'/{at}' if at else ''}{'/NAME' if named else ''}"
             for method, at, named in self._routes
         )
         return {"paths": paths}
@@ -228,7 +228,7 @@ class AdminApi:
     async def _sync(self, asked: _Asked) -> JsonObject:
         name, _, verb = asked.name.partition("/")
         if verb != "sync":
-            raise NotFoundError("there is nothing here", hint=f"POST {ROOT}/sources/NAME/sync")
+            raise NotFoundError("there is nothing here", hint=f"POST {ADMIN}/sources/NAME/sync")
         (report,) = await self._spindle.sync(name)
         if self._access.audit is not None:
             self._access.audit.did(self._access.principal(asked.request.scope), "source.sync", name)

@@ -20,11 +20,11 @@ from spindle.listening.addressing import network
 from spindle.runs.waits import shown_path
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
     from starlette.types import Scope
 
     from spindle.domain.call import CallRecord
     from spindle.domain.identity import Principal
+    from spindle.listening.response import Response
     from spindle.ports.serving_store import AuditStore
     from spindle.ports.source import Note
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from starlette.responses import Response
+from spindle.listening.response import Response
 
 if TYPE_CHECKING:
     from starlette.types import Message, Send

@@ -7,13 +7,11 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Final, Literal
 
-from starlette.datastructures import Headers
-from starlette.responses import Response
-
 from spindle.domain.json_schema import to_json
+from spindle.listening.headers import headers_of
+from spindle.listening.response import Response
 from spindle.runs.waits import HOOK_PATH
 from spindle.serving.operating import HEALTH, READY
 from spindle.serving.published import ROOT, open_list
@@ -97,7 +95,7 @@ class FrontPage:
             await self._app(scope, receive, send)
             return
         links = (*self._links, *((PUBLISHED,) if self._access.config.registry else ()))
-        if "text/html" in Headers(scope=scope).get("accept", ""):
+        if "text/html" in headers_of(scope).get(b"accept"):
             response = Response(self._page(links), headers=_HEADERS, media_type="text/html; charset=utf-8")
         else:
             body = {"name": "Spindle", "about": f"{self._about} {self._how}".strip()}
@@ -107,6 +105,8 @@ class FrontPage:
         await response(scope, receive, send)
 
     def _page(self, links: Sequence[FrontLink]) -> str:
+        from html import escape
+
         items = "".join(
             f'<li><a href="{escape(link.path[1:])}">{escape(link.path)}</a>'
             f"<span>{escape(link.about)}</span></li>"

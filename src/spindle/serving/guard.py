@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from starlette.responses import Response
-
 from spindle.listening.connections import recognise
 from spindle.listening.headers import HEADERS, RequestHeaders
+from spindle.listening.response import Response
 from spindle.serving.access import ANYBODY, PRINCIPAL, Public, nothing_public
 from spindle.serving.cors import ORIGIN, readable_by
 from spindle.serving.problems import problem, respond

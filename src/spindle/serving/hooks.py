@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 
 from spindle.documents.text import read
 from spindle.domain.json_schema import to_json
 from spindle.errors import ClientError, ConfigurationError, NotFoundError, SpindleError
+from spindle.listening.response import Response
 from spindle.runs.waits import HOOK_PATH
 from spindle.serving.problems import of_error, problem, respond
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from spindle.app import Spindle
     from spindle.runs.outcomes import OpenPause
@@ -39,18 +39,14 @@ EARLY: Final = 2
 
 
 class Webhooks:
-    """Answers at these paths, and leaves the rest to the app inside."""
+    """Answers at these paths."""
 
-    def __init__(self, app: ASGIApp, spindle: Spindle, access: ServingAccess) -> None:
-        self._app = app
+    def __init__(self, spindle: Spindle, access: ServingAccess) -> None:
         self._spindle = spindle
         self._access = access
         self._at_work: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith(HOOK_PATH):
-            await self._app(scope, receive, send)
-            return
         try:
             response = await self._take(Request(scope, receive))
         except ClientDisconnect:

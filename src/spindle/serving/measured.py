@@ -7,9 +7,8 @@ import time
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from starlette.responses import Response
-
 from spindle.errors import ConfigurationError
+from spindle.listening.response import Response
 from spindle.serving.problems import problem, respond
 from spindle.telemetry import exporting, metrics
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
-
-from starlette.responses import Response
 
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.errors import SpindleError
-from spindle.serving.admin_api import ROOT, AdminApi
-from spindle.serving.hooks import Webhooks
+from spindle.listening.response import Response
+from spindle.runs.waits import HOOK_PATH
 from spindle.serving.measured import PATH, shown
 from spindle.serving.problems import problem, respond
 
@@ -19,9 +18,12 @@ if TYPE_CHECKING:
 
     from spindle.app import Spindle
     from spindle.serving.access import ServingAccess
+    from spindle.serving.admin_api import AdminApi
+    from spindle.serving.hooks import Webhooks
 
 HEALTH: Final = "/healthz"
 READY: Final = "/readyz"
+ADMIN: Final = "/admin/v1"
 STORE_TIMEOUT: Final = 2.0
 """Seconds in which the store must answer."""
 
@@ -30,10 +32,9 @@ class Operating:
     """Answers at these paths, and leaves the rest to the app inside."""
 
     def __init__(self, app: ASGIApp, spindle: Spindle, access: ServingAccess) -> None:
-        self._app = Webhooks(app, spindle, access)
+        self._app = app
         self._spindle = spindle
         self._access = access
-        self._admin = AdminApi(spindle, access)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"] if scope["type"] == "http" else ""
@@ -43,10 +44,26 @@ class Operating:
             await Response(to_json(body), status, headers, "application/json")(scope, receive, send)
         elif path == PATH:
             await self._metrics(scope)(scope, receive, send)
-        elif path.startswith(ROOT) and path[len(ROOT) : len(ROOT) + 1] in ("", "/"):
+        elif path == ADMIN or path.startswith(f"{ADMIN}/"):
             await self._admin(scope, receive, send)
+        elif path.startswith(HOOK_PATH):
+            await self._hooks(scope, receive, send)
         else:
             await self._app(scope, receive, send)
+
+    # Most servers are never asked for these two, and need not hold them in memory.
+
+    @cached_property
+    def _admin(self) -> AdminApi:
+        from spindle.serving.admin_api import AdminApi
+
+        return AdminApi(self._spindle, self._access)
+
+    @cached_property
+    def _hooks(self) -> Webhooks:
+        from spindle.serving.hooks import Webhooks
+
+        return Webhooks(self._spindle, self._access)
 
     def _metrics(self, scope: Scope) -> Response:
         if not self._access.principal(scope).admin:

@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.responses import Response
-
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.errors import AuthorizationRequired, BreakerOpenError, Interruption, LoopError, SpindleError
+from spindle.listening.response import Response
 from spindle.meanings import Meaning
 
 PROBLEM_TYPE = "application/problem+json"

@@ -11,11 +11,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import parse_qsl, urlsplit
 
-from starlette.datastructures import Headers
-from starlette.responses import Response
-
 from spindle.domain.json_schema import JsonObject, to_json
-from spindle.registry.publish import answer_entry, namespace, source_entry, workspace_entry
+from spindle.listening.response import Response
 from spindle.serving.problems import problem, respond
 from spindle.serving.resource import base_url
 from spindle.version import __version__
@@ -33,9 +30,9 @@ PAGE: Final = 30
 MAX_PAGE: Final = 100
 _ONE = re.compile(rf"{re.escape(ROOT)}/([^/]+/[^/]+)/versions(?:/([^/]+))?/?")
 _CORS: Final = {
-    "Access-Control-Allow-Origin": "*",
-    "Access-Control-Allow-Methods": "GET, OPTIONS",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type",
+    "access-control-allow-origin": "*",
+    "access-control-allow-methods": "GET, OPTIONS",
+    "access-control-allow-headers": "Authorization, Content-Type",
 }
 
 
@@ -69,7 +66,7 @@ class PublishedRegistry:
             return
         response = self._answer(scope)
         if published == "open":
-            response.headers.update(_CORS)
+            response.headers |= _CORS
         await response(scope, receive, send)
 
     def _answer(self, scope: Scope) -> Response:
@@ -90,8 +87,9 @@ class PublishedRegistry:
 
     def _entries(self, scope: Scope) -> dict[str, JsonObject]:
         """The entries that the principal of a request may see, by name."""
-        config, headers = self._access.config, Headers(scope=scope)
-        base = base_url(config, headers)
+        from spindle.registry.publish import answer_entry, namespace, source_entry, workspace_entry
+
+        base = base_url(self._access.config, scope)
         space = namespace(urlsplit(base).hostname or "")
         principal: Principal = self._access.principal(scope)
         sources = self._spindle.catalog.sources

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-from starlette.datastructures import Headers
-from starlette.responses import Response
 
 from spindle.domain.json_schema import to_json
 from spindle.errors import AuthError, PermissionDeniedError, SpindleError
-from spindle.listening.headers import RequestHeaders
+from spindle.listening.headers import RequestHeaders, headers_of
+from spindle.listening.response import Response
 from spindle.serving.problems import of_error, problem, respond
 
 if TYPE_CHECKING:
@@ -23,13 +21,13 @@ METADATA = "/.well-known/oauth-protected-resource"
 _RESOURCES = frozenset({"/mcp"})
 
 
-def metadata(config: ServeConfig, scope: Scope, headers: Headers) -> Response:
+def metadata(config: ServeConfig, scope: Scope) -> Response:
     """The document at METADATA, or at METADATA with the path of a resource after it."""
     assert config.jwt is not None
     path: str = scope["path"].removeprefix(METADATA).rstrip("/")
     resource = path if path in _RESOURCES else ""
     body = {
-        "resource": f"{base_url(config, headers)}{resource}",
+        "resource": f"{base_url(config, scope)}{resource}",
         "authorization_servers": [config.jwt.issuer],
         "bearer_methods_supported": ["header"],
         "resource_name": "Spindle",
@@ -37,16 +35,16 @@ def metadata(config: ServeConfig, scope: Scope, headers: Headers) -> Response:
     return Response(to_json(body), media_type="application/json")
 
 
-def metadata_url(config: ServeConfig, scope: Scope, headers: Headers) -> str:
+def metadata_url(config: ServeConfig, scope: Scope) -> str:
     """The URL of the metadata of the requested resource."""
     path: str = scope["path"].rstrip("/")
-    return f"{base_url(config, headers)}{METADATA}{path if path in _RESOURCES else ''}"
+    return f"{base_url(config, scope)}{METADATA}{path if path in _RESOURCES else ''}"
 
 
-def base_url(config: ServeConfig, headers: Mapping[str, str]) -> str:
+def base_url(config: ServeConfig, scope: Scope) -> str:
     """The address by which the client reaches us; its name was checked before."""
     scheme = "https" if config.tls_certificate else "http"
-    return config.url or f"{scheme}://{headers['host']}"
+    return config.url or f"{scheme}://{headers_of(scope).get(b'host')}"
 
 
 def challenge(
@@ -80,7 +78,7 @@ def not_identified(config: ServeConfig, scope: Scope, error: SpindleError, *, ha
     """The answer to a request of somebody who is not known, or may not come in."""
     if not isinstance(error, (AuthError, PermissionDeniedError)):
         return respond({**of_error(error), "status": 503})
-    url = metadata_url(config, scope, Headers(scope=scope)) if has_issuer else None
+    url = metadata_url(config, scope) if has_issuer else None
     scopes = config.jwt.required_scopes if config.jwt is not None else ()
     lacks_scope = isinstance(error, PermissionDeniedError)
     shown = shown_token(RequestHeaders(scope))

@@ -19,7 +19,6 @@ from spindle.domain.section import Section
 from spindle.errors import InvalidArgumentsError, NotFoundError, PermissionDeniedError, SpindleError
 from spindle.listening.response import Response
 from spindle.serving.administration import Administration, Administrator
-from spindle.serving.operating import ADMIN
 from spindle.serving.problems import of_error, problem, respond
 
 if TYPE_CHECKING:
@@ -87,9 +86,11 @@ class _Asked:
 class AdminApi:
     """Answers the requests of administrators."""
 
-    def __init__(self, spindle: Spindle, access: ServingAccess) -> None:
+    def __init__(self, spindle: Spindle, access: ServingAccess, root: str) -> None:
+        """`root`: the path that all of it is below."""
         self._spindle = spindle
         self._access = access
+        self._root = root
         self._administration = Administration(spindle.store, lambda: access.config)
         self._routes: Mapping[tuple[str, str, bool], Handler] = {
             ("GET", "", False): self._index,
@@ -129,7 +130,7 @@ class AdminApi:
                 target = f"{request.method} {request.url.path}"
                 self._access.audit.did(principal, "admin", target, refused)
             raise refused
-        place, _, name = request.url.path.removeprefix(ADMIN).strip("/").partition("/")
+        place, _, name = request.url.path.removeprefix(self._root).strip("/").partition("/")
         route = self._routes.get((request.method, place, bool(name)))
         if route is None:
             known = sorted(
@@ -137,7 +138,7 @@ class AdminApi:
             )
             if known:
                 return respond(problem(405, "client", "method not allowed"), {"Allow": ", ".join(known)})
-            raise NotFoundError("there is nothing here", hint=f"GET {ADMIN} lists what there is")
+            raise NotFoundError("there is nothing here", hint=f"GET {self._root} lists what there is")
         client = request.client
         by = Administrator(principal.id, "http", client.host if client else "")
         answer = await route(_Asked(request, by, name))
@@ -149,7 +150,7 @@ class AdminApi:
 
     async def _index(self, _: _Asked) -> JsonObject:
         paths = sorted(
-            f"{method} {ADMIN}{f'/{at}' if at else ''}{'/NAME' if named else ''}"
+            f"{method} {self._root}{f'/{at}' if at else ''}{'/NAME' if named else ''}"
             for method, at, named in self._routes
         )
         return {"paths": paths}
@@ -228,7 +229,7 @@ class AdminApi:
     async def _sync(self, asked: _Asked) -> JsonObject:
         name, _, verb = asked.name.partition("/")
         if verb != "sync":
-            raise NotFoundError("there is nothing here", hint=f"POST {ADMIN}/sources/NAME/sync")
+            raise NotFoundError("there is nothing here", hint=f"POST {self._root}/sources/NAME/sync")
         (report,) = await self._spindle.sync(name)
         if self._access.audit is not None:
             self._access.audit.did(self._access.principal(asked.request.scope), "source.sync", name)

@@ -57,7 +57,7 @@ class Operating:
     def _admin(self) -> AdminApi:
         from spindle.serving.admin_api import AdminApi
 
-        return AdminApi(self._spindle, self._access)
+        return AdminApi(self._spindle, self._access, ADMIN)
 
     @cached_property
     def _hooks(self) -> Webhooks:

@@ -32,7 +32,7 @@ def status_line(status: int) -> bytes:
 
 
 class RequestCycle:
-    """What has come of a request, and what was sent of its answer."""
+    """Holds the part of a request that came, and knows how much of its answer was sent."""
 
     def __init__(
         self,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
+import weakref
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -96,6 +98,22 @@ async def test_a_request_that_begins_like_the_one_before_is_not_parsed_again() -
         assert head.startswith(b"HTTP/1.1 200 OK\r\n")
         assert b"x-way: known\r\n" in head
         assert await client.ask(b"") == b"known:"
+
+
+async def test_the_memory_of_a_connection_is_free_with_its_end() -> None:
+    gc.disable()  # which would find circles, but only now and then
+    try:
+        async with connected(App()) as (client, server):
+            assert await client.ask(b"one") == b"parsed:one"
+            assert await client.ask(b"two") == b"known:two"
+            (connection,) = map(weakref.ref, server.state.connections)
+            client.writer.close()
+            async with asyncio.timeout(PATIENCE):
+                while connection() is not None:
+                    await asyncio.sleep(0)
+    finally:
+        gc.enable()
+    assert connection() is None
 
 
 async def test_the_time_in_answers_goes_on_with_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:

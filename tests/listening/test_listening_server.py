@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import re
 import signal
 import socket
+import weakref
 from collections.abc import AsyncGenerator
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -220,6 +222,37 @@ async def test_a_request_that_does_not_end_in_time_is_cancelled_when_the_server_
         assert (await reader.read()).startswith(b"HTTP/1.1 500 ")
         assert cancelled.is_set()
         writer.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        (),
+        (GET,),
+        (GET + b"\r\n",),
+        (b"no request\r\n\r\n",),
+        (b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf",),
+        (GET + b"\r\n" + GET + b"\r\n",),
+    ],
+)
+async def test_the_memory_of_a_connection_is_free_with_its_end(sent: tuple[bytes, ...]) -> None:
+    gc.disable()  # which would find circles, but only now and then
+    try:
+        async with serving(hello) as (server, address):
+            reader, writer = await asyncio.open_connection(*address)
+            for part in sent:
+                writer.write(part)
+            while not server.state.connections:
+                await asyncio.sleep(0)
+            (connection,) = map(weakref.ref, server.state.connections)
+            if sent and sent[0].endswith(b"\r\n\r\n"):
+                await reader.read(1)
+            writer.close()
+            while connection() is not None:
+                await asyncio.sleep(0)
+    finally:
+        gc.enable()
+    assert connection() is None
 
 
 def test_nothing_imports_uvicorn() -> None:

@@ -49,20 +49,19 @@ class _KnownHead:
 class KnownHead:
     """The head that the newest requests of a connection begin with, all but the length of the body."""
 
-    __slots__ = ("_connection", "_known", "_newest")
+    __slots__ = ("_known", "_newest")
 
-    def __init__(self, connection: RepeatingConnection) -> None:
-        self._connection = connection
+    def __init__(self) -> None:
         self._known: _KnownHead | None = None
         self._newest = b""
         """The newest request that was parsed, if it came in one piece."""
 
-    def takes(self, data: bytes) -> bool:
+    def takes(self, connection: RepeatingConnection, data: bytes) -> bool:
         """Takes a whole request whose head is known. Returns False for others, which are to be parsed."""
         known = self._known
-        if known is not None and (body := _body(data, known)) is not None and self._connection.is_free:
-            request = RepeatedRequest(self._connection, known.scope, body)
-            request.task = self._connection.begin(request, known.receiver(request, body))
+        if known is not None and (body := _body(data, known)) is not None and connection.is_free:
+            request = RepeatedRequest(connection, known.scope, body)
+            request.task = connection.begin(request, known.receiver(request, body))
             return True
         self._newest = data if len(data) <= LARGEST else b""
         return False
@@ -204,7 +203,7 @@ class RepeatingConnection(RequestConnection):
 
     def __init__(self, state: ServerState) -> None:
         super().__init__(state)
-        self.head = KnownHead(self)
+        self.head = KnownHead()
 
     @property
     def is_free(self) -> bool:

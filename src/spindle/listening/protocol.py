@@ -149,6 +149,7 @@ class HttpConnection(RepeatingConnection):
         self.head.forget()
         # Without a circle the memory is free at once, also when thousands come and go.
         self.scope.pop(CONNECTION, None)
+        self.cycle = self.running = None
 
     def eof_received(self) -> None:
         # A client that is done with sending is taken for one that left.
@@ -160,7 +161,7 @@ class HttpConnection(RepeatingConnection):
             if self._wasted > MOST_WASTED:
                 self.drop()
             return
-        if self._reading == _BETWEEN and not self._unread and self.head.takes(data):
+        if self._reading == _BETWEEN and not self._unread and self.head.takes(self, data):
             return
         limit = self._door.limits.header_size
         if len(data) <= limit or self._reading == _BODY:

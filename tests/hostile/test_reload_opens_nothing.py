@@ -14,13 +14,13 @@ import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from starlette.responses import Response
 
 import spindle
 from spindle.cli.main import execute
 from spindle.domain.identity import Principal
 from spindle.domain.serve import ServeConfig
 from spindle.errors import ConfigurationError
+from spindle.listening.response import Response
 from spindle.rest.app import make_app
 from spindle.serving.access import ServingAccess
 from spindle.serving.front import front_or_list

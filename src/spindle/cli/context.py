@@ -246,6 +246,9 @@ def command(
     def make(function: Work) -> click.Command:
         @functools.wraps(function)
         def work(cli: CliContext, *words: Any, **options: Any) -> int | None:
+            from spindle.cli.pydantic_plugins import look_first
+
+            look_first()
             done = function(cli, *words, **options)
             return cli.run(done) if isinstance(done, Coroutine) else done
 

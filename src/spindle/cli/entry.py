@@ -22,9 +22,7 @@ def run() -> None:
             sys.exit(code)
     gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
     from spindle.cli.main import run as run_here
-    from spindle.cli.pydantic_plugins import look_first
 
-    look_first()
     run_here()
 
 

@@ -473,7 +473,7 @@ KNOWN: dict[str, str] = {
         mcp_server.kept_answers.KeptAnswers._running mcp_server.resuming.Resuming._tasks
         runs.executions.Executions._working runs.waits.DueRuns._at_work serving.hooks.Webhooks._at_work
         serving.waiting.AwaitedEvents._at_work
-        calls.unsaved.UnsavedRecords._records runs.executions.Executions.running runs.leases.RunLeases._kept
+        calls.unsaved.UnsavedRecords.records runs.executions.Executions.running runs.leases.RunLeases._kept
         serving.access.ServingAccess.running serving.relays.Relays._tasks serving.quota_gate.QuotaGate._held
     """,
     "a limit where it is filled, which is tested above": """

@@ -44,7 +44,8 @@ class LocalAnswers:
         """Returns whoever answers a source during a call of the tool, or a request, of this name: the client
         that made it, with a model of ours if it has none; where no other program made it, those here. None:
         nobody."""
-        asked: tuple[str, ...] = getattr(config, "answers", ())
+        # As a field, since to ask a model of Pydantic for one that it has not costs more than all else here.
+        asked: tuple[str, ...] = vars(config).get("answers", ())
         wants_model = "sampling" in asked
         if client is not None and (not wants_model or client.can_answer(SAMPLE)):
             return client

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 from spindle.calls.secret_forms import MIN_SECRET as MIN_SECRET
 from spindle.calls.secret_forms import replace_secrets
 from spindle.calls.unsaved import UnsavedRecords, is_full
-from spindle.domain.bounded import BoundedMap
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve, to_json
 from spindle.errors import Interruption, SpindleError, StoreError
 
@@ -49,7 +48,6 @@ class Recorder:
         self._store = store
         self._note = note
         self.unsaved = UnsavedRecords(store, note)
-        self._marked: BoundedMap[str, bool] = BoundedMap(10_000)
         self.on_save: Callable[[CallRecord], None] | None = None
         """Is shown every record, such as an audit log."""
         self.on_unknown: Callable[[str, str], None] | None = None
@@ -73,9 +71,7 @@ class Recorder:
 
     def masked(self, tool: Tool, arguments: JsonObject, secrets: frozenset[str]) -> JsonObject:
         """Returns the arguments of a call of this tool without what is secret in them."""
-        marked = self._marked.get(tool.fingerprint)
-        if marked is None:
-            marked = self._marked[tool.fingerprint] = mentions_secrets(tool.input_schema)
+        marked = marks_secrets(tool)
         if not marked and not secrets and _is_plain(arguments):
             return arguments
         return masked(arguments, tool.input_schema, secrets, marked=marked)
@@ -143,6 +139,14 @@ def mentions_secrets(schema: Any, depth: int = 0) -> bool:
             return True
         return depth < 64 and any(mentions_secrets(item, depth + 1) for item in schema.values())
     return is_array(schema) and depth < 64 and any(mentions_secrets(item, depth + 1) for item in schema)
+
+
+def marks_secrets(tool: Tool) -> bool:
+    """True if any argument of a tool is marked as secret."""
+    known: bool | None = tool.forms.get("marks secrets")
+    if known is None:
+        known = tool.forms["marks secrets"] = mentions_secrets(tool.input_schema)
+    return known
 
 
 def looks_secret(name: str, schema: JsonObject) -> bool:

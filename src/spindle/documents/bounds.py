@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+from spindle.domain.json_schema import is_array, is_object
+
+if TYPE_CHECKING:
+    from spindle.documents.places import DocumentPath
 
 MAX_SIZE: Final = 32 * 1024 * 1024
 """Bytes. The largest public descriptions of APIs are a third of that."""
@@ -42,3 +47,21 @@ class Bounds:
 
 
 DEFAULT_BOUNDS: Final = Bounds()
+
+
+def too_deep(value: Any) -> DocumentPath | None:
+    """Returns the first place that is deeper than `MAX_DEPTH`, or None."""
+    waiting: list[tuple[Any, DocumentPath]] = [(value, ())]
+    while waiting:
+        node, path = waiting.pop()
+        if len(path) > MAX_DEPTH:
+            return path
+        if is_object(node):
+            waiting += [
+                (item, (*path, key)) for key, item in node.items() if is_object(item) or is_array(item)
+            ]
+        elif is_array(node):
+            waiting += [
+                (item, (*path, index)) for index, item in enumerate(node) if is_object(item) or is_array(item)
+            ]
+    return None

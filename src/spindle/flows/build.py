@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
+from spindle.domain.json_schema import JsonObject, to_json
 from spindle.errors import FlowError
 from spindle.flows.definition import (
     Approval,
@@ -57,6 +59,23 @@ class DefinedFlow(Flow):
         self.place = place
         self.passed: object = None
         """The tools and given names with which it was last found to be right (`check/before.py`)."""
+
+    @cached_property
+    def document(self) -> JsonObject:
+        """Its definition as a document, for the records of its runs."""
+        from spindle.flows.text.writing import to_document
+
+        return to_document(self.definition)
+
+    @cached_property
+    def json(self) -> bytes:
+        """Its definition as JSON."""
+        return to_json(self.definition, default=repr)
+
+    def mentions(self, word: str) -> bool:
+        return word.encode() in self.json or (
+            self.params != self.definition.params and word in repr(self.params)
+        )
 
 
 def build(
@@ -156,7 +175,8 @@ def definition_of(flow: Flow) -> FlowDefinition:
     for node in flow.nodes():
         assert node.id is not None
         if isinstance(node, WorkspaceNode) and type(node) in _NODES:
-            nodes.append(replace(node.definition, join=node.join))
+            same = node.join is node.definition.join
+            nodes.append(node.definition if same else replace(node.definition, join=node.join))
         elif isinstance(node, Flow) and type(node) in _FLOWS:
             nodes.append(NodeDefinition(node.id, flow=definition_of(node), join=node.join))
         else:

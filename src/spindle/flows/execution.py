@@ -15,7 +15,7 @@ from spindle.domain.json_schema import is_object, to_json
 from spindle.domain.text_values import ParsedArray, ParsedObject
 from spindle.errors import FlowError, SpindleError, did_you_mean
 from spindle.flows.branches import named
-from spindle.flows.build import DefinedFlow, name_nodes
+from spindle.flows.build import name_nodes
 from spindle.flows.content_values import with_blocks, with_content
 from spindle.flows.expressions.parsing import began
 from spindle.flows.flow import meeting_of
@@ -65,7 +65,7 @@ async def execute(
     shared |= await hooks_of(flow, host)
     known = await secrets_of(flow, shared, host)
     recording = Recording(flow, host, pure, use_cache=use_cache)
-    is_timed = _tells_time(flow)
+    is_timed = flow.mentions("now(")  # then the time is recorded with the run
     if start is not None:
         flow = starting_at(flow, start, only=only)
     token, secrets = _within.set(chain), known_secrets.set(known)
@@ -95,14 +95,6 @@ async def execute(
 
 async def _time(_: Host) -> float:
     return time.time()
-
-
-def _tells_time(flow: Flow) -> bool:
-    """True if an expression in it may ask for the time, which is then recorded with the run."""
-    if isinstance(flow, DefinedFlow):
-        return "now(" in repr(flow.definition)
-    parts = (getattr(node, "definition", node.successors) for node in flow.nodes())
-    return "now(" in repr((list(parts), flow.outputs))
 
 
 def starting_at(flow: Flow, id: str, *, only: bool = False) -> Flow:

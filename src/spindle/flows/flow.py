@@ -81,6 +81,14 @@ class Flow(BaseNode):
                 if isinstance(successor, Fork):
                     yield successor
 
+    def mentions(self, word: str) -> bool:
+        """True if its data, or that of a node or flow in it, holds this word, perhaps in an expression."""
+        data = [getattr(node, "definition", None) for node in self.nodes()]
+        conditions = [node.edge_conditions for node in self.nodes()]
+        return word in repr((self.params, self.outputs, data, conditions)) or any(
+            node.mentions(word) for node in self.nodes() if isinstance(node, Flow)
+        )
+
     def post(self, shared: Any, prep_res: Any, exec_res: Any) -> Any:
         """Returns the last action, which is the action of the flow."""
         return exec_res

@@ -167,12 +167,15 @@ class BaseNode:
         return await self._run(shared, running)
 
     async def _run(self, shared: Any, running: RunContext) -> Any:
-        prepared = await running.settled(self.prep(shared))
+        prepared = self.prep(shared)
+        if hasattr(prepared, "__await__"):
+            prepared = await running.waits_for(prepared)
         if running.notes is None or not self.remembers:
             result = await self._exec(prepared, running)
         else:
             result = await running.notes.remember(self, prepared, lambda: self._exec(prepared, running))
-        return await running.settled(self.post(shared, prepared, result))
+        action = self.post(shared, prepared, result)
+        return await running.waits_for(action) if hasattr(action, "__await__") else action
 
     async def _exec(self, prepared: Any, running: RunContext) -> Any:
         return await running.call(self.exec, prepared)

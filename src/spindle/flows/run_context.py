@@ -48,10 +48,13 @@ class RunContext:
 
     async def settled(self, value: Any) -> Any:
         """Returns the value, awaited if it is awaitable."""
-        if not hasattr(value, "__await__"):
-            return value
-        if not self.blocking:
-            return await value
+        return await self.waits_for(value) if hasattr(value, "__await__") else value
+
+    def waits_for(self, value: Awaitable[T]) -> Awaitable[T]:
+        """Returns what to await here for something awaitable."""
+        return self._on_own_loop(value) if self.blocking else value
+
+    async def _on_own_loop(self, value: Awaitable[T]) -> T:
         if self._loop is None:
             if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage] - without raising
                 if inspect.iscoroutine(value):
@@ -63,7 +66,8 @@ class RunContext:
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Returns the result of a node's method: awaited if it is async, else called in a thread."""
         if self.blocking or is_async(function):
-            return await self.settled(function(*arguments))
+            value = function(*arguments)
+            return await self.waits_for(value) if hasattr(value, "__await__") else value
         value = await in_thread(functools.partial(function, *arguments), "spindle-node")
         return await value if hasattr(value, "__await__") else value
 
@@ -89,7 +93,11 @@ async def _awaited(value: Awaitable[T]) -> T:
 
 def is_async(function: Callable[..., Any]) -> bool:
     """True if the function is a coroutine function."""
-    return inspect.iscoroutinefunction(getattr(function, "__func__", function))
+    plain = getattr(function, "__func__", function)
+    code = getattr(plain, "__code__", None)
+    return bool(code is not None and code.co_flags & inspect.CO_COROUTINE) or inspect.iscoroutinefunction(
+        plain
+    )
 
 
 async def map_concurrent(

@@ -34,7 +34,7 @@ async def secrets_of(flow: Flow, shared: Mapping[str, Any], host: Host) -> Known
     for name, value in secret_inputs(flow.inputs, shared):
         for index, text in enumerate(sorted(value)):
             known.add([text], f"input {name} {index}")
-    for name, is_needed in _names(flow).items():
+    for name, is_needed in _names(flow).items() if flow.mentions(SECRETS) else ():
         try:
             known.add_named(name, await host.secret(name))
         except NotFoundError:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.known_secrets import known_secrets, with_known
-from spindle.calls.record import clean, masked, mentions_secrets, secrets_in
+from spindle.calls.record import clean, marks_secrets, masked, secrets_in
 from spindle.calls.reported import error_of
 from spindle.domain.json_schema import JsonObject, is_object, parameters, types_of
 from spindle.domain.text_values import Parse, as_text, value_of_text
@@ -88,7 +87,7 @@ class ToolNode(WorkspaceNode):
         lookup = SharedLookup(shared, item)
         own = self.definition.params
         arguments: JsonObject = {name: self._rendered(value, lookup, name) for name, value in own.items()}
-        known = _of(tool).parameters
+        known = _parameters(tool)
         for parameter in known:
             name = parameter.name
             if name in arguments:
@@ -97,7 +96,7 @@ class ToolNode(WorkspaceNode):
                 arguments[name] = found
             elif parameter.required:
                 raise self._needs(name, tool.name)
-        if _of(tool).marked and (secrets := known_secrets.get()) is not None:
+        if marks_secrets(tool) and (secrets := known_secrets.get()) is not None:
             secrets.add(secrets_in(arguments, tool.input_schema))
         for parameter in known:
             value = arguments.get(parameter.name)
@@ -110,7 +109,7 @@ class ToolNode(WorkspaceNode):
     def _shown(self, given: JsonObject) -> JsonObject:
         assert self._found is not None
         secrets = with_known(frozenset())
-        return masked(given, self._found.input_schema, secrets, marked=_of(self._found).marked)
+        return masked(given, self._found.input_schema, secrets, marked=marks_secrets(self._found))
 
     async def _work(self, given: JsonObject) -> NodeDone:
         tool = self._found
@@ -118,7 +117,7 @@ class ToolNode(WorkspaceNode):
         rule = self.cache
         host = self._host()
         if any(isinstance(value, dict) for value in given.values()):
-            given = await with_data(given, _of(tool).parameters, host)
+            given = await with_data(given, _parameters(tool), host)
         result = await host.call(
             tool.name,
             given,
@@ -225,21 +224,10 @@ def _declares_text(tool: Tool) -> bool:
     return schema is not None and tuple(types_of(schema, schema)) == ("string",)
 
 
-@dataclass(frozen=True, slots=True)
-class _Arguments:
-    """The facts about a tool's arguments that every visit needs."""
-
-    parameters: tuple[Parameter, ...]
-    marked: bool
-    """True if some are marked as secret."""
-
-
-def _of(tool: Tool) -> _Arguments:
-    known: _Arguments | None = tool.forms.get("of nodes")
+def _parameters(tool: Tool) -> tuple[Parameter, ...]:
+    known: tuple[Parameter, ...] | None = tool.forms.get("parameters")
     if known is None:
-        schema = tool.input_schema
-        known = _Arguments(tuple(parameters(schema)), mentions_secrets(schema))
-        tool.forms["of nodes"] = known
+        known = tool.forms["parameters"] = tuple(parameters(tool.input_schema))
     return known
 
 

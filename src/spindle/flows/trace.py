@@ -7,12 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from spindle.calls.known_secrets import with_known
 from spindle.calls.record import clean_json
 from spindle.domain.json_schema import JsonObject, from_json, is_object, to_json
+from spindle.domain.records import quick_dataclass
 from spindle.flows.build import DefinedFlow
 from spindle.flows.content_values import CONTENT
 from spindle.flows.definition import CacheRule
@@ -33,11 +34,14 @@ MAX_KEPT = 256 * 1024
 """Bytes of a node's inputs or output; of larger ones the history keeps only the size."""
 
 
+MAX_SHORT = MAX_KEPT // 6
+"""Characters of a text that has no more bytes than that, however they are written."""
+
 ENDS = ("arrived", "failed", "elsewhere", "given_up")
 """The ways in which a branch ends, as the note of its fork has them."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class NodeEvent:
     """One visit of a node: sent when it begins, and again when it has ended."""
 
@@ -169,12 +173,12 @@ class Recording:
                 self._current = None
                 self.output = report.output
                 self.content = (report.wrote or {}).get(f"{node.id}.{CONTENT}", [])
-                ended = replace(
-                    event, kind="ended", duration=time.perf_counter() - began, tool=report.tool,
-                    action=action if isinstance(action, str) or action is None else repr(action),
-                    attempts=report.attempts, cached=report.cached, inputs=kept(report.inputs),
-                    output=kept(report.output), wrote=kept(report.wrote) or written(before, shared),
-                    usage=report.usage, error=report.error or problem,
+                ended = NodeEvent(
+                    event.node, visit, "ended", event.started_at, report.tool,
+                    action if isinstance(action, str) or action is None else repr(action),
+                    time.perf_counter() - began, report.attempts, report.cached, kept(report.inputs),
+                    kept(report.output), kept(report.wrote) or written(before, shared), report.usage,
+                    report.error or problem, branch=self._branch,
                 )  # fmt: skip
                 self._note(ended, observe)
             self._reports.pop(id(node), None)
@@ -330,8 +334,8 @@ class ForkRecording:
 
 def kept(value: Any) -> Any:
     """Returns a value as the history keeps it: one that is not JSON, or is large, is only described."""
-    if value is None:
-        return None
+    if value is None or (value.__class__ is str and len(value) <= MAX_SHORT):
+        return value
     try:
         data = to_json(value, default=repr)
     except (TypeError, ValueError, RecursionError):

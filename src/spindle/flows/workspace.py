@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from spindle.flows.definition import FlowDefinition
     from spindle.flows.flow import Flow
     from spindle.flows.library import Library
+    from spindle.flows.made_flows import MadeFlows
     from spindle.flows.node_cache import PureNodes
     from spindle.flows.text.files import Loaded
     from spindle.flows.trace import NodeEvent, Observe
@@ -148,7 +149,7 @@ class WorkspaceFlows:
             if not isinstance(flow, str) or start is not None:
                 raise
             return await self._run_unread(flow, dict(inputs or {}), options, dict(params or {}), observe, id)
-        made, document = self._made(found)
+        made, document = self._made.of(found)
         given = dict(inputs or {})
         if start is None:
             self._check_inputs(made, given)
@@ -209,7 +210,7 @@ class WorkspaceFlows:
         if "text" in given:
 
             async def read(_: Host) -> JsonObject | None:
-                made, document = self._made(await self.find(given["text"], options.principal))
+                made, document = self._made.of(await self.find(given["text"], options.principal))
                 self._check_inputs(made, given["inputs"])
                 finder = self._finder(options.principal)
                 await refuse_broken(made, finder, given["inputs"], given["params"], self._require)
@@ -237,38 +238,6 @@ class WorkspaceFlows:
             use_cache=options.use_cache, start=given["start"], only=given["only"],
         )  # fmt: skip
 
-    def _made(self, flow: Loaded | Flow | FlowDefinition) -> tuple[Flow, JsonObject | None]:
-        """Returns the flow to run, and its document for the record; None for one written in Python.
-
-        The flow that runs is the one that is recorded, so that a resumed run does the same: a flow that a
-        program made of tools is built again from its definition.
-        """
-        from spindle.flows.build import DefinedFlow, build, definition_of, is_data, name_nodes
-        from spindle.flows.flow import Flow
-        from spindle.flows.text.document import check_document
-        from spindle.flows.text.files import Loaded
-        from spindle.flows.text.writing import to_document
-
-        if isinstance(flow, DefinedFlow):
-            return flow, to_document(flow.definition)
-        if isinstance(flow, Loaded):
-            made = build(flow.definition, positions=flow.positions, place=flow.place)
-            return made, to_document(flow.definition)
-        if isinstance(flow, Flow):
-            name_nodes(flow)
-            if not is_data(flow):
-                if not flow.name:
-                    raise FlowError(
-                        "a flow with parts written in Python needs a name to be run here",
-                        hint='Flow(start, name="…"): a paused run is resumed by this name',
-                    )
-                self._known[flow.name] = flow
-                return flow, None
-            flow = definition_of(flow)
-        document = to_document(flow)
-        check_document(document)  # it was not read from a text, which is checked when it is read
-        return build(flow), document
-
     def _check_inputs(self, flow: Flow, given: JsonObject) -> None:
         from spindle.domain.tool import Tool, ToolSpec
         from spindle.flows.signature import input_schema
@@ -283,6 +252,12 @@ class WorkspaceFlows:
         from spindle.calls.validate import Validation
 
         return Validation()
+
+    @cached_property
+    def _made(self) -> MadeFlows:
+        from spindle.flows.made_flows import MadeFlows
+
+        return MadeFlows(self._known)
 
     @cached_property
     def _pure(self) -> PureNodes:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from spindle.domain.json_schema import JsonObject
+from spindle.domain.records import quick_dataclass
 from spindle.flows.check.graph import Graph
 from spindle.flows.check.shapes import Shape
 from spindle.flows.definition import FlowDefinition, Join
@@ -20,7 +21,7 @@ Here = str
 """The id of a node, below those of the flows that contain it: `outer/inner`."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class State:
     """`may`: the writers that can have run; `must`: the keys that exist whatever path was taken."""
 
@@ -28,7 +29,7 @@ class State:
     must: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class Writer:
     """One node that writes a shared key, either when it succeeds or when it fails."""
 
@@ -157,7 +158,7 @@ class Availability:
 
     def _note_kind(self, kinds: list[tuple[JsonObject, int]], schema: JsonObject, bit: int) -> None:
         for index, (known, bits) in enumerate(kinds):
-            if known == schema:
+            if known is schema or known == schema:
                 kinds[index] = (known, bits | bit)
                 return
         kinds.append((schema, bit))
@@ -167,7 +168,7 @@ class Availability:
     def _walk(self, level: Level, entry: State) -> State:
         """Repeats until nothing changes any more. Returns the state when the flow is done."""
         graph, each, out = level.graph, level.each, dict[str, State]()
-        has_changed = graph.start is not None
+        has_changed, has_loops = graph.start is not None, graph.has_loops
         while has_changed:
             has_changed = False
             for id in graph.order:
@@ -181,7 +182,7 @@ class Availability:
                     before = state  # what its nodes write for one item, nobody else sees
                 done = self._done[node]
                 out[id] = self.after[node] = State(before.may | done.may, before.must | done.must)
-                has_changed = True
+                has_changed = has_loops  # without, each node comes after all that lead to it
         last = [out[id] for id in graph.order if level.ends(id)]
         end = _joined(last) if last else entry
         self.ends[level.prefix] = end

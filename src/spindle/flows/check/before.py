@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from spindle.domain.json_schema import JsonObject
+from spindle.domain.tool import Tool
 from spindle.errors import AuthorizationRequired, ConfigurationError, NotFoundError
 from spindle.flows.build import DefinedFlow
 from spindle.flows.check.check import Find, check
@@ -37,6 +38,7 @@ async def refuse_broken(
         for node in _nodes(flow):
             if isinstance(node, WorkspaceNode) and (node.definition.model or node.definition.agent):
                 await _require(node.definition, require)
+    find = _once(find)
     if not isinstance(flow, DefinedFlow):
         for node in _nodes(flow):
             if isinstance(node, ToolNode):
@@ -55,10 +57,23 @@ async def refuse_broken(
     flow.passed = state
 
 
+def _once(find: Find) -> Find:
+    """Returns the same for one check, during which each tool is looked for once."""
+    found: dict[str, Tool] = {}
+
+    async def finding(name: str) -> Tool:
+        tool = found.get(name)
+        if tool is None:
+            tool = found[name] = await find(name)
+        return tool
+
+    return finding
+
+
 async def _state(flow: DefinedFlow, find: Find, given: Collection[str], params: Mapping[str, Any]) -> object:
     """Returns what the judgement depends on, besides the definition; None if a tool cannot be had."""
     try:
-        fingerprints = [(await find(name)).fingerprint for name in tool_names(flow.definition)]
+        fingerprints = [(await find(name)).fingerprint for name in dict.fromkeys(tool_names(flow.definition))]
     except (Exception, AuthorizationRequired):  # noqa: BLE001 - said by the check, with its place
         return None
     return fingerprints, frozenset(given), dict(params)

@@ -22,6 +22,8 @@ def forks_of(definition: FlowDefinition, graph: Graph) -> tuple[list[BranchPoint
     found: list[BranchPoint] = []
     tangled: list[TangledError] = []
     for id in graph.order:
+        if len(graph.edges[id]) < 2:
+            continue
         for action, targets in graph.following(id).items():
             if len(targets) < 2:
                 continue

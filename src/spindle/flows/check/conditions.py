@@ -24,9 +24,8 @@ def condition_findings(
     """Yields what is wrong with the conditions of one node's edges. `sight` gives what they see:
     when the node is done, or when it has failed."""
     groups: dict[str, list[tuple[DocumentPath, Edge]]] = {}
-    for index, edge in enumerate(level.definition.edges):
-        if edge.source == id:
-            groups.setdefault(edge.action, []).append(((*path, "edges", index), edge))
+    for index, edge in level.graph.choices.get(id, ()):
+        groups.setdefault(edge.action, []).append(((*path, "edges", index), edge))
     for action, edges in groups.items():
         if any(edge.when is not None for _, edge in edges):
             has_failed = action in level.shapes[id].failures

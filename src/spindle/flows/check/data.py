@@ -71,10 +71,9 @@ class DataCheck:
                 **inputs,
                 "hooks": {"type": "object", "properties": hooks, "additionalProperties": False},
             }
-        reachable = set(level.graph.order)
         taken: set[str] = set()
         for index, node in enumerate(definition.nodes):
-            if node.id not in reachable:
+            if node.id not in level.graph.order:
                 continue
             here: DocumentPath = (*path, "nodes", index)
             sight = self._sight(level, node, inputs, params)

@@ -18,9 +18,23 @@ class Graph:
             if edge.source in self.edges and edge.target in self.edges:
                 self.edges[edge.source].append(edge)
                 self.incoming[edge.target].append(edge)
+        choosing = {edge.source for edge in definition.edges if edge.when is not None}
+        self.choices: dict[str, list[tuple[int, Edge]]] = {id: [] for id in choosing}
+        """By node that has conditions, its edges, each with its place in the definition."""
+        for index, edge in enumerate(definition.edges) if choosing else ():
+            if edge.source in choosing:
+                self.choices[edge.source].append((index, edge))
         self.start = definition.start_id if definition.nodes and definition.start_id in self.edges else None
-        self.order = self._ordered() if self.start is not None else ()
-        """The nodes that can be reached, each after those that lead to it, as far as there are no loops."""
+        order = self._ordered() if self.start is not None else ()
+        self.order = {id: number for number, id in enumerate(order)}
+        """The nodes that can be reached, numbered, each after those that lead to it, as far as there are no
+        loops."""
+
+    @property
+    def has_loops(self) -> bool:
+        return any(
+            self.order[edge.target] <= number for id, number in self.order.items() for edge in self.edges[id]
+        )
 
     def actions(self, id: str) -> set[str]:
         return {edge.action for edge in self.edges[id]}

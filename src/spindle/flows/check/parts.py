@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from spindle.calls.record import mentions_secrets
+from spindle.calls.record import marks_secrets, mentions_secrets
 from spindle.documents.places import DocumentPath
 from spindle.domain.json_schema import JsonObject, is_array, is_object, type_of, types_of
 from spindle.domain.tool import Tool
@@ -202,7 +202,7 @@ def _reserved(name: str, what: str, place: DocumentPath) -> Iterator[Finding]:
 
 def _secrets_in_clear(node: NodeDefinition, tool: Tool | None, here: DocumentPath) -> Iterator[Finding]:
     """Yields the complaint about secrets that are written in the flow itself."""
-    if tool is None:
+    if tool is None or not marks_secrets(tool):
         return
     for name, value in node.params.items():
         schema = tool.input_schema.get("properties", {}).get(name)

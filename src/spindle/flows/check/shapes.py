@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from spindle.domain.json_schema import JsonObject, is_object, parameters, resolve, type_of, types_of
+from spindle.domain.records import quick_dataclass
 from spindle.domain.tool import Tool
 from spindle.flows.content_values import CONTENT
 from spindle.flows.definition import DEFAULT_ACTION, NodeDefinition
@@ -15,7 +16,7 @@ from spindle.flows.interface import ERROR_ACTIONS, Key, actions_of, is_wrapped, 
 from spindle.flows.signature import output_schema
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class Shape:
     """The inputs, outputs and actions of one node."""
 
@@ -74,11 +75,11 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
     if tool is None:
         return Shape(takes_others=True, is_open=True, actions={DEFAULT_ACTION: "", **ERROR_ACTIONS},
                      failures=frozenset(ERROR_ACTIONS))  # fmt: skip
-    whole = _whole(tool)
+    plain = _plain_shape(tool)
+    natural, whole, gives, is_open = natural_key(tool.name), plain.whole, dict(plain.gives), plain.is_open
     if node.parse == "json" and tuple(types_of(whole, whole)) == ("string",):
-        whole = {}  # it is what the text stands for
-    natural = natural_key(tool.name)
-    gives, is_open = _given(whole, natural)
+        whole = JsonObject()  # it is what the text stands for
+        gives, is_open = _given(whole, natural)
     if node.batch is not None:
         whole, is_open = {"type": "array", "items": whole}, False
         gives = {natural: whole, f"{node.id}.failed": {"type": "array", "items": {"type": "object"}}}
@@ -86,22 +87,42 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
         gives[f"{node.id}.{natural}"] = gives[natural]
     known = frozenset(gives)
     if CONTENT not in whole.get("properties", {}):
-        gives = {**gives, f"{node.id}.{CONTENT}": {"type": "array"}}
-    rest = tool.input_schema.get("additionalProperties")
+        gives[f"{node.id}.{CONTENT}"] = _BLOCKS
     return Shape(
-        takes={
-            item.name: Key(item.name, item.schema, "", item.required)
-            for item in parameters(tool.input_schema)
-        },
-        takes_others=rest is True or (is_object(rest) and bool(rest)),
+        takes=plain.takes,
+        takes_others=plain.takes_others,
         gives=_renamed(gives, node, ids, is_open=is_open),
         natural=known,
         whole=whole,
         fallback=natural if natural in gives and natural not in whole.get("properties", {}) else None,
         is_open=is_open,
-        actions={DEFAULT_ACTION: "it is done", **actions_of(tool)},
-        failures=frozenset(ERROR_ACTIONS),
+        actions=plain.actions,
+        failures=plain.failures,
     )
+
+
+_BLOCKS: JsonObject = {"type": "array"}
+
+
+def _plain_shape(tool: Tool) -> Shape:
+    """Returns what all nodes of a tool have in common."""
+    known: Shape | None = tool.forms.get("plain shape")
+    if known is None:
+        whole, rest = _whole(tool), tool.input_schema.get("additionalProperties")
+        gives, is_open = _given(whole, natural_key(tool.name))
+        known = tool.forms["plain shape"] = Shape(
+            takes={
+                item.name: Key(item.name, item.schema, "", item.required)
+                for item in parameters(tool.input_schema)
+            },
+            takes_others=rest is True or (is_object(rest) and bool(rest)),
+            gives=gives,
+            whole=whole,
+            is_open=is_open,
+            actions={DEFAULT_ACTION: "it is done", **actions_of(tool)},
+            failures=frozenset(ERROR_ACTIONS),
+        )
+    return known
 
 
 def with_approval(shape: Shape) -> Shape:
@@ -203,6 +224,8 @@ def _given(schema: JsonObject, natural: str) -> tuple[dict[str, JsonObject], boo
 def _renamed(
     gives: dict[str, JsonObject], node: NodeDefinition, ids: frozenset[str], *, is_open: bool = False
 ) -> dict[str, JsonObject]:
+    if not node.outputs:
+        return {key: schema for key, schema in gives.items() if key not in ids}
     # Of an output that may have any keys, those that are mapped are taken to be there.
     renamed: dict[str, JsonObject] = {}
     if is_open:

@@ -57,7 +57,7 @@ class _Placing:
     ) -> None:
         self._sizes = sizes
         self._labels = labels
-        order = [*graph.order, *(id for id in graph.ids if id not in set(graph.order))]
+        order = [*graph.order, *(id for id in graph.ids if id not in graph.order)]
         place = {id: index for index, id in enumerate(order)}
         pairs = dict.fromkeys((edge.source, edge.target) for id in order for edge in graph.edges[id])
         self._forward = [pair for pair in pairs if place[pair[0]] < place[pair[1]]]

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from spindle.calls.flags import Flags, load_object
-from spindle.documents.bounds import MAX_DEPTH
+from spindle.documents.bounds import MAX_DEPTH, too_deep
 from spindle.documents.places import DocumentPath, Lines, TextMark
 from spindle.domain.json_schema import JsonObject, Parameter, is_array, is_object, parameters, types_of
 from spindle.domain.tool import Tool
@@ -28,7 +28,6 @@ from spindle.flows.expressions.parsing import Read
 from spindle.flows.expressions.paths import written_path
 from spindle.flows.interface import is_wrapped, natural_key, natural_outputs
 from spindle.flows.problems import BrokenFlowError, Positions, Problem
-from spindle.flows.text.document import too_deep
 from spindle.flows.text.files import Loaded
 from spindle.flows.text.pipe_words import PipeError, PipeWord, quote, split
 

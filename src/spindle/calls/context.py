@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
+from spindle.calls.journal import current_journal
 from spindle.errors import ApprovalRequired, CancelledCallError, InputRequired, PermissionDeniedError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Context:
     _waiting: set[concurrent.futures.Future[Any]] = field(default_factory=set[Any], repr=False)
     _variables: contextvars.Context = field(default_factory=contextvars.copy_context, repr=False)
     _is_abandoned: bool = field(default=False, repr=False)
+    _has_reported: bool = field(default=False, repr=False)
 
     @property
     def principal(self) -> Principal:
@@ -116,6 +118,7 @@ class Context:
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Reports the progress of the work to the caller. Does not wait, and works in sync and async
         tools."""
+        self._has_reported = True
         self._loop.call_soon_threadsafe(self._report, done, total, message)
 
     def log(self, message: str, level: int = logging.INFO) -> None:
@@ -151,7 +154,10 @@ class Context:
 
     async def settle(self) -> None:
         """Wait until all progress has been passed on, so that none arrives after the result."""
-        await asyncio.sleep(0)
+        journal = current_journal.get()
+        if not self._has_reported and journal is not None and journal.has_own_task:
+            return
+        await asyncio.sleep(0)  # also where nothing was reported: a loop of calls lets others have their turn
         for report in await asyncio.gather(*self._reports, return_exceptions=True):
             if isinstance(report, Exception):
                 # The work is done; a listener that fails does not undo it.

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 class Journal(Protocol):
     """The record of a run, as seen from one place in it."""
 
+    has_own_task: bool
+    """True if the work here has a task of its own, so that others have their turn before and after it."""
+
     async def step(
         self,
         tool: str,

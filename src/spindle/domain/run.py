@@ -8,6 +8,7 @@ from typing import Literal
 from spindle.domain.call import new_id
 from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.json_schema import JsonObject
+from spindle.domain.records import quick_dataclass
 
 RunStatus = Literal["running", "paused", "done", "failed", "cancelled"]
 PauseKind = Literal["consent", "approval", "input", "wait"]
@@ -52,7 +53,7 @@ class Run:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True, slots=True)
 class RunEvent:
     """One thing that happened in a run. Events are only ever added."""
 

@@ -30,6 +30,7 @@ Begin = Callable[["asyncio.AbstractEventLoop", str, "JsonObject", "CallOptions",
 class LonePlace:
     """The place of a call that may become a run. Until then nobody knows of it, so that nothing is noted."""
 
+    has_own_task = False
     journal: RunJournal | None = None
     """That of the run that it has become."""
     _place: RunPlace | None = None

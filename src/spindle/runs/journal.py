@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+import itertools
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spindle.domain.call import Reply, Result
+from spindle.domain.call import Reply, Result, new_id
 from spindle.domain.json_schema import JsonObject, from_json, to_json
-from spindle.domain.run import Begun, Pause, Run, RunEvent
+from spindle.domain.run import Begun, EventKind, Pause, Run, RunEvent
 from spindle.errors import InputRequired, Interruption, RunLostError, SpindleError, StoreError
 from spindle.remedies import Remedy
 from spindle.runs.outcomes import open_content, written
 from spindle.runs.stops import Branches, Stops, below
-from spindle.runs.waits import ends_at, is_over, token_of
+from spindle.runs.waits import ends_at, is_over, said_to_all, token_of
 
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
@@ -58,7 +59,7 @@ class RunJournal:
         """By place, the pauses that this execution has come to."""
         self.replaced: list[Pause] = []
         """Pauses that must not be answered any more, because the same is asked anew."""
-        self.tasks: set[asyncio.Task[Result]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
         self.work: asyncio.Task[Result] | None = None
         """The work around the steps, where it can be ended alone."""
         self.has_ended = False
@@ -77,6 +78,7 @@ class RunJournal:
         self._answered = {pause.path: pause for pause in pauses if pause.answer is not None}
         self._stored = frozenset(pause.token for pause in pauses)
         self.stops = Stops()
+        self._stem, self._numbers = new_id()[:24], itertools.count()
         self._unsaved: list[RunEvent] = []
         self._saving = asyncio.Lock()
         self._next_write: asyncio.Task[None] | None = None
@@ -97,7 +99,7 @@ class RunJournal:
         """Returns when the outcome would survive the death of this process. Raises CancelledError if the run
         is no longer this process's: what it did since is nobody's."""
         sealed = self._sealer.seal_often(written(outcome), f"run:{self.run.id}:{path}")
-        self._unsaved.append(RunEvent(self.run.id, "step", self._now(), path, sealed))
+        self._unsaved.append(self._event("step", path, sealed))
         try:
             await self.save()
         except StoreError as error:
@@ -127,7 +129,7 @@ class RunJournal:
         the call must not be sent then."""
         content = {"process": f"{HOST}, process {os.getpid()}", "keyed": keyed}
         sealed = self._sealer.seal_often(content, f"run:{self.run.id}:{path}:begun")
-        event = RunEvent(self.run.id, "begun", self._now(), path, sealed)
+        event = self._event("begun", path, sealed)
         self._unsaved.append(event)
         try:
             await self._save_patiently()
@@ -152,7 +154,7 @@ class RunJournal:
 
     def stopped(self, path: str) -> None:
         """Notes, with the next `save`, that the call at this place asked somebody: it is in no doubt."""
-        self.add_event(RunEvent(self.run.id, "stopped", self._now(), path))
+        self.add_event(self._event("stopped", path, None))
 
     async def save(self, run: Run | None = None, pauses: Sequence[Pause] = ()) -> None:
         """Writes what is not written yet; with `run`, also how the run stands now. Raises RunLostError if
@@ -221,8 +223,13 @@ class RunJournal:
             return False
         self._noted.add(path)
         sealed = self._sealer.seal_often(data, f"run:{self.run.id}:{path}")
-        self.add_event(RunEvent(self.run.id, "note", self._now(), path, sealed))
+        self.add_event(self._event("note", path, sealed))
         return True
+
+    def _event(self, kind: EventKind, path: str, sealed: bytes | None) -> RunEvent:
+        # Ids that follow each other lie together in the store's index, so that fewer of its pages change.
+        id = f"{self._stem}{next(self._numbers):08x}"
+        return RunEvent(self.run.id, kind, self._now(), path, sealed, id)
 
     def add_event(self, event: RunEvent) -> None:
         """Adds an event, to be written with the next `save`."""
@@ -257,11 +264,16 @@ class RunJournal:
             remedy=Remedy("resume_lost", self.run.id),
         )
 
-    def step_ended(self, task: asyncio.Task[Result]) -> None:
-        """Forgets the task of a step that has ended."""
+    def step_ended(self, ended: asyncio.Future[Result], task: asyncio.Task[None]) -> None:
+        """Forgets the task of a step that has ended, and tells who waits for it if it failed."""
         self.tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever made the call may have been given up; it is recorded all the same
+        # Whoever made the call may have been given up; it is recorded all the same.
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            ended.cancel()  # which changes nothing where the step has told its result
+        elif not ended.done():
+            ended.set_exception(error)
+            ended.exception()  # who waits may be given up before the error gets there
 
     # --- stopping
 
@@ -279,6 +291,11 @@ class RunJournal:
         gone = [self._waiting.pop(path) for path in list(self._waiting) if path.startswith(inside)]
         self.replaced += [pause for pause in gone if pause.token in self._stored]
         self.stops.forget(branch)
+
+    @property
+    def has_paused(self) -> bool:
+        """True if something was asked in it, so that a place may have an answer."""
+        return bool(self._answered or self._waiting)
 
     def reply(self, path: str) -> Reply | None:
         """Returns the answer to the question that was asked at this place, or None."""
@@ -316,7 +333,7 @@ class RunJournal:
         if pause is None:
             token = token_of(question)
             pause = Pause(
-                token, self.run.id, path, question.kind, _in_general(question),
+                token, self.run.id, path, question.kind, said_to_all(question),
                 principal or self.run.principal, self._now(), question.source, question.tool,
                 ends_at(question, self._now()),
                 sealed=self._sealer.seal(content, f"pause:{token}"),
@@ -380,10 +397,3 @@ async def _to_its_end(work: Awaitable[T]) -> T:
         if not task.done():
             await asyncio.wait([task])
         raise
-
-
-def _in_general(question: Interruption) -> str:
-    """Returns a message for anybody who reads the store: the question itself may hold the user's own
-    words."""
-    what = {"approval": "approval", "input": "an answer", "wait": "its time"}.get(question.kind, "consent")
-    return f"{question.tool or question.source or 'a tool'} waits for {what}"

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spindle.calls.doubt import decided
@@ -49,7 +50,7 @@ class RunPlace:
         self._path = path
         self._principal = principal
         self._branches = branches
-        self._is_outer = False
+        self._is_outer = self.has_own_task = False
         """True for the one step that is the work of the whole run."""
         self._is_begun = False
         self._made: Counter[str] = Counter()
@@ -67,13 +68,15 @@ class RunPlace:
         await journal.check_lease()
         if place._is_outer:
             return await place._in_force(make)
+        place.has_own_task = True
         # A task of its own: when one of several calls pauses, a program gives up the others, but what they
         # have begun is worth keeping.
-        task = asyncio.create_task(place._recorded(make), name=f"step {tool}")
+        ended: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(place._recorded(make, ended), name=f"step {tool}")
         journal.tasks.add(task)
-        task.add_done_callback(journal.step_ended)
+        task.add_done_callback(partial(journal.step_ended, ended))
         try:
-            return await asyncio.shield(task)
+            return await ended
         except asyncio.CancelledError:
             if journal.stops.reason(self._branches) is None:
                 task.cancel()
@@ -185,7 +188,7 @@ class RunPlace:
         self._made[key] += 1
         return f"{self._path}{key}:{self._made[key] - 1}"
 
-    async def _recorded(self, make: Make) -> Result:
+    async def _recorded(self, make: Make, ended: asyncio.Future[Result]) -> None:
         try:
             result = await self._in_force(make)
         except SpindleError as error:
@@ -194,15 +197,17 @@ class RunPlace:
                 await self._journal.record(self._path, error)
             raise
         await self._journal.record(self._path, result)
-        return result
+        if not ended.done():
+            ended.set_result(result)
 
     async def _in_force(self, make: Callable[[Journal | None], Awaitable[T]]) -> T:
         token = current_journal.set(self)
         try:
-            self._refuse_without_consent()
-            asked = self._journal.asked_before(f"{self._path}?input:{len(self._replies())}")
-            if asked is not None:
-                raise asked
+            if self._journal.has_paused:
+                self._refuse_without_consent()
+                asked = self._journal.asked_before(f"{self._path}?input:{len(self._replies())}")
+                if asked is not None:
+                    raise asked
             result = await make(self)
         except BaseException as error:
             self.raise_end(error)

@@ -150,3 +150,10 @@ class DueRuns:
                 self._note(f"run {run} could not be continued after its wait: {error!r}")
                 return
             self._not_before.pop(run, None)
+
+
+def said_to_all(question: Interruption) -> str:
+    """Returns a message for anybody who reads the store: the question itself may hold the user's own
+    words."""
+    what = {"approval": "approval", "input": "an answer", "wait": "its time"}.get(question.kind, "consent")
+    return f"{question.tool or question.source or 'a tool'} waits for {what}"

@@ -101,10 +101,10 @@ class SqliteRuns(SqliteQueries, SqlRuns):
 @cache
 def _add(count: int) -> str:
     """The statement that adds so many events to a run, if it is still its holder's."""
-    row = f"({', '.join('?' * len(EVENT))})"
-    rows = ", ".join([row] * count)
+    row = ", ".join("?" * len(EVENT))
+    rows = row if count == 1 else f"* FROM (VALUES {', '.join([f'({row})'] * count)})"
     return f"""
-        INSERT INTO main.run_events ({", ".join(EVENT)}) SELECT * FROM (VALUES {rows})
+        INSERT INTO main.run_events ({", ".join(EVENT)}) SELECT {rows}
         WHERE EXISTS (SELECT 1 FROM main.runs
                       WHERE id = ? AND owner = ? AND generation = ? AND status = 'running')
         ON CONFLICT DO NOTHING

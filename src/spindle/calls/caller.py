@@ -116,9 +116,7 @@ class Caller:
 
     async def find(self, name: str, principal: Principal) -> Tool:
         """The tool that a call of this principal would reach."""
-        return self._at_hand(name, principal) or await self._catalog.find(
-            name, principal, partial(self._visible, principal)
-        )
+        return await self._catalog.find(name, principal, partial(self._visible, principal))
 
     async def check(self, name: str, arguments: JsonObject) -> None:
         """Raises what is wrong with these arguments for this tool."""

@@ -85,6 +85,8 @@ class Catalog:
         """The tool of this full name, or of this last part where only one has it. A source that has to be
         asked for its tools first is asked on behalf of the principal, whose consent that may take.
         What `sees` hides is as if it were not there, also where names are suggested."""
+        if (tool := self.at_hand(name)) is not None and sees(tool.name):
+            return tool
         tool = await self._lookup(name, sees)
         if tool is not None:
             stale = await self._freshen([tool.source], principal, local_only=True)

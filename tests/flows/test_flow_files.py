@@ -16,7 +16,7 @@ from flows.strategies import DEFINITIONS, JSON
 from spindle.documents.text import read as read_text
 from spindle.errors import FlowError
 from spindle.flows.definition import (
-    KINDS,
+    SAID,
     Batch,
     CacheRule,
     Edge,
@@ -302,7 +302,7 @@ def problems(text: str, format: Format, name: str = "flows/f") -> list[str]:
         ('{"nodes": [\n{"tool": "x"}]}', "flows/f.json:2: `nodes[0]` needs 'id'"),
         (
             '{"nodes": [\n{"id": "x"}]}',
-            f"flows/f.json:2: `nodes[0]` needs one of {', '.join(map(repr, KINDS))} "
+            f"flows/f.json:2: `nodes[0]` needs one of {', '.join(map(repr, SAID))} "
             "[a node is exactly one of them]",
         ),
         (

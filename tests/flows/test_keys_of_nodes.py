@@ -15,6 +15,7 @@ from spindle.testing import Failure, ModelServer, ToolCall, Turn
 
 KINDS: dict[str, Any] = {
     "tool": "upper",
+    "run": ["git", "log"],
     "ask": "Well?",
     "flow": {"nodes": [{"id": "in", "tool": "upper", "params": {"text": "a"}}]},
     "model": "Say something",
@@ -35,6 +36,7 @@ KEYS: dict[str, Any] = {
     "approval": "required",
 }
 REFUSED = {
+    "run": {"params"},
     "ask": {"params", "retry", "timeout", "cache", "parse", "fingerprint"},
     "flow": {"parse", "fingerprint"},
     "model": {"params", "cache", "parse", "fingerprint"},

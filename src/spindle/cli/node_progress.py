@@ -7,11 +7,13 @@ import asyncio
 import contextlib
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from spindle.cli.output import plural
-from spindle.domain.json_schema import JsonObject, is_array, is_object
+from spindle.cli.trace_items import MANY, group_name
+from spindle.domain.json_schema import JsonObject, is_object
 
 if TYPE_CHECKING:
     from spindle.cli.output import Output
@@ -34,6 +36,8 @@ class NodeProgress:
         """The nodes that were shown, which need not be shown again after a pause."""
         self._before = 0
         """Nodes that another process has shown, which are only counted."""
+        self._items: Counter[str] = Counter()
+        """By node, the items of its batch that have ended, and that failed."""
 
     def observe(self, event: NodeEvent) -> None:
         """Shows one event of a node."""
@@ -51,8 +55,21 @@ class NodeProgress:
             if self._before:
                 self._output.note(f"{plural(self._before, 'node')} done before")
                 self._before = 0
+            if self._is_one_of_many(event):
+                return
             self._width = min(max(self._width, len(label(event))), WIDEST)
             self._output.aside(line(event, self._width), f"{self._mark(event)} ")
+
+    def _is_one_of_many(self, event: NodeEvent) -> bool:
+        """True for an item of a batch of which enough were shown: the line of the batch counts them all."""
+        group = group_name(event.node)
+        if group is None:
+            return False
+        group += " failed" if event.error is not None else ""
+        self._items[group] += 1
+        if self._items[group] == MANY + 1:
+            self._output.note(f"further items of {group} are counted, and not shown one by one")
+        return self._items[group] > MANY
 
     def _mark(self, event: NodeEvent) -> str:
         mark, colour = ("✗", "red") if event.error else ("✓", "green")
@@ -120,11 +137,15 @@ def line(event: NodeEvent, width: int) -> str:
 def remarks(event: NodeEvent, *, with_message: bool = True) -> str:
     """The remarks on a node: items, attempts, error and action."""
     said: list[str] = []
-    is_batch = is_array(event.inputs)
+    is_batch = event.items is not None
     if event.node.endswith(".branches") and is_object(event.output):
         said += [f"{', '.join(names)} {end.replace('_', ' ')}" for end, names in event.output.items()]
-    if is_batch:
-        said.append(plural(len(event.inputs), "item"))
+    if event.items is not None:
+        said.append(plural(event.items["total"], "item"))
+        if event.items.get("failed"):
+            said.append(f"{event.items['failed']} failed")
+        if event.items.get("not_begun"):
+            said.append(f"{event.items['not_begun']} not begun")
     if event.cached:
         said.append("cached")
     elif event.attempts > 1 and not is_batch:

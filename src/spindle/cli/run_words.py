@@ -18,7 +18,7 @@ from spindle.cli.errors import UsageMistakeError
 from spindle.cli.later_options import options_of, take_option
 from spindle.errors import InvalidArgumentsError
 from spindle.flows.inputs import InputNames, unknown_name
-from spindle.flows.text.pipe import is_template
+from spindle.flows.templates import is_template
 
 if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject

@@ -11,6 +11,8 @@ import click
 
 from spindle.cli.completion import complete_run
 from spindle.cli.context import CliContext, command
+from spindle.cli.output import plural
+from spindle.cli.trace_items import MANY, NAMED, ItemGroup, chosen, group_name, grouped
 
 if TYPE_CHECKING:
     from spindle.domain.json_schema import JsonObject
@@ -28,10 +30,12 @@ _OF_STEPS = frozenset({"note", "step", "begun", "stopped"})
 @command("trace")
 @click.argument("run", metavar="[RUN]", default="last", shell_complete=complete_run)
 @click.option("--full", is_flag=True, help="Show whole values.")
-async def trace(cli: CliContext, run: str, full: bool) -> None:
+@click.option("--node", metavar="NAME", help="Show this node alone; an item of a batch as 'each[17]'.")
+async def trace(cli: CliContext, run: str, full: bool, node: str | None) -> None:
     """Show one run node by node: times, inputs and outputs, attempts, cached answers, errors.
 
-    RUN is an id or the beginning of one; without it, the last run.
+    RUN is an id or the beginning of one; without it, the last run. The items of a large batch are counted
+    together, with the first failures and the slowest; --node shows one of them.
     """
     from spindle.cli.run_names import find_run
 
@@ -46,6 +50,8 @@ async def trace(cli: CliContext, run: str, full: bool) -> None:
         history = await app.store.history(found.id)
         waiting = await app.pauses(run=found.id)
         decisions = await app.runner.decisions(found.id)
+    if node is not None:
+        nodes = _of_one(nodes, node)
     if cli.output.as_json:
         cli.output.json({**_as_dict(found, given, nodes, history, waiting), "approvals": decisions})
     else:
@@ -94,12 +100,15 @@ class _Printing:
         waiting: Sequence[OpenPause],
     ) -> None:
         self._heading(given)
-        entries: list[tuple[float, Any]] = [(node.started_at, node) for node in nodes]
+        shown = grouped(nodes)
+        width = max((len(_label(node)) for node in shown), default=0)
+        entries: list[tuple[float, Any]] = [(_began(node), node) for node in shown]
         entries += [(event.at, event) for event in history if event.kind in ("paused", "resumed", "answered")]
         entries += [(event.at, event) for event in history if event.kind == "step" and not nodes]
-        width = max((len(_label(node)) for node in nodes), default=0)
         for _, entry in sorted(entries, key=lambda entry: entry[0]):
-            if hasattr(entry, "node"):
+            if isinstance(entry, ItemGroup):
+                self._group(entry, width)
+            elif hasattr(entry, "node"):
                 self._node(entry, width)
             else:
                 self._event(entry)
@@ -150,6 +159,42 @@ class _Printing:
             if value is not None:
                 output.line(f"    {name:<5} {self._value(value)}")
 
+        self._batch(node)
+
+    def _batch(self, node: NodeEvent) -> None:
+        """Shows which items of a batch failed first, and which took longest."""
+        facts = node.items or {}
+        failures: list[JsonObject] = facts.get("first_failures", [])
+        for one in failures[:NAMED]:
+            self._output.line(f"    [{one['index']}]   {self._value(one['message'])}")
+        self._further(facts.get("failed", 0) - NAMED)
+        if facts["total"] > MANY if facts else False:
+            slow = ", ".join(f"[{one['index']}] {one['duration']:.2f} s" for one in facts.get("slowest", ()))
+            self._output.line(f"    slowest {slow}")
+            self._output.aside(f"one item: spindle trace {self._run.id[:12]} --node '{node.node}[0]'")
+
+    def _group(self, group: ItemGroup, width: int) -> None:
+        """Shows the visits of a node for many items of a batch together."""
+        output, failures = self._output, group.failures
+        mark, colour = ("✗", "red") if failures else ("✓", "green")
+        if not self._is_unicode:
+            mark = "x" if failures else "+"
+        begun = max(group.began - self._run.created_at, 0.0)
+        parts = [group.name.ljust(width), f"{begun:7.2f} s", self._bar(begun, group.lasted)]
+        parts += [f"{group.lasted:6.2f} s", plural(len(group.visits), "item")]
+        if failures:
+            parts[-1] += f", {len(failures)} failed"
+        output.painted_line(mark, colour, "  ".join(parts))
+        for visit in failures[:NAMED]:
+            output.line(f"    {visit.node}   {self._value((visit.error or {}).get('message'))}")
+        self._further(len(failures) - NAMED)
+        slow = ", ".join(f"{visit.node} {visit.duration:.2f} s" for visit in group.slowest)
+        output.line(f"    each {group.median:.2f} s (median); slowest {slow}")
+
+    def _further(self, count: int) -> None:
+        if count > 0:
+            self._output.line(f"    … and {plural(count, 'failure')} more")
+
     def _bar(self, begun: float, duration: float) -> str:
         whole = max(self._took, begun + duration, 1e-9)
         first = min(int(begun / whole * BAR), BAR - 1)
@@ -186,7 +231,22 @@ class _Printing:
         return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
-def _label(node: NodeEvent) -> str:
+def _label(node: NodeEvent | ItemGroup) -> str:
     from spindle.cli.node_progress import label
 
-    return label(node)
+    return node.name if isinstance(node, ItemGroup) else label(node)
+
+
+def _began(node: NodeEvent | ItemGroup) -> float:
+    return node.began if isinstance(node, ItemGroup) else node.started_at
+
+
+def _of_one(nodes: Sequence[NodeEvent], name: str) -> list[NodeEvent]:
+    found = chosen(nodes, name)
+    if not found:
+        from spindle.errors import NotFoundError, did_you_mean
+
+        names = list(dict.fromkeys(group_name(node.node) or node.node for node in nodes))
+        hint = did_you_mean(name, names, f"there are {', '.join(names[:8])}" if names else None)
+        raise NotFoundError(f"the run has no node {name!r}", hint=hint)
+    return found

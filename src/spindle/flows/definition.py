@@ -17,6 +17,10 @@ DEFAULT_ACTION = "default"
 ELSE = "else"
 """The condition of the edge that is taken where no other holds."""
 
+RESULTS: Final = "results"
+FAILED: Final = "failed"
+"""The names under which `reduce` of a batch sees the results, and the items that failed."""
+
 OnUnknown = Literal["error", "end"]
 """The effect of an action without an edge, where the node has other edges: an error, or the end of the
 flow."""
@@ -42,6 +46,8 @@ class Batch:
     concurrency: int = 10
     keep_errors: bool = False
     """True: continue when items fail. Their results are null, and `failed` lists them."""
+    reduce: Any = None
+    """A value with templates over `results`, the list of results, which is the output instead of the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +181,9 @@ class Approval:
 
 NodeKind = Literal["tool", "ask", "flow", "model", "agent", "wait", "transform"]
 KINDS: Final[tuple[NodeKind, ...]] = get_args(NodeKind)
-"""The keys of which a node has exactly one."""
+"""The kinds of nodes. Each is a key, of which a node has exactly one."""
+SAID: Final[tuple[str, ...]] = (*KINDS, "run")
+"""The keys of a document of which a node has exactly one: `run` stands for a tool."""
 
 
 def says(kind: NodeKind, text: str) -> str:
@@ -192,6 +200,9 @@ class NodeDefinition:
 
     id: str
     tool: str | None = None
+    run: tuple[str, ...] | None = None
+    """The words of a configured program: its source, its command, and arguments in place of `params`. The
+    tool is that of the first two."""
     ask: Question | None = None
     flow: FlowDefinition | None = None
     model: ModelPrompt | None = None

@@ -22,8 +22,9 @@ from spindle.flows.outputs import outputs_of
 from spindle.flows.run_context import Notes, RunContext
 from spindle.flows.shared import SharedLookup
 from spindle.flows.signature import input_schema
+from spindle.flows.visits import NodeDone
 from spindle.flows.wait_node import hooks_of
-from spindle.flows.workspace_node import NodeDone, WorkspaceNode
+from spindle.flows.workspace_node import WorkspaceNode
 
 if TYPE_CHECKING:
     from typing import Protocol

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from spindle.errors import NotFoundError
 from spindle.flows.problems import BrokenFlowError
+from spindle.flows.program_words import find_tool
 from spindle.flows.text.files import FORMATS, Loaded, read_file
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ async def with_fingerprints(
         if node.tool is None:
             return node
         try:
-            tool = await find(node.tool)
+            tool = await find_tool(node, find)
         except NotFoundError as error:
             message = f"node {node.id!r}: {error.message}"
             raise NotFoundError(message, tool=node.tool, **error.way_out) from None

@@ -11,7 +11,8 @@ from spindle.domain.json_schema import JsonObject
 from spindle.domain.text_values import as_text
 from spindle.flows.definition import AgentTask, Approval, Batch, ModelPrompt, NodeDefinition, Retry
 from spindle.flows.shared import SharedLookup
-from spindle.flows.workspace_node import NodeDone, WorkspaceNode
+from spindle.flows.visits import NodeDone
+from spindle.flows.workspace_node import WorkspaceNode
 
 if TYPE_CHECKING:
     from spindle.domain.call import Host

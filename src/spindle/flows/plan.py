@@ -13,6 +13,7 @@ from spindle.flows.definition import DEFAULT_ACTION, FlowDefinition, NodeDefinit
 from spindle.flows.expressions.errors import ExpressionError, UnresolvedError
 from spindle.flows.expressions.paths import MISSING, Lookup, written_path
 from spindle.flows.interface import natural_outputs
+from spindle.flows.program_words import find_tool, spread
 from spindle.flows.secrets import secret_inputs
 from spindle.flows.shared import SharedLookup
 from spindle.flows.templates import references, render
@@ -147,7 +148,8 @@ class _Planning:
             said = str(self._known(next(iter(node.texts.values()), "for a webhook"), lookup))
             over = self._known(node.batch.over, lookup) if node.batch is not None else None
             return [Planned(name, kind=node.kinds[0], text=said, over=over, approval=by, next=following)]
-        tool = await self._find(node.tool)
+        tool = await find_tool(node, self._find)
+        node = spread(node, tool)
         lookup = SharedLookup(shared)
         arguments, missing = self._arguments(node, tool, lookup, params)
         over = self._known(node.batch.over, lookup) if node.batch is not None else None

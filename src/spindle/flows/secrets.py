@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from spindle.calls.known_secrets import KnownSecrets, known_secrets
 from spindle.calls.record import clean_json, mentions_secrets, secrets_in
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import NotFoundError
+from spindle.flows.definition import ELSE
 from spindle.flows.expressions.errors import ExpressionError
+from spindle.flows.expressions.parsing import Read, parse
 from spindle.flows.named_secrets import SECRETS
 from spindle.flows.signature import input_schema
 from spindle.flows.templates import references
@@ -83,19 +86,41 @@ def names_in(value: Any) -> Iterator[tuple[str, bool]]:
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     try:
-        for reference in references(value):
-            if reference.path[0] == SECRETS and len(reference.path) == 2:
-                yield str(reference.path[1]), not reference.has_default
+        yield from _named(references(value))
     except ExpressionError:
         return  # said where the value is needed
 
 
 def _names(flow: Flow) -> dict[str, bool]:
     found: dict[str, bool] = {}
-    for value in _values(flow):
-        for name, is_needed in names_in(value):
-            found[name] = found.get(name, False) or is_needed
+    templates = (one for value in _values(flow) for one in names_in(value))
+    for name, is_needed in chain(templates, _named_in_conditions(flow)):
+        found[name] = found.get(name, False) or is_needed
     return found
+
+
+def _named_in_conditions(node: BaseNode) -> Iterator[tuple[str, bool]]:
+    """Yields the names of secrets that the conditions of a flow or a node read: those of edges and loops, and
+    `fail_when`."""
+    definition: NodeDefinition | None = getattr(node, "definition", None)
+    conditions = [when for _, when in node.edge_conditions.values()]
+    if not hasattr(node, "nodes") and definition is not None:
+        conditions += [definition.fail_when, definition.loop.repeat_while if definition.loop else None]
+    for text in conditions:
+        if text is not None and text != ELSE:
+            try:
+                yield from _named(parse(text).reads)
+            except ExpressionError:
+                continue  # said where it is needed
+    inner = getattr(node, "inner", None)
+    for one in [*(getattr(node, "nodes", tuple)()), *([inner] if inner is not None else [])]:
+        yield from _named_in_conditions(one)
+
+
+def _named(reads: Iterable[Read]) -> Iterator[tuple[str, bool]]:
+    for read in reads:
+        if read.path[0] == SECRETS and len(read.path) == 2:
+            yield str(read.path[1]), not read.has_default
 
 
 def _values(node: BaseNode) -> Iterator[Any]:

@@ -132,6 +132,17 @@ def expressions(value: Any) -> Iterator[Reference]:
             yield from expressions(item)
 
 
+def is_template(text: str) -> bool:
+    """True if the text is one template and nothing else, which can have a value of any type."""
+    if not text.startswith("${"):
+        return False
+    try:
+        parts = parse(text)
+    except ExpressionError:
+        return True  # what is wrong with it is said where templates are read
+    return len(parts) == 1 and isinstance(parts[0], Reference)
+
+
 def references(value: Any) -> Iterator[Read]:
     """Yields all places that the templates in a value read. Raises ExpressionError."""
     for reference in expressions(value):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.known_secrets import known_secrets, with_known
@@ -24,8 +25,10 @@ from spindle.flows.definition import Approval, Batch, CacheRule, Join, NodeDefin
 from spindle.flows.expressions.paths import MISSING
 from spindle.flows.failures import REFUSED, NodeFailure
 from spindle.flows.interface import is_wrapped, natural_key
+from spindle.flows.program_words import as_word, find_tool, spread, tool_of
 from spindle.flows.shared import SharedLookup
-from spindle.flows.workspace_node import NodeDone, WorkspaceNode
+from spindle.flows.visits import NodeDone
+from spindle.flows.workspace_node import WorkspaceNode
 
 if TYPE_CHECKING:
     from spindle.domain.call import CallRecord, Result
@@ -67,6 +70,15 @@ class ToolNode(WorkspaceNode):
         )  # fmt: skip
         super().__init__(definition)
 
+    @classmethod
+    def of_program(cls, *words: str | float, id: str | None = None, **others: Any) -> ToolNode:
+        """Returns the node of a configured program, by its words: `ToolNode.of_program("git", "log",
+        "--count=3")`. `others` are those of any tool's node, without `params`."""
+        run = tuple(map(as_word, words))
+        node = cls(tool_of(run), id=id or natural_key(run[1]), **others)
+        node.definition = replace(node.definition, run=run)
+        return node
+
     @property
     def tool(self) -> str:
         """The name of the tool, as it was given."""
@@ -78,14 +90,14 @@ class ToolNode(WorkspaceNode):
         return natural_key(self.tool)
 
     async def _meet(self) -> None:
-        self._found = await self._host().find(self.tool)
+        self._found = await find_tool(self.definition, self._host().find)
         self.report.tool = self._found.name
 
     def _given(self, shared: Mapping[str, Any], item: JsonObject | None) -> JsonObject:
         tool = self._found
         assert tool is not None
         lookup = SharedLookup(shared, item)
-        own = self.definition.params
+        own = spread(self.definition, tool).params
         arguments: JsonObject = {name: self._rendered(value, lookup, name) for name, value in own.items()}
         known = _parameters(tool)
         for parameter in known:

@@ -22,11 +22,13 @@ from spindle.flows.flow import Flow
 from spindle.flows.flow_node import FlowNode
 from spindle.flows.node_cache import is_flow_safe
 from spindle.flows.run_context import RunContext
-from spindle.flows.workspace_node import Report, WorkspaceNode
+from spindle.flows.visits import Report
+from spindle.flows.workspace_node import WorkspaceNode
 
 if TYPE_CHECKING:
     from spindle.domain.call import Host
     from spindle.domain.doubt import InDoubt
+    from spindle.flows.batch_items import BatchItems
     from spindle.flows.node import BaseNode
     from spindle.flows.node_cache import PureNodes
 
@@ -63,6 +65,8 @@ class NodeEvent:
     usage: JsonObject | None = None
     """The use that a model or an agent has made."""
     error: JsonObject | None = None
+    items: JsonObject | None = None
+    """What became of the items of a batch: `total`, `failed`, `not_begun`, `slowest`, `first_failures`."""
     was_known: bool = False
     """True if it had ended before the run was resumed."""
     branch: str | None = None
@@ -76,16 +80,15 @@ class NodeEvent:
         if not secrets:
             return self
         left = self.output, self.wrote, self.error
-        shown = clean_json([self.inputs, *left], secrets)
-        inputs, output, wrote, error = shown
+        inputs, items, output, wrote, error = clean_json([self.inputs, self.items, *left], secrets)
         return replace(
-            self, inputs=inputs, output=output, wrote=wrote, error=error,
+            self, inputs=inputs, items=items, output=output, wrote=wrote, error=error,
             is_masked=[*left] != [output, wrote, error],
         )  # fmt: skip
 
     def to_dict(self) -> JsonObject:
         names = ("node", "visit", "started_at", "duration", "tool", "action", "attempts", "cached", "inputs",
-                 "output", "wrote", "usage", "error", "branch")  # fmt: skip
+                 "output", "wrote", "usage", "error", "items", "branch")  # fmt: skip
         shown = {name: value for name in names if (value := getattr(self, name)) is not None}
         return {**shown, "is_masked": True} if self.is_masked else shown
 
@@ -178,8 +181,11 @@ class Recording:
                     action if isinstance(action, str) or action is None else repr(action),
                     time.perf_counter() - began, report.attempts, report.cached, kept(report.inputs),
                     kept(report.output), kept(report.wrote) or written(before, shared), report.usage,
-                    report.error or problem, branch=self._branch,
+                    report.error or problem,
+                    report.batch.told() if report.batch is not None else None, branch=self._branch,
                 )  # fmt: skip
+                if report.batch is not None:
+                    self._note_items(node, ended, report.batch)
                 self._note(ended, observe)
             self._reports.pop(id(node), None)
 
@@ -282,6 +288,24 @@ class Recording:
             shared[flow.id] = self.output
         return self.output
 
+    def _note_items(self, node: BaseNode, event: NodeEvent, items: BatchItems) -> None:
+        """Notes the items of a batch one by one, where the note of the node does not hold them. Those of a
+        flow have notes of their nodes."""
+        is_reduced = isinstance(node, WorkspaceNode) and node.definition.batch is not None and (
+            node.definition.batch.reduce is not None
+        )  # fmt: skip
+        if isinstance(node, FlowNode) or not (
+            is_reduced or _is_left_out(event.inputs) or _is_left_out(event.output)
+        ):
+            return
+        for index, given, output, error, duration in items.each():
+            one = NodeEvent(
+                f"{event.node}[{index}]", event.visit, "ended", event.started_at, event.tool,
+                duration=duration, inputs=kept(given), output=kept(output), error=error, branch=event.branch,
+                attempts=1,
+            )  # fmt: skip
+            self._note(one, None)
+
     def _note(self, event: NodeEvent, observe: Observe | None) -> None:
         event = event.without(with_known(frozenset()))
         is_new = self._keep(f"{event.node}:{event.visit}", event.to_dict())
@@ -343,6 +367,10 @@ def kept(value: Any) -> Any:
     if len(data) > MAX_KEPT:
         return {"$left_out": f"{len(data)} bytes"}
     return from_json(data)
+
+
+def _is_left_out(value: Any) -> bool:
+    return is_object(value) and "$left_out" in value
 
 
 def written(before: Mapping[str, Any] | None, shared: Any) -> JsonObject | None:

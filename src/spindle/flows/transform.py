@@ -8,7 +8,8 @@ from typing import Any
 from spindle.domain.json_schema import JsonObject
 from spindle.flows.definition import Batch, NodeDefinition
 from spindle.flows.shared import SharedLookup
-from spindle.flows.workspace_node import NodeDone, WorkspaceNode
+from spindle.flows.visits import NodeDone
+from spindle.flows.workspace_node import WorkspaceNode
 
 
 class Transform(WorkspaceNode):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from spindle.calls.known_secrets import with_known
@@ -15,15 +15,13 @@ from spindle.errors import (
     ApprovalRequired,
     CallTimeoutError,
     FlowError,
-    Interruption,
     PermissionDeniedError,
     SpindleError,
     ToolError,
-    interruption_in,
     suggest,
 )
-from spindle.flows.content_values import CONTENT
-from spindle.flows.definition import Batch, CacheRule, NodeDefinition
+from spindle.flows.batch_items import BatchItems
+from spindle.flows.definition import FAILED, RESULTS, Batch, CacheRule, NodeDefinition
 from spindle.flows.expressions.errors import ExpressionError, UnresolvedError
 from spindle.flows.expressions.paths import MISSING, parse_path, written_path
 from spindle.flows.failures import ERROR, REFUSED, NodeFailure, action_of, may_pass
@@ -31,6 +29,7 @@ from spindle.flows.node import Node
 from spindle.flows.secrets import note_derived
 from spindle.flows.shared import SharedLookup, write_output
 from spindle.flows.templates import render
+from spindle.flows.visits import NodeDone, Report
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -39,43 +38,6 @@ if TYPE_CHECKING:
     from spindle.flows.run_context import RunContext
 
 _NO_WORKSPACE = "a tool node runs in a workspace: `await app.run_flow(flow, …)`"
-
-
-@dataclass(slots=True)
-class Report:
-    """Facts about one visit of a node, besides the action it chose."""
-
-    tool: str | None = None
-    inputs: Any = None
-    output: Any = None
-    attempts: int = 0
-    """Calls made in this visit; none if the run had made the call before."""
-    cached: bool = False
-    wrote: JsonObject | None = None
-    """The shared keys that the nodes of an inline flow have left."""
-    usage: JsonObject | None = None
-    """The use of a model or an agent: requests, tokens, and cost in US dollars, None if it is unknown."""
-    error: JsonObject | None = None
-
-    def add_usage(self, used: JsonObject) -> None:
-        """Counts what one answer has used."""
-        before = self.usage or dict.fromkeys(used, 0)
-        self.usage = {
-            name: None if value is None or before[name] is None else before[name] + value
-            for name, value in used.items()
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDone:
-    """The end of a node's work that did not fail."""
-
-    value: Any
-    action: str | None = None
-    wrote: JsonObject | None = None
-    """The shared keys that nodes inside it have written."""
-    failed: list[JsonObject] | None = None
-    """Items of a batch that failed."""
 
 
 class WorkspaceNode(Node):
@@ -164,7 +126,7 @@ class WorkspaceNode(Node):
         text = self.definition.fail_when
         assert text is not None
         try:
-            has_failed = parse(text).holds(value)
+            has_failed = parse(text).holds(value, SharedLookup({}))
         except ExpressionError as error:
             raise FlowError(f"node {self.id!r}: fail_when: {error}", hint=error.hint) from None
         if has_failed:
@@ -189,27 +151,8 @@ class WorkspaceNode(Node):
             return refused
         if batch is None:
             return await self._attempts(prepared, running)
-        has_failed = False
-        asked: Interruption | None = None
-
-        async def one(beside: RunContext, given: Any) -> Any:
-            nonlocal has_failed, asked
-            if asked is not None or (has_failed and not batch.keep_errors):
-                return MISSING  # not begun
-            try:
-                outcome = await self._attempts(given, beside)
-            except BaseException as error:
-                if (question := interruption_in(error)) is None:
-                    raise
-                asked = asked or question  # the run pauses when the items that are begun have ended
-                return MISSING
-            has_failed |= isinstance(outcome, NodeFailure)
-            return outcome
-
-        outcomes = await running.each(one, prepared, batch.concurrency)
-        if asked is not None:
-            raise asked
-        return self._gathered(outcomes, batch)
+        self.report.batch = BatchItems(str(self.id), batch, self.report.inputs)
+        return await self.report.batch.run(self._attempts, prepared, running)
 
     def _refusal(self, prepared: Any) -> NodeFailure | None:
         """Returns the failure of a node that a person did not approve. Raises ApprovalRequired until somebody
@@ -232,51 +175,31 @@ class WorkspaceNode(Node):
         reason = f": {reply.refused}" if reply.refused else ""
         return NodeFailure(PermissionDeniedError(f"node {self.id!r} was not approved{reason}"), REFUSED)
 
-    def _gathered(self, outcomes: list[Any], batch: Batch) -> NodeDone | NodeFailure:
-        # With arguments as they are recorded: what is secret in them does not belong into errors.
-        failed: list[JsonObject] = [
-            {"index": index, "arguments": self.report.inputs[index], "error": outcome.told()}
-            for index, outcome in enumerate(outcomes)
-            if isinstance(outcome, NodeFailure)
-        ]
-        if not failed or batch.keep_errors:
-            values = [None if isinstance(outcome, NodeFailure) else outcome.value for outcome in outcomes]
-            return NodeDone(values, wrote=self._gathered_content(outcomes), failed=failed)
-        first = next(outcome for outcome in outcomes if isinstance(outcome, NodeFailure))
-        begun = sum(outcome is not MISSING for outcome in outcomes)
-        named = "; ".join(f"item {item['index']}: {item['error']['message']}" for item in failed[:5])
-        more = f"; and {len(failed) - 5} more" if len(failed) > 5 else ""
-        error = FlowError(
-            f"node {self.id!r}: {len(failed)} of {len(outcomes)} items failed ({begun} were begun): "
-            f"{named}{more}",
-            hint="set batch.keep_errors to continue with the others",
-            details={"failed": failed},
-        )
-        return NodeFailure(error, first.action)
-
-    def _gathered_content(self, outcomes: list[Any]) -> JsonObject | None:
-        """Returns, under the node's key for it, the content of each item, where a tool returned any."""
-        key = f"{self.id}.{CONTENT}"
-        found: list[Any] = [
-            outcome.wrote.get(key, []) if isinstance(outcome, NodeDone) and outcome.wrote is not None else []
-            for outcome in outcomes
-        ]
-        return {key: found} if any(found) else None
-
     def post(self, shared: Any, prep_res: Any, exec_res: Any) -> Any:
         assert self.id is not None
         if isinstance(exec_res, NodeFailure):
             return self._failed(shared, exec_res)
         done: NodeDone = exec_res
+        batch = self.definition.batch
+        if batch is not None and batch.reduce is not None:
+            try:
+                done = replace(done, value=self._reduced(batch, done, shared))
+            except FlowError as error:
+                return self._failed(shared, NodeFailure(error, action_of(error)))
         self.report.output, self.report.wrote = done.value, done.wrote
         if done.wrote is not None:
             shared.update(done.wrote)
         write_output(shared, self.id, done.value, self._natural, self.definition.outputs, self.ids)
         if done.failed is not None:
-            shared[f"{self.id}.failed"] = done.failed
+            shared[f"{self.id}.{FAILED}"] = done.failed
         if self.report.usage is not None:
             shared[f"{self.id}.usage"] = self.report.usage
         return done.action
+
+    def _reduced(self, batch: Batch, done: NodeDone, shared: Mapping[str, Any]) -> Any:
+        """Returns the value that a batch makes of all results."""
+        seen: JsonObject = {RESULTS: done.value, FAILED: done.failed or []}
+        return self._rendered(batch.reduce, SharedLookup(shared, seen), "batch.reduce")
 
     def _failed(self, shared: Any, failure: NodeFailure) -> str:
         told = self.report.error = failure.told()

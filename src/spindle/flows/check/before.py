@@ -17,6 +17,7 @@ from spindle.flows.flow_node import FlowNode
 from spindle.flows.model_node import work_of
 from spindle.flows.node import BaseNode
 from spindle.flows.problems import BrokenFlowError
+from spindle.flows.program_words import find_tool, spread
 from spindle.flows.tool_node import ToolNode
 from spindle.flows.workspace_node import WorkspaceNode
 
@@ -105,7 +106,7 @@ async def _require(node: NodeDefinition, require: Require) -> None:
 
 async def _look_for(node: ToolNode, find: Find) -> None:
     try:
-        await find(node.tool)
+        spread(node.definition, await find_tool(node.definition, find))
     except NotFoundError as error:
         message = f"node {node.id!r}: {error.message}"
         raise NotFoundError(message, tool=node.tool, **error.way_out) from None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from spindle.documents.places import DocumentPath
 from spindle.domain.tool import Tool
-from spindle.errors import AuthorizationRequired, SpindleError, did_you_mean
+from spindle.errors import AuthorizationRequired, FlowError, SpindleError, did_you_mean
 from spindle.flows.check.availability import Availability, Level
 from spindle.flows.check.branches import forks_of, is_tangled, join_findings, same_keys
 from spindle.flows.check.data import DataCheck
@@ -17,6 +18,7 @@ from spindle.flows.check.parts import Finding, fail_when_findings
 from spindle.flows.check.shapes import Shape, shape_of, shape_of_flow, with_approval
 from spindle.flows.definition import DEFAULT_ACTION, KINDS, FlowDefinition, NodeDefinition
 from spindle.flows.problems import NOWHERE, Positions, Problem
+from spindle.flows.program_words import find_tool, spread
 from spindle.remedies import Remedy, Surface
 
 MAX_PROBLEMS: Final = 500
@@ -39,12 +41,11 @@ async def check(
     tools: dict[str, Tool] = {}
     found: list[Finding] = []
     for path, node, here in _tool_nodes(definition, (), ""):
-        assert node.tool is not None
         try:
-            tool = tools[here] = await find(node.tool)
+            tool = tools[here] = await find_tool(node, find)
         except SpindleError as error:
             complaint = Complaint("error", f"{node.id}: {error.message}", error.hint_for(surface))
-            found.append(((*path, "tool"), complaint))
+            found.append(((*path, "run" if node.run is not None else "tool"), complaint))
             continue
         except AuthorizationRequired as asked:
             message = f"{node.id}: {node.tool} is not known before you give {asked.source} your consent"
@@ -55,7 +56,8 @@ async def check(
             message = f"{node.id}: {tool.name} has changed since the flow was saved"
             hint = Remedy("changed_tool", tool.name).words(surface)
             found.append(((*path, "fingerprint"), Complaint("warning", message, hint)))
-    found += _findings(definition, tools, given)
+    spoken = _spread(definition, tools, (), "", found)
+    found += _findings(spoken, tools, given)
     problems = {
         (path, complaint): positions.problem(
             complaint.severity, complaint.message, path, hint=complaint.hint, place=place
@@ -78,6 +80,33 @@ def _tool_nodes(
             yield here, node, prefix + node.id
         if node.flow is not None:
             yield from _tool_nodes(node.flow, (*here, "flow"), f"{prefix}{node.id}/")
+
+
+def _spread(
+    definition: FlowDefinition,
+    tools: dict[str, Tool],
+    path: DocumentPath,
+    prefix: str,
+    found: list[Finding],
+) -> FlowDefinition:
+    """Returns the flow with the tools that its nodes with `run` stand for. What is wrong with their words is
+    added to what was found."""
+    nodes: list[NodeDefinition] = []
+    for index, node in enumerate(definition.nodes):
+        here = (*path, "nodes", index)
+        tool = tools.get(prefix + node.id)
+        if node.flow is not None:
+            inner = _spread(node.flow, tools, (*here, "flow"), f"{prefix}{node.id}/", found)
+            node = replace(node, flow=inner) if inner is not node.flow else node
+        elif node.run is not None and tool is not None:
+            try:
+                node = spread(node, tool)
+            except FlowError as error:
+                found.append(((*here, "run"), Complaint("error", error.message, error.hint)))
+                del tools[prefix + node.id]
+        nodes.append(node)
+    changed = any(one is not other for one, other in zip(nodes, definition.nodes, strict=True))
+    return replace(definition, nodes=tuple(nodes)) if changed else definition
 
 
 def _findings(

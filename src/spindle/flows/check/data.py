@@ -4,7 +4,7 @@ writers."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spindle.documents.places import DocumentPath
@@ -13,7 +13,7 @@ from spindle.domain.tool import Tool
 from spindle.flows import templates
 from spindle.flows.check.availability import Availability, Level
 from spindle.flows.check.conditions import condition_findings
-from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits, holds_template, misfit
+from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits, holds_template, misfits
 from spindle.flows.check.parts import (
     Finding,
     InputSchemas,
@@ -33,7 +33,7 @@ from spindle.flows.check.shapes import Shape
 from spindle.flows.check.types import expression_types
 from spindle.flows.definition import NodeDefinition
 from spindle.flows.expressions.errors import ExpressionError
-from spindle.flows.expressions.paths import Path, descend, parse_path, written_path
+from spindle.flows.expressions.paths import descend, parse_path, written_path
 from spindle.schemas.compiled import schema_problem
 
 
@@ -79,7 +79,7 @@ class DataCheck:
             sight = self._sight(level, node, inputs, params)
             if node.flow is not None:
                 yield from self._arguments(level, node, sight, here, {}, {})
-                yield from other_templates(node, sight, here)
+                yield from other_templates(node, sight, here, level.shapes[node.id])
                 own = {name: value for name, value in node.params.items() if name not in node.flow.inputs}
                 carried = carried_schemas(node)
                 seen = {**inputs, **sight.item, **{name: {} for name in node.inputs}, **carried}
@@ -91,7 +91,7 @@ class DataCheck:
                 taken |= set(params)  # by one of its nodes, maybe
                 continue
             yield from self._arguments(level, node, sight, here, params, definition.params)
-            yield from other_templates(node, sight, here)
+            yield from other_templates(node, sight, here, level.shapes[node.id])
             for name, value in (node.transform or {}).items():
                 place = (*here, "transform", name)
                 yield from self._given(level.prefix + node.id, value, {}, sight, place, name_of(node, name))
@@ -218,20 +218,13 @@ class DataCheck:
                 )
                 yield place, Complaint("error", message)
             elif parts[0].path is not None:
-                yield from self._misfits(parts[0].path, schema, sight, place, called)
+                for complaint in misfits(parts[0].path, schema, sight):
+                    yield place, replace(complaint, message=f"{called}: {complaint.message}")
         elif any(isinstance(part, templates.Reference) for part in parts) and not fits(
             frozenset({"string"}), wanted
         ):
             message = f"{called}: {value!r} is text, but should be {article(wanted)}"
             yield place, Complaint("error", message, "a template that is the whole value keeps its type")
-
-    def _misfits(
-        self, path: Path, schema: JsonObject, sight: Sight, place: DocumentPath, called: str
-    ) -> Iterator[Finding]:
-        """Checks what is inside a list or an object, where every writer of it has the same fault."""
-        found = [misfit(part, schema) for part in sight.parts(path)]
-        if found and None not in found:
-            yield place, Complaint("error", f"{called}: in ${{{written_path(path)}}}, {found[0]}")
 
     def _literals(
         self, reader: str, node: NodeDefinition, here: DocumentPath, given: JsonObject

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from spindle.domain.json_schema import JsonObject, is_object, parameters, resolve, types_of
 from spindle.errors import did_you_mean, suggest
 from spindle.flows.check.availability import Availability, State, Writer
-from spindle.flows.check.shapes import is_required, within
+from spindle.flows.check.shapes import MAY_HAVE_FAILED, is_required, within
 from spindle.flows.content_values import CONTENT
 from spindle.flows.expressions.parsing import Read
 from spindle.flows.expressions.paths import Path, written_path
@@ -85,7 +85,9 @@ class Sight:
         if key is None:
             return [self._unknown(path, shown, has_default)], frozenset()
         if key in self.item:
-            return self._inside([self.item[key]], path, length, shown)
+            complaints, types = self._inside([self.item[key]], path, length, shown)
+            is_null = MAY_HAVE_FAILED in self.item[key] and len(path) > length and not has_default
+            return complaints or ([null_if_failed(f"{shown}: {key}")] if is_null else []), types
         schemas = [kind for kind, bits in self.availability.kinds.get(key, ()) if bits & self.state.may]
         if not schemas and key not in self.inputs:
             return [self._not_yet(key, shown, has_default)], frozenset()
@@ -94,7 +96,16 @@ class Sight:
         complaints, types = self._inside(schemas, path, length, shown)
         if not complaints and not has_default and not self.is_certain(key):
             complaints = [self._not_always(key, shown, path)]
+        if not complaints and not has_default:
+            complaints = self._of_failed(path, shown)
         return complaints, types
+
+    def _of_failed(self, path: Path, shown: str) -> list[Complaint]:
+        """Returns the complaint about a part of a result that is null where its item failed."""
+        for length in range(2, len(path)):
+            if any(MAY_HAVE_FAILED in part for part in self.parts(path[:length])):
+                return [null_if_failed(f"{shown}: {written_path(path[:length])}")]
+        return []
 
     def _key(self, path: Path) -> tuple[str | None, int]:
         """Returns the longest key that matches the beginning of the path, preferably one that exists here."""
@@ -196,6 +207,24 @@ class Sight:
             found |= types
         # Where one writer has it and another has not, the ways differ, which may be meant.
         return (complaints[:1] if len(complaints) == len(schemas) else []), frozenset(found)
+
+
+def null_if_failed(what: str) -> Complaint:
+    """Returns the complaint about a result of a batch with `keep_errors` that is read as if it were there."""
+    hint = "filter(…, item) leaves them out, and ?? gives a default"
+    return Complaint("warning", f"{what} is null if its item failed, as `keep_errors` says", hint)
+
+
+def misfits(path: Path, schema: JsonObject, sight: Sight) -> Iterator[Complaint]:
+    """Yields what is wrong inside a list or an object, where every writer of it has the same fault; and the
+    complaint about one that is null if an item failed."""
+    parts, shown = sight.parts(path), f"${{{written_path(path)}}}"
+    found = [misfit(part, schema) for part in parts]
+    wanted = types_of(schema, schema)
+    if found and None not in found:
+        yield Complaint("error", f"in {shown}, {found[0]}")
+    elif wanted and "null" not in wanted and any(MAY_HAVE_FAILED in part for part in parts):
+        yield null_if_failed(shown)
 
 
 def secret_complaints(path: Path, shown: str) -> list[Complaint]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from spindle.calls.record import marks_secrets, mentions_secrets
@@ -12,9 +13,9 @@ from spindle.domain.tool import Tool
 from spindle.errors import FlowError, did_you_mean
 from spindle.flows import templates
 from spindle.flows.check.lookups import Complaint, Sight, Types, article, fits, holds_template
-from spindle.flows.check.shapes import Shape, within
+from spindle.flows.check.shapes import FAILED_ITEMS, Shape, results_of, within
 from spindle.flows.check.types import condition_types, expression_types
-from spindle.flows.definition import NodeDefinition
+from spindle.flows.definition import FAILED, RESULTS, NodeDefinition
 from spindle.flows.expressions.errors import ExpressionError
 from spindle.flows.expressions.parsing import WHOLE, parse
 from spindle.flows.named_secrets import SECRETS
@@ -24,7 +25,9 @@ from spindle.schemas.compiled import CompiledSchema, schema_problem
 Finding = tuple[DocumentPath, Complaint]
 
 
-def other_templates(node: NodeDefinition, sight: Sight, here: DocumentPath) -> Iterator[Finding]:
+def other_templates(
+    node: NodeDefinition, sight: Sight, here: DocumentPath, shape: Shape
+) -> Iterator[Finding]:
     """Yields problems of a node's name, of what it asks, of the schema of the answer, and of its batch."""
     yield from _reserved(node.id, "node", here)
     for text_place, text in node.texts.items():
@@ -50,6 +53,24 @@ def other_templates(node: NodeDefinition, sight: Sight, here: DocumentPath) -> I
                 place,
                 Complaint("error", f"{node.id}: batch.over is {article(types)}, but should be a list"),
             )
+        if node.batch.reduce is not None:
+            yield from _reduce_findings(node, node.batch.reduce, plain, (*here, "batch", "reduce"), shape)
+
+
+def _reduce_findings(
+    node: NodeDefinition, value: Any, sight: Sight, place: DocumentPath, shape: Shape
+) -> Iterator[Finding]:
+    """Yields problems of the value that a batch makes of its results."""
+    results = {RESULTS: results_of(node, shape.result), FAILED: FAILED_ITEMS}
+    called = f"{node.id}: batch.reduce"
+    yield from _references(value, replace(sight, item=results), place, called)
+    try:
+        read = {str(read.path[0]) for read in templates.references(value)}
+    except ExpressionError:
+        return  # said already
+    if not read & results.keys():
+        message = f"{called} does not depend on the results"
+        yield place, Complaint("error", message, "such as ${sum(results, item.price)}, or ${first(results)}")
 
 
 def _wait_findings(node: NodeDefinition, here: DocumentPath) -> Iterator[Finding]:
@@ -139,7 +160,7 @@ def fail_when_findings(node: NodeDefinition, shape: Shape, here: DocumentPath) -
     properties = shape.whole.get("properties")
     known = list(properties) if is_object(properties) else []
     for name in dict.fromkeys(str(read.path[0]) for read in condition.reads):
-        if known and name not in known and name != WHOLE:
+        if known and name not in known and name not in (WHOLE, SECRETS):
             hint = did_you_mean(name, known, f"there are {', '.join(known)}")
             message = f"{node.id}: fail_when: the output has no key {name!r} that its schema names"
             yield place, Complaint("warning", message, hint)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, Final
 
 from spindle.domain.json_schema import JsonObject, is_object, parameters, resolve, type_of, types_of
 from spindle.domain.records import quick_dataclass
 from spindle.domain.tool import Tool
 from spindle.flows.content_values import CONTENT
-from spindle.flows.definition import DEFAULT_ACTION, NodeDefinition
+from spindle.flows.definition import DEFAULT_ACTION, FAILED, NodeDefinition
 from spindle.flows.failures import ERROR, REFUSED
 from spindle.flows.interface import ERROR_ACTIONS, Key, actions_of, is_wrapped, natural_key
 from spindle.flows.signature import output_schema
+
+MAY_HAVE_FAILED: Final = "x-may-have-failed"
+"""Marks the schema of a result that is null where its item failed, as `keep_errors` of a batch says."""
+FAILED_ITEMS: Final[JsonObject] = {"type": "array", "items": {"type": "object"}}
 
 
 @quick_dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Shape:
     actions: Mapping[str, str] = field(default_factory=lambda: {DEFAULT_ACTION: ""})
     failures: frozenset[str] = frozenset()
     """The actions with which it leaves an error instead of an output."""
+    result: JsonObject = field(default_factory=dict[str, Any])
+    """The schema of one result: of the output, or of an item of a batch."""
 
     @property
     def can_end(self) -> bool:
@@ -52,10 +58,8 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
     those of all nodes of the flow: no other node writes keys of these names."""
     schema = node.answer_schema
     if schema is not None:
-        gives, is_open = _given(schema, node.id)
-        if node.batch is not None:
-            schema, is_open = {"type": "array", "items": schema}, False
-            gives = {node.id: schema, f"{node.id}.failed": {"type": "array", "items": {"type": "object"}}}
+        one = schema
+        schema, gives, is_open = _together(node, one, node.id)
         if node.model is not None or node.agent is not None:
             gives |= {f"{node.id}.usage": {"type": "object"}}
         failures = _UNANSWERED if node.ask is not None else ERROR_ACTIONS
@@ -69,6 +73,7 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
             is_open=is_open,
             actions={DEFAULT_ACTION: "there is an answer", **failures},
             failures=frozenset(failures),
+            result=one,
         )
     if node.transform is not None:
         return _shape_of_values(node, node.transform, ids)
@@ -76,13 +81,13 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
         return Shape(takes_others=True, is_open=True, actions={DEFAULT_ACTION: "", **ERROR_ACTIONS},
                      failures=frozenset(ERROR_ACTIONS))  # fmt: skip
     plain = _plain_shape(tool)
-    natural, whole, gives, is_open = natural_key(tool.name), plain.whole, dict(plain.gives), plain.is_open
-    if node.parse == "json" and tuple(types_of(whole, whole)) == ("string",):
-        whole = JsonObject()  # it is what the text stands for
-        gives, is_open = _given(whole, natural)
-    if node.batch is not None:
-        whole, is_open = {"type": "array", "items": whole}, False
-        gives = {natural: whole, f"{node.id}.failed": {"type": "array", "items": {"type": "object"}}}
+    natural, one = natural_key(tool.name), plain.whole
+    if node.parse == "json" and tuple(types_of(one, one)) == ("string",):
+        one = JsonObject()  # it is what the text stands for
+    if node.batch is None and one is plain.whole:
+        whole, gives, is_open = one, dict(plain.gives), plain.is_open
+    else:
+        whole, gives, is_open = _together(node, one, natural)
     if natural in gives and natural != node.id:
         gives[f"{node.id}.{natural}"] = gives[natural]
     known = frozenset(gives)
@@ -98,6 +103,7 @@ def shape_of(node: NodeDefinition, tool: Tool | None, ids: frozenset[str]) -> Sh
         is_open=is_open,
         actions=plain.actions,
         failures=plain.failures,
+        result=one,
     )
 
 
@@ -133,20 +139,48 @@ def with_approval(shape: Shape) -> Shape:
 
 def _shape_of_values(node: NodeDefinition, values: JsonObject, ids: frozenset[str]) -> Shape:
     properties: JsonObject = {name: _schema_of(value) for name, value in values.items()}
-    whole: JsonObject = {
+    one: JsonObject = {
         "type": "object", "properties": properties, "required": list(values), "additionalProperties": False,
     }  # fmt: skip
-    gives = _given(whole, node.id)[0]
-    if node.batch is not None:
-        whole = {"type": "array", "items": whole}
-        gives = {node.id: whole, f"{node.id}.failed": {"type": "array", "items": {"type": "object"}}}
+    whole, gives, is_open = _together(node, one, node.id)
     return Shape(
         gives=_renamed(gives, node, ids),
         natural=frozenset(gives),
         whole=whole,
+        is_open=is_open,
         actions={DEFAULT_ACTION: "it is done", ERROR: "`fail_when` holds for the values"},
         failures=frozenset({ERROR}),
+        result=one,
     )
+
+
+def results_of(node: NodeDefinition, one: JsonObject) -> JsonObject:
+    """Returns the schema of the results of a batch, by that of one of them."""
+    is_kept = node.batch is not None and node.batch.keep_errors
+    return {"type": "array", "items": _or_failed(one) if is_kept else one}
+
+
+def _together(
+    node: NodeDefinition, one: JsonObject, natural: str
+) -> tuple[JsonObject, dict[str, JsonObject], bool]:
+    """Returns the schema of a node's output, by that of one result; the keys under which it is written, and
+    whether there may be others."""
+    if node.batch is None:
+        return one, *_given(one, natural)
+    failed = {f"{node.id}.{FAILED}": FAILED_ITEMS}
+    if node.batch.reduce is None:
+        whole = results_of(node, one)
+        return whole, {natural: whole, **failed}, False
+    whole = _schema_of(node.batch.reduce)
+    gives, is_open = _given(whole, natural)
+    return whole, {**gives, **failed}, is_open
+
+
+def _or_failed(schema: JsonObject) -> JsonObject:
+    """Returns the schema of a result that is null if its item failed."""
+    kind = schema.get("type")
+    types = [kind] if isinstance(kind, str) else list(kind or ())
+    return {**schema, **({"type": [*types, "null"]} if types else {}), MAY_HAVE_FAILED: True}
 
 
 def _schema_of(value: Any) -> JsonObject:
@@ -168,12 +202,11 @@ def shape_of_flow(node: NodeDefinition, endings: Mapping[str, str], ids: frozens
         )
         for name, schema in flow.inputs.items()
     }
-    whole = output_schema(dict(flow.outputs)) if flow.outputs is not None else {}
-    assert whole is not None
-    gives = _given(whole, node.id)[0] if flow.outputs is not None else {}
-    if node.batch is not None:
-        whole = {"type": "array", "items": whole}
-        gives = {node.id: whole, f"{node.id}.failed": {"type": "array", "items": {"type": "object"}}}
+    one = output_schema(dict(flow.outputs)) if flow.outputs is not None else {}
+    assert one is not None
+    whole, gives, is_open = _together(node, one, node.id)
+    if node.batch is None:
+        gives, is_open = (gives, False) if flow.outputs is not None else ({}, True)
     ends = endings if node.batch is None else {DEFAULT_ACTION: ""} if endings else {}
     return Shape(
         takes=takes,
@@ -181,9 +214,10 @@ def shape_of_flow(node: NodeDefinition, endings: Mapping[str, str], ids: frozens
         gives=_renamed(gives, node, ids),
         natural=frozenset(gives),
         whole=whole,
-        is_open=node.batch is None and flow.outputs is None,
+        is_open=is_open,
         actions={**ends, **ERROR_ACTIONS},
         failures=frozenset(ERROR_ACTIONS) - set(ends),
+        result=one,
     )
 
 

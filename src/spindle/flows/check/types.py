@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import Final
 
 from spindle.domain.json_schema import JsonObject, is_object, type_of, types_of
-from spindle.flows.check.lookups import Complaint, Sight, Types, article
-from spindle.flows.check.shapes import within
+from spindle.flows.check.lookups import Complaint, Sight, Types, article, null_if_failed
+from spindle.flows.check.shapes import MAY_HAVE_FAILED, within
 from spindle.flows.expressions.functions import Function
 from spindle.flows.expressions.parsing import Expression
 from spindle.flows.expressions.paths import written_path
@@ -34,6 +35,8 @@ from spindle.flows.expressions.terms import (
 UNKNOWN: Final[Types] = frozenset()
 _NUMBER: Final[Types] = frozenset({"number"})
 _BOOLEAN: Final[Types] = frozenset({"boolean"})
+_NEEDS_ALL: Final = frozenset({"join", "max", "min", "sort", "sum"})
+"""The functions for which a null among the items is an error."""
 _OF_KIND: Final = {
     "null": "null", "boolean": "boolean", "number": "number", "text": "string", "list": "array",
     "object": "object",
@@ -70,6 +73,7 @@ class _Typing:
         self._sight = sight
         self._shown = shown
         self._items: dict[str, JsonObject] = {}
+        self._is_guarded = False
 
     def types(self, term: Term) -> Types:
         match term:
@@ -93,7 +97,9 @@ class _Typing:
                 self.types(inner)
                 return _BOOLEAN
             case Logical(terms, _):
-                self._all(terms)
+                self.types(terms[0])
+                with self._guarded():
+                    self._all(terms[1:])
                 return _BOOLEAN
             case Compared():
                 return self._compared(term)
@@ -108,7 +114,8 @@ class _Typing:
                 return self._default(terms)
             case OneOfTwo(condition, one, other):
                 self.types(condition)
-                return _either(self.types(one), self.types(other))
+                with self._guarded():
+                    return _either(self.types(one), self.types(other))
             case Called(function, arguments):
                 return self._called(function, arguments)
             case Each():
@@ -118,6 +125,13 @@ class _Typing:
                 return UNKNOWN
             case _:
                 return UNKNOWN
+
+    @contextmanager
+    def _guarded(self) -> Generator[None]:
+        """What is inside is evaluated only if something else is true, or may be missing."""
+        before, self._is_guarded = self._is_guarded, True
+        yield
+        self._is_guarded = before
 
     def _all(self, terms: Iterable[Term]) -> None:
         for term in terms:
@@ -143,6 +157,8 @@ class _Typing:
 
     def _below(self, schema: JsonObject, path: tuple[str | int, ...]) -> list[JsonObject]:
         part, complaint = self._sight.part(schema, path, 1, self._shown)
+        if complaint is None and MAY_HAVE_FAILED in schema and len(path) > 1 and not self._is_guarded:
+            complaint = null_if_failed(f"{self._shown}: {path[0]}")
         if complaint is not None:
             self.complaints.append(complaint)
         return [part] if part is not None else []
@@ -173,7 +189,8 @@ class _Typing:
         return whole if left == right == whole and sign != "/" else found
 
     def _default(self, terms: tuple[Term, ...]) -> Types:
-        found = [self.types(term) for term in terms]
+        with self._guarded():
+            found = [self.types(term) for term in terms]
         if not all(found):
             return UNKNOWN
         early = frozenset[str]().union(*found[:-1]) - {"null"}
@@ -185,6 +202,10 @@ class _Typing:
         given = [self.types(argument) for argument in arguments]
         for index, types in enumerate(given):
             self._check_argument(function, index, types)
+        schema = self._schema(arguments[0]) if arguments and function.name in _NEEDS_ALL else None
+        items = schema.get("items") if schema is not None else None
+        if is_object(items) and MAY_HAVE_FAILED in items:
+            self.complaints.append(null_if_failed(f"{self._shown}: an item"))
         return self._gives(function, len(arguments))
 
     def _each(self, term: Each) -> Types:

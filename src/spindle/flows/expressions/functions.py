@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from spindle.documents import json_text
 from spindle.domain.json_schema import is_array, to_json
-from spindle.flows.expressions import dates
+from spindle.flows.expressions import dates, globs
 from spindle.flows.expressions.errors import ExpressionError
 from spindle.flows.expressions.scope import Scope
 from spindle.flows.expressions.values import MAX_SIZE, NOUNS, kind_of, noun, number
@@ -150,6 +150,11 @@ def _starts_with(scope: Scope, text: str, part: str) -> bool:
 @_function("text text", "boolean", "true if the second text is its end")
 def _ends_with(scope: Scope, text: str, part: str) -> bool:
     return text.endswith(part)
+
+
+@_function("text text", "boolean", "true if it fits a pattern: `*` is any text, `?` one character")
+def _matches(scope: Scope, text: str, pattern: str) -> bool:
+    return globs.fits(text, pattern, scope.budget)
 
 
 @_function("any", "text", "text as it is, anything else as JSON")
@@ -329,14 +334,16 @@ def _to_json(scope: Scope, value: Any) -> str:
         raise ExpressionError("to_json: there is something that is not JSON") from None
 
 
-@_function("text text?", "number", "the time that a text names, in seconds since 1970")
-def _parse_date(scope: Scope, text: str, format: str | None = None) -> int | float:
-    return dates.parse_date(text, format)
+@_function("text text|null? text?", "number", "the time that a text names, in seconds since 1970")
+def _parse_date(
+    scope: Scope, text: str, format: str | None = None, zone: str = dates.UTC_NAME
+) -> int | float:
+    return dates.parse_date(text, format, zone)
 
 
-@_function("number text?", "text", "a time as text, in UTC")
-def _format_date(scope: Scope, seconds: float, format: str = dates.ISO) -> str:
-    return dates.format_date(seconds, format)
+@_function("number text|null? text?", "text", "a time as text, in UTC or in a zone")
+def _format_date(scope: Scope, seconds: float, format: str | None = None, zone: str = dates.UTC_NAME) -> str:
+    return dates.format_date(seconds, format, zone)
 
 
 @_function("", "number", "the time at which the run began, however often it is resumed")

@@ -55,6 +55,10 @@ def _now() -> float:
     return time.time() if found is None else found
 
 
+def _nothing(_path: Path) -> Any:
+    return MISSING
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """A place of the shared store that an expression reads."""
@@ -81,15 +85,16 @@ class Expression:
         """Returns its value. Raises ExpressionError; UnresolvedError where a name has no value."""
         return self._value(Scope(lookup, _now, is_strict=True))
 
-    def holds(self, output: Any) -> bool:
+    def holds(self, output: Any, besides: Lookup = _nothing) -> bool:
         """True if the condition is true for an output, of whose keys it speaks: what is not there is null,
-        and values without an order are neither less nor more than each other. Raises ExpressionError."""
+        and values without an order are neither less nor more than each other. `besides` finds what is no key
+        of it. Raises ExpressionError."""
 
         def lookup(path: Path) -> Any:
             name = path[0]
             if is_object(output) and name in output:
                 return descend(output, path)
-            return descend(output, path[1:]) if name == WHOLE else MISSING
+            return descend(output, path[1:]) if name == WHOLE else besides(path)
 
         return bool(self._value(Scope(lookup, _now, is_strict=False)))
 

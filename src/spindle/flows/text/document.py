@@ -16,7 +16,7 @@ from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve_
 from spindle.errors import did_you_mean
 from spindle.flows.definition import (
     DEFAULT_ACTION,
-    KINDS,
+    SAID,
     AgentTask,
     Approval,
     Batch,
@@ -33,6 +33,7 @@ from spindle.flows.definition import (
     Wait,
 )
 from spindle.flows.problems import NOWHERE, BrokenFlowError, Positions, Problem
+from spindle.flows.program_words import as_word, tool_of
 from spindle.flows.text import hints
 
 if TYPE_CHECKING:
@@ -164,11 +165,11 @@ def _finding(error: ValidationError) -> Iterator[Finding]:
             if "wait" in error.schema_path:
                 yield path, f"{what} needs exactly one of 'until', 'for', 'event', 'webhook'", None
                 return
-            given = [key for key in KINDS if is_object(error.instance) and key in error.instance]
+            given = [key for key in SAID if is_object(error.instance) and key in error.instance]
             problem = (
                 f"has both {given[0]!r} and {given[1]!r}"
                 if given
-                else f"needs one of {', '.join(map(repr, KINDS))}"
+                else f"needs one of {', '.join(map(repr, SAID))}"
             )
             yield path, f"{what} {problem}", "a node is exactly one of them"
         case "type":
@@ -201,6 +202,7 @@ _KINDS = {
     "agent": "a task of an agent",
     "wait": "a wait",
     "transform": "a node of values",
+    "run": "a program",
     "tool": "a tool",
 }
 
@@ -329,9 +331,11 @@ def _flow(document: JsonObject) -> FlowDefinition:
 
 def _node(document: JsonObject, mapping: JsonObject) -> NodeDefinition:
     ask, rule, loop = document.get("ask"), document.get("cache"), document.get("loop")
+    words = tuple(map(as_word, document["run"])) if "run" in document else None
     return NodeDefinition(
         id=document["id"],
-        tool=document.get("tool"),
+        tool=tool_of(words) if words is not None else document.get("tool"),
+        run=words,
         ask=Question(ask) if isinstance(ask, str) else Question(**ask) if ask is not None else None,
         flow=_flow(document["flow"]) if "flow" in document else None,
         model=_prompt(document.get("model")),

@@ -11,7 +11,7 @@ REQUIRED = {
 """By key, the hint for one that is missing."""
 
 REFUSED = {
-    "params": "what it says is a text with templates",
+    "params": "what it says has templates of its own",
     "retry": "an edge back to it asks, or waits, again",
     "timeout": "a run that waits for a person or for a time waits as long as it takes",
     "batch": "a flow inside the flow can wait for each item",
@@ -31,6 +31,7 @@ _SHAPES = {
     "retry": "such as `{attempts: 3, wait: 1}`",
     "timeout": "seconds, as a number: 5",
     "batch": 'such as `{over: "${NODE.items}"}`',
+    "run": "a list of words, as no shell reads it: [SOURCE, COMMAND, --flag=value]",
     "flow": "a flow in this place has `nodes` of its own; a saved one is a tool: `tool: NAME`",
     "cache": "true, or such as `{ttl: 60}`",
     "version": "the number 1, without quotes",
@@ -47,7 +48,7 @@ _ARGUMENTS = "the arguments of a node are its `params`"
 _FAILURE = "what follows a failure is an edge: `{from: a, to: b, action: error}`"
 _EACH = 'a node is done once for each item with `batch: {over: "${…}"}`'
 _IN_NODES = {
-    **dict.fromkeys(("type", "uses", "run", "call", "command", "node", "mcp_metadata", "server"), _TOOL),
+    **dict.fromkeys(("type", "uses", "call", "command", "node", "mcp_metadata", "server"), _TOOL),
     **dict.fromkeys(("with", "args", "arguments", "input", "inputs", "config"), _ARGUMENTS),
     **dict.fromkeys(("needs", "depends_on", "after", "next", "then"), _ORDER),
     **dict.fromkeys(("on_error", "catch", "fallback", "onError"), _FAILURE),

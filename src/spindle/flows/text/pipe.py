@@ -105,7 +105,7 @@ class _Pipe:
         index, offset = len(self._nodes), words[0].offset
         self.offsets["nodes", index] = offset
         params: JsonObject = {}
-        flags = Flags(tool.name, tool.input_schema, is_template)
+        flags = Flags(tool.name, tool.input_schema, templates.is_template)
         self._read(tool, flags, words[1:], params, index)
         before = self._nodes[-1].id if self._nodes else None
         for name in [name for name, value in params.items() if too_deep(value) is not None]:
@@ -244,17 +244,6 @@ class _Pipe:
 _NOT_IN_NAMES = re.compile(r"[\s.\[\]{}$?\"'`+*/%<>=!(),|&]+")
 
 
-def is_template(text: str) -> bool:
-    """True if the text is one template and nothing else, which can have a value of any type."""
-    if not text.startswith("${"):
-        return False
-    try:
-        parts = templates.parse(text)
-    except ExpressionError:
-        return True  # what is wrong with it is said where templates are read
-    return len(parts) == 1 and isinstance(parts[0], templates.Reference)
-
-
 def _references(value: Any) -> Iterator[Read]:
     try:
         yield from templates.references(value)
@@ -310,8 +299,8 @@ def _place(definition: FlowDefinition, edge: Edge) -> tuple[int, bool]:
 
 def _flag(tool: Tool, name: str, value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if isinstance(value, str) and not is_template(value):
-        flags = Flags(tool.name, tool.input_schema, is_template)
+    if isinstance(value, str) and not templates.is_template(value):
+        flags = Flags(tool.name, tool.input_schema, templates.is_template)
         try:
             flags.take(f"{name}={value}", deque())
             is_same = flags.arguments() == {name: value}

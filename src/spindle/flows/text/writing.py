@@ -53,7 +53,8 @@ def _flow(definition: FlowDefinition) -> JsonObject:
 def _node(node: NodeDefinition) -> JsonObject:
     fields: JsonObject = {
         "id": node.id,
-        "tool": node.tool,
+        "tool": node.tool if node.run is None else None,
+        "run": list(node.run) if node.run is not None else None,
         "ask": _question(node.ask) if node.ask is not None else None,
         "flow": _flow(node.flow) if node.flow is not None else None,
         "model": _prompt(node.model) if node.model is not None else None,

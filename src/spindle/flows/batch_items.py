@@ -1,0 +1,133 @@
+"""The items of a batch: done several at a time, and what became of them."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from spindle.domain.json_schema import JsonObject
+from spindle.errors import FlowError, Interruption, interruption_in
+from spindle.flows.content_values import CONTENT
+from spindle.flows.expressions.paths import MISSING
+from spindle.flows.failures import NodeFailure
+from spindle.flows.visits import NodeDone
+
+if TYPE_CHECKING:
+    from spindle.flows.definition import Batch
+    from spindle.flows.run_context import RunContext
+
+    Attempts = Callable[[Any, RunContext], Awaitable[Any]]
+
+SLOWEST: Final = 5
+"""Items whose time is told."""
+FAILURES: Final = 100
+"""Items whose failure is told, the first of them."""
+MAX_MESSAGE: Final = 500
+"""Characters of a failure's message that are kept with the others."""
+
+
+class BatchItems:
+    """The items of one visit of a node."""
+
+    def __init__(self, id: str, batch: Batch, shown: Sequence[Any]) -> None:
+        """`shown`: the inputs of each, as they are recorded."""
+        self._id = id
+        self._batch = batch
+        self._shown = shown
+        self._outcomes: list[Any] = []
+        self._seconds = [0.0] * len(shown)
+        """The time that each has taken in this process."""
+
+    async def run(
+        self, attempts: Attempts, prepared: Sequence[Any], running: RunContext
+    ) -> NodeDone | NodeFailure:
+        """Does the work for each, and returns the results together. Raises Interruption where one waits for a
+        person, when those that are begun have ended."""
+        batch = self._batch
+        outcomes = self._outcomes = [MISSING] * len(prepared)
+        has_failed = False
+        asked: Interruption | None = None
+
+        async def one(beside: RunContext, numbered: tuple[int, Any]) -> None:
+            nonlocal has_failed, asked
+            if asked is not None or (has_failed and not batch.keep_errors):
+                return  # not begun
+            index, given = numbered
+            began = time.perf_counter()
+            try:
+                outcomes[index] = await attempts(given, beside)
+            except BaseException as error:
+                if (question := interruption_in(error)) is None:
+                    raise
+                asked = asked or question
+                return
+            finally:
+                self._seconds[index] = time.perf_counter() - began
+            has_failed |= isinstance(outcomes[index], NodeFailure)
+
+        await running.each(one, list(enumerate(prepared)), batch.concurrency)
+        if asked is not None:
+            raise asked
+        return self._gathered()
+
+    def told(self) -> JsonObject:
+        """Returns what became of them, in a few lines however many they are."""
+        failures = [
+            (index, outcome)
+            for index, outcome in enumerate(self._outcomes)
+            if isinstance(outcome, NodeFailure)
+        ]
+        slowest = heapq.nlargest(SLOWEST, enumerate(self._seconds), key=lambda item: item[1])
+        facts: JsonObject = {
+            "total": len(self._shown),
+            "failed": len(failures),
+            "not_begun": sum(outcome is MISSING for outcome in self._outcomes),
+            "slowest": [{"index": index, "duration": round(seconds, 6)} for index, seconds in slowest],
+            "first_failures": [
+                {"index": index, "message": failure.error.message[:MAX_MESSAGE]}
+                for index, failure in failures[:FAILURES]
+            ],
+        }
+        return {name: fact for name, fact in facts.items() if fact or name == "total"}
+
+    def each(self) -> Iterator[tuple[int, Any, Any, JsonObject | None, float]]:
+        """Yields of each that was begun its place, its inputs, its result, its error and its time."""
+        for index, outcome in enumerate(self._outcomes):
+            if outcome is not MISSING:
+                is_failure = isinstance(outcome, NodeFailure)
+                error, value = (outcome.told(), None) if is_failure else (None, outcome.value)
+                yield index, self._shown[index], value, error, self._seconds[index]
+
+    def _gathered(self) -> NodeDone | NodeFailure:
+        outcomes, batch = self._outcomes, self._batch
+        # With arguments as they are recorded: what is secret in them does not belong into errors.
+        failed: list[JsonObject] = [
+            {"index": index, "arguments": self._shown[index], "error": outcome.told()}
+            for index, outcome in enumerate(outcomes)
+            if isinstance(outcome, NodeFailure)
+        ]
+        if not failed or batch.keep_errors:
+            values = [None if isinstance(outcome, NodeFailure) else outcome.value for outcome in outcomes]
+            return NodeDone(values, wrote=self._content(), failed=failed)
+        first = next(outcome for outcome in outcomes if isinstance(outcome, NodeFailure))
+        begun = sum(outcome is not MISSING for outcome in outcomes)
+        named = "; ".join(f"item {item['index']}: {item['error']['message']}" for item in failed[:5])
+        more = f"; and {len(failed) - 5} more" if len(failed) > 5 else ""
+        error = FlowError(
+            f"node {self._id!r}: {len(failed)} of {len(outcomes)} items failed ({begun} were begun): "
+            f"{named}{more}",
+            hint="set batch.keep_errors to continue with the others",
+            details={"failed": failed},
+        )
+        return NodeFailure(error, first.action)
+
+    def _content(self) -> JsonObject | None:
+        """Returns, under the node's key for it, the content of each item, where a tool returned any."""
+        key = f"{self._id}.{CONTENT}"
+        found: list[Any] = [
+            outcome.wrote.get(key, []) if isinstance(outcome, NodeDone) and outcome.wrote is not None else []
+            for outcome in self._outcomes
+        ]
+        return {key: found} if any(found) else None

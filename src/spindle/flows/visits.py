@@ -1,0 +1,50 @@
+"""What one visit of a node came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spindle.domain.json_schema import JsonObject
+
+if TYPE_CHECKING:
+    from spindle.flows.batch_items import BatchItems
+
+
+@dataclass(slots=True)
+class Report:
+    """Facts about one visit of a node, besides the action it chose."""
+
+    tool: str | None = None
+    inputs: Any = None
+    output: Any = None
+    attempts: int = 0
+    """Calls made in this visit; none if the run had made the call before."""
+    cached: bool = False
+    wrote: JsonObject | None = None
+    """The shared keys that the nodes of an inline flow have left."""
+    usage: JsonObject | None = None
+    """The use of a model or an agent: requests, tokens, and cost in US dollars, None if it is unknown."""
+    error: JsonObject | None = None
+    batch: BatchItems | None = None
+    """The items of a batch, and what became of them."""
+
+    def add_usage(self, used: JsonObject) -> None:
+        """Counts what one answer has used."""
+        before = self.usage or dict.fromkeys(used, 0)
+        self.usage = {
+            name: None if value is None or before[name] is None else before[name] + value
+            for name, value in used.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDone:
+    """The end of a node's work that did not fail."""
+
+    value: Any
+    action: str | None = None
+    wrote: JsonObject | None = None
+    """The shared keys that nodes inside it have written."""
+    failed: list[JsonObject] | None = None
+    """Items of a batch that failed."""

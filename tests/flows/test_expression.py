@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable
@@ -13,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servers.examples import examples
+from spindle.flows.expressions import globs
 from spindle.flows.expressions.errors import ExpressionError
 from spindle.flows.expressions.functions import FUNCTIONS
 from spindle.flows.expressions.parsing import MAX_LENGTH, Expression, began, parse
+from spindle.flows.expressions.values import WorkBudget
 from spindle.flows.shared import SharedLookup
 from spindle.flows.templates import render
 
@@ -211,6 +214,17 @@ def value(text: str, **more: Any) -> Any:
         ("parse_date('1970-01-02')", 86400), ("parse_date('2026-11-17T12:00:00+02:00')", 1794909600),
         ("parse_date('2026-11-17T10:00:00Z')", 1794909600),
         ("parse_date('17.11.2026', '%d.%m.%Y')", 1794873600),
+        ("parse_date('2026-07-01 09:00', null, 'Europe/Berlin')", 1782889200),
+        ("parse_date('2026-01-01 09:00', null, 'Europe/Berlin')", 1767254400),
+        ("parse_date('2026-07-01T09:00Z', null, 'Asia/Tokyo')", 1782896400),
+        ("parse_date('01.07.2026', '%d.%m.%Y', '+02:00')", 1782856800),
+        ("format_date(1782889200, '%H:%M %z %Z', 'America/New_York')", "03:00 -04:00 EDT"),
+        ("format_date(1782889200, null, 'Europe/Berlin')", "2026-07-01T09:00:00+02:00"),
+        ("format_date(1782889200, null, '-0330')", "2026-07-01T03:30:00-03:30"),
+        ("matches('report-2026.pdf', 'report-????.*')", True), ("matches('abc', 'a*b')", False),
+        ("matches('a.c', 'a?c')", True), ("matches('', '*')", True), ("matches('', '?')", False),
+        ("matches('aab', 'a*ab')", True), ("matches('ab', 'ab*ab')", False), ("matches(none, 'a')", None),
+        ("matches('one\ntwo', 'o*o')", True), ("matches('[x]', '[x]')", True),
         ("parse_date('1970-01-01T00:00:00.5')", 0.5), ("parse_date(none)", None),
         ("format_date(0)", "1970-01-01T00:00:00Z"), ("format_date(1794909600, '%A %d %b %Y, %I:%M %p')",
                                                       "Tuesday 17 Nov 2026, 10:00 AM"),
@@ -256,6 +270,11 @@ def test_the_value_of_an_expression(text: str, expected: Any) -> None:
         ("parse_json('{')", "parse_json: this is not JSON"),
         ("parse_date('tomorrow')", "'tomorrow' is not a date in the form of ISO 8601"),
         ("parse_date('1.2.', '%d.%m.')", "the format of a date has %Y or %y"),
+        ("format_date(0, '%H', 'Mars/North')", "there is no time zone 'Mars/North'"),
+        ("format_date(0, '%H', '../../etc/passwd')", "there is no time zone"),
+        ("format_date(0, '%H', 'Europe')", "there is no time zone 'Europe'"),
+        ("format_date(0, '%H', '+99:99')", "there is no time zone"),
+        ("matches('a', '" + "a" * 201 + "')", "a pattern has at most 200 characters"),
         ("parse_date('2026', '%Y %Q')", "a format has no %Q"),
         ("format_date(0, '%q')", "a format has no %q"),
         ("format_date(1e300)", "out of the range of dates"),
@@ -481,3 +500,21 @@ def test_the_reference_lists_every_function_as_it_is() -> None:
         for function in FUNCTIONS.values()
     ]
     assert rows == wanted
+
+
+@given(st.text("ab.[\n", max_size=12), st.text("ab.*?[", max_size=8))
+def test_a_pattern_matches_what_a_regular_expression_of_the_same_meaning_does(
+    text: str, pattern: str
+) -> None:
+    meaning = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    expected = re.fullmatch(meaning, text, re.DOTALL) is not None
+    assert globs.fits(text, pattern, WorkBudget()) == expected
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 99 + "*b", "*" + "a?" * 95 + "b*", "*" * 200, "?" * 200])
+def test_no_pattern_takes_more_than_its_share_of_steps(pattern: str) -> None:
+    budget = WorkBudget()
+    with contextlib.suppress(ExpressionError):
+        globs.fits("a" * 1_000_000, pattern, budget)
+    # At most a hundred comparisons each.
+    assert budget.steps > -1_000_000

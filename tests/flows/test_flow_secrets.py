@@ -6,14 +6,18 @@ import base64
 import json
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote_plus
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import Field
 
 import spindle
 from servers.flow_tools import OpenFlows
 from spindle import Finished, Paused, tool
 from spindle.calls.options import CallOptions
+from spindle.calls.secret_forms import _replace_many, pattern_of
 from spindle.domain.identity import Principal
 from spindle.errors import FlowError, NotFoundError, PermissionDeniedError, ToolError
 from spindle.flows.check.check import check
@@ -295,3 +299,101 @@ edges: [{from: login, to: post}]
         "login: `password` is a secret, which stands here for all to read",
         "post: `text`: ${secrets}: a secret is read by its name, as ${secrets.NAME}",
     ]
+
+
+CONDITIONS = """
+inputs:
+  given: {type: string, format: password}
+nodes:
+- {id: begin, tool: post, params: {text: x, header: "${given}"}, fail_when: "with == secrets.BAD"}
+- {id: rounds, loop: {carry: {n: 0}, while: "secrets.MORE == 'again-and-again' and n < 2", limit: 5},
+   flow: {nodes: [{id: one, transform: {x: 1}}], outputs: {n: "${n + 1}"}}}
+- {id: right, transform: {line: right}}
+- {id: wrong, transform: {line: wrong}}
+- {id: refused, transform: {line: refused}}
+edges:
+- {from: begin, to: rounds}
+- {from: begin, to: refused, action: error}
+- {from: rounds, to: right, when: given == secrets.API_KEY and n == 2}
+- {from: rounds, to: wrong, when: else}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "line"), [(KEY, "right"), ("another-one", "wrong"), ("bad-value", "refused")]
+)
+async def test_secrets_are_read_in_conditions_and_left_nowhere(
+    given: str, line: str, tmp_path: Path, opened: OpenFlows
+) -> None:
+    in_clear(tmp_path)
+    name = flow(tmp_path, CONDITIONS)
+    async with opened(tools=TOOLS) as app:
+        for secret, value in {"API_KEY": KEY, "BAD": "bad-value", "MORE": "again-and-again"}.items():
+            await app.auth.secrets.set(secret, value)
+        assert await check((await app.flows.find(name, Principal("local"))).definition, app.show) == []
+        done = await app.flows.run(name, {"given": given})
+        assert isinstance(done, Finished)
+        assert done.result.structured == {"line": line}
+        assert await leaks(app, done.run_id, []) == []
+    assert left_behind(tmp_path, KEY, "bad-value") == []
+
+
+async def test_a_secret_of_a_condition_that_is_not_there_is_said_before_anything_runs(
+    tmp_path: Path, opened: OpenFlows
+) -> None:
+    name = flow(tmp_path, CONDITIONS)
+    async with opened(tools=TOOLS) as app:
+        with pytest.raises(NotFoundError, match=r"BAD|API_KEY|MORE"):
+            await app.flows.run(name, {"given": KEY})
+    assert CALLS == []
+
+
+MANY = """
+inputs:
+  passwords: {type: array, items: {type: string}}
+nodes:
+- {id: each, tool: login, params: {user: me, password: "${item}"}, batch: {over: "${passwords}"}}
+- {id: after, tool: post, params: {text: "${to_json(each)}"}}
+edges: [{from: each, to: after}]
+"""
+
+
+async def test_many_secrets_are_all_masked_and_too_many_are_refused_before_any_is_used(
+    tmp_path: Path, opened: OpenFlows
+) -> None:
+    in_clear(tmp_path)
+    name = flow(tmp_path, MANY)
+    passwords = [f"pass-{number:04}-word" for number in range(1001)]
+    async with opened(tools=TOOLS) as app:
+        done = await app.flows.run(name, {"passwords": passwords[:40]})
+        assert isinstance(done, Finished)
+        _, _, events = await app.flows.trace(done.run_id)
+        assert not [one for one in passwords if one in json.dumps([event.to_dict() for event in events])]
+        CALLS.clear()
+        with pytest.raises(FlowError, match="more than 1,000 secrets"):
+            await app.flows.run(name, {"passwords": passwords})
+    assert CALLS == []
+
+
+SECRETS = st.lists(st.text("abcABC019+/=-_ ", min_size=4, max_size=12), min_size=1, max_size=12)
+
+
+@given(
+    SECRETS, st.lists(st.sampled_from(["plain", "base64", "hex", "json", "url"]), min_size=12, max_size=12)
+)
+def test_many_secrets_are_replaced_as_few_are(secrets: list[str], ways: list[str]) -> None:
+    encode = {
+        "plain": lambda text: text,
+        "base64": lambda text: base64.b64encode(f"u:{text}".encode()).decode(),
+        "hex": lambda text: text.encode().hex(),
+        "json": lambda text: json.dumps(text),
+        "url": lambda text: quote_plus(text),
+    }
+    text = " ".join(encode[way](secret) for secret, way in zip(secrets, ways, strict=False))
+    known = frozenset(secrets)
+    pattern = pattern_of(known)
+    assert pattern is not None
+    few, many = pattern.sub("•", text), _replace_many(text, known, "•")
+    for secret in secrets:
+        assert secret not in many or secret in few
+    assert _replace_many("nothing of it here!", known, "•") == pattern.sub("•", "nothing of it here!")

@@ -12,9 +12,10 @@ from typing import Any, Final
 from spindle.calls.record import clean_json
 from spindle.calls.secret_forms import MIN_SECRET
 from spindle.domain.json_schema import is_array, is_object
+from spindle.errors import FlowError
 
 MAX_KNOWN: Final = 1000
-"""Secrets of one run that are looked for by their value."""
+"""Secrets of one run. All of them are looked for by their value, in all that is recorded."""
 
 
 class KnownSecrets:
@@ -30,14 +31,21 @@ class KnownSecrets:
         self._stand_ins: dict[str, str] = dict(around._stand_ins) if around is not None else {}
 
     def add(self, values: Iterable[str], stands_for: str = "") -> None:
-        """Takes note of secrets. `stands_for` identifies them in the run, such as by their name."""
+        """Takes note of secrets. `stands_for` identifies them in the run, such as by their name. Raises
+        FlowError for too many, so that none is recorded unmasked."""
         fresh = {value for value in values if len(value) >= MIN_SECRET and value not in self.values}
-        if len(self.values) + len(fresh) <= MAX_KNOWN:
-            self.values |= fresh
-            if stands_for:
-                self._stand_ins |= dict.fromkeys(fresh, stands_for)
-            if self._around is not None:
-                self._around.add(fresh)
+        if not fresh:
+            return
+        if len(self.values) + len(fresh) > MAX_KNOWN:
+            raise FlowError(
+                f"the run has more than {MAX_KNOWN:,} secrets, the most that can be masked in its record",
+                hint="do fewer items in one run, or read one secret by its name: ${secrets.NAME}",
+            )
+        self.values |= fresh
+        if stands_for:
+            self._stand_ins |= dict.fromkeys(fresh, stands_for)
+        if self._around is not None:
+            self._around.add(fresh)
 
     def add_named(self, name: str, value: str) -> None:
         """Takes note of a secret of the workspace."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spindle.domain.json_schema import JsonObject
 from spindle.drafting.dialogue import UnusableError
+from spindle.flows.definition import SAID
+from spindle.flows.expressions.functions import FUNCTIONS
 from spindle.flows.interface import ERROR_ACTIONS, of_tool
 from spindle.flows.text.document import schema
 from spindle.schemas.models import model_schema
@@ -41,9 +43,26 @@ _FILLING = (
 def drafting(tools: Sequence[Tool]) -> str:
     """Returns the instructions for drafting a flow from these tools."""
     rules = files("spindle.drafting").joinpath("rules.txt").read_text("utf-8")
-    rules = rules.replace("<ACTIONS>", ", ".join(ERROR_ACTIONS))
+    known = {"ACTIONS": ", ".join(ERROR_ACTIONS), "FUNCTIONS": ", ".join(FUNCTIONS), **_node_keys()}
+    for name, text in known.items():
+        rules = rules.replace(f"<{name}>", text)
     document = json.dumps(schema(), ensure_ascii=False, separators=(",", ":"))
     return f"{rules}\nThe JSON Schema of the document:\n{document}\n\nThe tools:\n\n{described(tools)}"
+
+
+def _node_keys() -> dict[str, str]:
+    """Returns the keys of a node as the schema describes them: those of which it has one, and those that say
+    how it is done. Keys without an example are not for a model that writes a flow."""
+    keys: JsonObject = schema()["$defs"]["node"]["properties"]
+    lines = {
+        name: f"  - {json.dumps({name: key['examples'][0]}, ensure_ascii=False)}: {key['description']}"
+        for name, key in keys.items()
+        if "examples" in key
+    }
+    return {
+        "KINDS": "\n".join(line for name, line in lines.items() if name in SAID),
+        "KEYS": "\n".join(line for name, line in lines.items() if name not in SAID),
+    }
 
 
 def described(tools: Iterable[Tool]) -> str:

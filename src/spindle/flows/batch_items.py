@@ -12,7 +12,7 @@ from spindle.errors import FlowError, Interruption, interruption_in
 from spindle.flows.content_values import CONTENT
 from spindle.flows.expressions.paths import MISSING
 from spindle.flows.failures import NodeFailure
-from spindle.flows.visits import NodeDone
+from spindle.flows.node_done import NodeDone
 
 if TYPE_CHECKING:
     from spindle.flows.definition import Batch

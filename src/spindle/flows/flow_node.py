@@ -18,11 +18,11 @@ from spindle.errors import FlowError
 from spindle.flows.expressions.errors import ExpressionError
 from spindle.flows.expressions.parsing import parse
 from spindle.flows.expressions.paths import MISSING
+from spindle.flows.node_done import NodeDone
 from spindle.flows.outputs import outputs_of
 from spindle.flows.run_context import Notes, RunContext
 from spindle.flows.shared import SharedLookup
 from spindle.flows.signature import input_schema
-from spindle.flows.visits import NodeDone
 from spindle.flows.wait_node import hooks_of
 from spindle.flows.workspace_node import WorkspaceNode
 

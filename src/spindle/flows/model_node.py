@@ -10,8 +10,8 @@ from spindle.calls.record import clean
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.text_values import as_text
 from spindle.flows.definition import AgentTask, Approval, Batch, ModelPrompt, NodeDefinition, Retry
+from spindle.flows.node_done import NodeDone
 from spindle.flows.shared import SharedLookup
-from spindle.flows.visits import NodeDone
 from spindle.flows.workspace_node import WorkspaceNode
 
 if TYPE_CHECKING:

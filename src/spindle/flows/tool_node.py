@@ -25,9 +25,9 @@ from spindle.flows.definition import Approval, Batch, CacheRule, Join, NodeDefin
 from spindle.flows.expressions.paths import MISSING
 from spindle.flows.failures import REFUSED, NodeFailure
 from spindle.flows.interface import is_wrapped, natural_key
+from spindle.flows.node_done import NodeDone
 from spindle.flows.program_words import as_word, find_tool, spread, tool_of
 from spindle.flows.shared import SharedLookup
-from spindle.flows.visits import NodeDone
 from spindle.flows.workspace_node import WorkspaceNode
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 
 from spindle.domain.json_schema import JsonObject
 from spindle.flows.definition import Batch, NodeDefinition
+from spindle.flows.node_done import NodeDone
 from spindle.flows.shared import SharedLookup
-from spindle.flows.visits import NodeDone
 from spindle.flows.workspace_node import WorkspaceNode
 
 

@@ -1,4 +1,4 @@
-"""What one visit of a node came to."""
+"""What one visit of a node came to, besides the action it chose."""
 
 from __future__ import annotations
 
@@ -36,15 +36,3 @@ class Report:
             name: None if value is None or before[name] is None else before[name] + value
             for name, value in used.items()
         }
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDone:
-    """The end of a node's work that did not fail."""
-
-    value: Any
-    action: str | None = None
-    wrote: JsonObject | None = None
-    """The shared keys that nodes inside it have written."""
-    failed: list[JsonObject] | None = None
-    """Items of a batch that failed."""

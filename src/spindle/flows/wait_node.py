@@ -15,8 +15,8 @@ from spindle.domain.json_schema import JsonObject, is_object
 from spindle.errors import CallTimeoutError, FlowError, PermissionDeniedError
 from spindle.flows.definition import Approval, NodeDefinition, Wait
 from spindle.flows.failures import REFUSED, NodeFailure
+from spindle.flows.node_done import NodeDone
 from spindle.flows.shared import SharedLookup
-from spindle.flows.visits import NodeDone
 from spindle.flows.workspace_node import WorkspaceNode
 from spindle.runs.waits import EVENTS, HOOK_PATH, OVER, WaitRequired
 

@@ -26,10 +26,11 @@ from spindle.flows.expressions.errors import ExpressionError, UnresolvedError
 from spindle.flows.expressions.paths import MISSING, parse_path, written_path
 from spindle.flows.failures import ERROR, REFUSED, NodeFailure, action_of, may_pass
 from spindle.flows.node import Node
+from spindle.flows.node_done import NodeDone
 from spindle.flows.secrets import note_derived
 from spindle.flows.shared import SharedLookup, write_output
 from spindle.flows.templates import render
-from spindle.flows.visits import NodeDone, Report
+from spindle.flows.visits import Report
 
 if TYPE_CHECKING:
     from collections.abc import Collection

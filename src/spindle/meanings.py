@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -143,6 +144,16 @@ def in_data(*values: Any) -> Meaning | None:
     if coded is None and wait is not None:
         coded = "rate_limited"
     return Meaning(coded, None, wait, coded == "rate_limited") if coded is not None else None
+
+
+def in_status_line(text: str) -> Meaning | None:
+    """The meaning of a text that is a status with its own phrase and nothing else: `HTTP 429 Too Many
+    Requests`, `Error 404: Not Found`. None for any other, which may be a sentence."""
+    found = _STATUS_LINE.fullmatch(text) if len(text) <= MAX_STATUS_LINE else None
+    status = int(found[1]) if found is not None else 0
+    if found is None or _plain(found[2]) not in _PHRASES.get(status, ()):
+        return None
+    return answered(status, None)
 
 
 def _more_telling(known: str | None, other: str | None) -> str | None:
@@ -300,6 +311,17 @@ _NOT_PLAIN = re.compile(r"[^a-z0-9]+")
 def _plain(text: str) -> str:
     """A name without case and punctuation: `Retry-After`, `retry_after` and `retryAfter` are one."""
     return _NOT_PLAIN.sub("", text[:200].lower())
+
+
+MAX_STATUS_LINE: Final = 100
+_STATUS_LINE = re.compile(
+    r"\s*(?:(?:HTTP(?:/[0-9.]{1,3})?|API|request|error|failed|with|status|code)[\s:-]{1,3}){0,6}"
+    r"([45][0-9]{2})[\s:,(-]{1,3}([A-Za-z' -]{4,40}[a-z])[.)]?\s*",
+    re.IGNORECASE,
+)
+_PHRASES: Final[Mapping[int, frozenset[str]]] = {
+    status.value: frozenset({_plain(status.phrase), _plain(status.name)}) for status in HTTPStatus
+}
 
 
 def _status(value: Any) -> int | None:

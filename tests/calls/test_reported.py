@@ -30,7 +30,7 @@ from spindle.errors import (
     ToolError,
     from_status,
 )
-from spindle.meanings import Meaning, in_data
+from spindle.meanings import Meaning, in_data, in_status_line
 
 
 def reporting(*results: Result) -> Any:
@@ -279,3 +279,24 @@ def test_data_that_never_ends_is_not_followed() -> None:
     many = {f"field{number}": number for number in range(1000)}
     assert in_data({"status": 429, **many}) == Meaning("rate_limited", 429, retryable=True)
     assert in_data({**many, "status": 429}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "category"),
+    [
+        ("HTTP 429 Too Many Requests", "rate_limited"),
+        ("Error 404: Not Found", "not_found"),
+        ("HTTP/1.1 401 Unauthorized", "auth"),
+        ("Request failed with status code 503: Service Unavailable", "server"),
+        ("504 gateway timeout", "timeout"),
+        ("the log has 429 Too Many Requests", None),
+        ("429 Too Many Requests in the log", None),
+        ("404 apples", None),
+        ("429 Not Found", None),
+        ("404", None),
+        ("error " * 40 + "404 Not Found", None),
+    ],
+)
+def test_a_status_line_is_understood_and_a_sentence_is_not(text: str, category: str | None) -> None:
+    found = in_status_line(text)
+    assert (found.category if found is not None else None) == category

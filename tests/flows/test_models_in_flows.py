@@ -150,6 +150,48 @@ async def test_a_flow_with_a_model_is_a_tool_like_any_other(
         assert server.requests[1].prompt == "Summarize: LOUD"
 
 
+async def test_a_line_summarizes_with_the_model_of_the_settings_alone(
+    opened: OpenFlows, server: ModelServer, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`summarize-text` needs one line of settings: that of the model."""
+    monkeypatch.delenv("SPINDLE_AGENT__MODEL")
+    async with opened() as app:
+        with pytest.raises(ConfigurationError, match="no model is chosen"):
+            await app.run_flow("upper --text=loud >> summarize-text >> upper")
+        assert await app.history() == []
+    with (tmp_path / "spindle.toml").open("a") as settings:
+        settings.write('\n[agent]\nmodel = "openai:any"\n')
+    server.feed("Short.", "Shorter.")
+    async with opened() as app:
+        done = await app.run_flow("upper --text=loud >> summarize-text >> upper")
+        assert isinstance(done, Finished)
+        assert done.result.value == "SHORT."
+        assert server.requests[0].prompt == "LOUD"
+        assert "Summarize what you are given" in server.requests[0].instructions
+        _, _, events = await app.flows.trace(done.run_id)
+        assert [event.node for event in events][1:3] == ["summarize-text/summary", "summarize-text"]
+        alone = await app.run_flow("summarize-text", {"stdin": "long"})
+        assert isinstance(alone, Finished)
+        assert alone.result.value == "Shorter."
+        # It is no tool: nobody who is served the catalog asks the owner's model.
+        assert not [tool for tool in await app.tools() if "summarize" in tool.name]
+
+
+async def test_a_tool_of_the_same_name_is_taken_before_a_known_step(
+    opened: OpenFlows, server: ModelServer, tmp_path: Any
+) -> None:
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "summarize-text.yaml").write_text(
+        "inputs: {text: {type: string}}\nnodes:\n- {id: own, transform: {gist: '${first(text, 2)}'}}\n"
+    )
+    async with opened() as app:
+        await app.sync()
+        done = await app.run_flow("upper --text=loud >> summarize-text")
+        assert isinstance(done, Finished)
+        assert done.result.value == {"gist": "LO"}
+    assert server.requests == []
+
+
 async def test_a_model_that_is_not_there_is_said_before_anything_runs(
     opened: OpenFlows, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def test_types_comments_several_keys_and_lines_that_go_on_are_read() -> None:
         - Reads: shared["a"], shared['b c']: list[str] | None (optional)
         - Writes: shared["content"]: dict[str, int]  # the lines,
             with their numbers
+        - Writes: shared["total"] (int): how many, in all
         - Params: encoding: str  # of the file (optional, default: utf-8)
         - Params: name: str (required), sep: str - between (default: "a)") the parts
         - Actions: default (success), error (failure)
@@ -61,7 +62,8 @@ def test_types_comments_several_keys_and_lines_that_go_on_are_read() -> None:
         ("path", "string", True, None), ("a", None, True, None), ("b c", ["array", "null"], False, None),
     ]  # fmt: skip
     assert [(key.name, key.schema["type"], key.description) for key in found.writes] == [
-        ("content", "object", "the lines, with their numbers")
+        ("content", "object", "the lines, with their numbers"),
+        ("total", "integer", "how many, in all"),
     ]
     assert told(found.params) == [
         ("encoding", "string", False, "utf-8"), ("name", "string", True, None),

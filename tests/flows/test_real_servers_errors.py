@@ -151,6 +151,18 @@ async def test_a_limit_is_waited_for_and_the_call_made_again(
     assert [event.action for event in events] == ["rate_limited", None, "rate_limited", None, None]
 
 
+@pytest.mark.parametrize(
+    "told", ["HTTP 429 Too Many Requests", "Error: 429 Too Many Requests", "429: Too Many Requests"]
+)
+async def test_a_status_with_its_own_phrase_is_no_sentence(
+    told: str, open_sources: OpenSources, tmp_path: Path
+) -> None:
+    async with open_sources({"mcp": source(tmp_path, told)}, tools=[pause]) as app:
+        outcome = await app.run_flow(LOOP)
+    assert isinstance(outcome, Finished)
+    assert outcome.result.value == {"titles": "two"}
+
+
 async def test_a_sentence_needs_a_rule(open_sources: OpenSources, tmp_path: Path) -> None:
     told = "GET https://api.test/x: 429 Too Many Requests"
     with pytest.raises(ToolError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spindle.domain.call import Result
 from spindle.domain.json_schema import JsonObject, from_json, is_object
 from spindle.errors import SpindleError, from_meaning
-from spindle.meanings import CATEGORIES, GENERAL, Meaning, in_data
+from spindle.meanings import CATEGORIES, GENERAL, Meaning, in_data, in_status_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ def understood(result: Result, config: SourceConfig) -> Result:
     if meaning is not None and meaning.category not in CATEGORIES:
         meaning = Meaning("tool")
     if meaning is None:
-        meaning = in_data(result.structured) or in_data(*_json_texts(result))
+        meaning = in_data(result.structured) or in_data(*_json_texts(result)) or in_status_line(result.text)
     if meaning is None or meaning.category in GENERAL:
         category = _by_rules(config, result.text, {*_codes(result.structured, meaning)})
         meaning = _as(category, meaning) if category is not None else meaning

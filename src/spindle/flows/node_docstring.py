@@ -5,6 +5,7 @@
     - Reads: shared["query"]: str - what to look for
     - Reads: shared["language"] - of the code (optional)
     - Writes: shared["found"]: list  # the places
+    - Writes: shared["total"] (int): how many there are
     - Params: limit: int - how many at most (default: 10)
     - Actions: "default", "rate_limited" (wait a little)
 """
@@ -33,7 +34,7 @@ _TYPES = {
 }  # fmt: skip
 
 _ITEM = re.compile(r"-\s*(Reads|Writes|Params|Actions)\s*:\s*(.*)")
-_DASH = re.compile(r"(?:^|\s+)(?:#|--?|[\u2013\u2014])\s+")  # between a key and its description
+_DASH = re.compile(r"(?:^|\s+)(?:#|--?|[\u2013\u2014])\s+|(?<=\)):\s+")  # between a key and its description
 _LISTED = re.compile(
     r"""\s* (?: shared\[\s*(?P<quote>["'])(?P<shared>.+?)(?P=quote)\s*\] | ["']?(?P<bare>[\w.-]+)["']? )
         (?: \s*:\s* (?P<kind> \w+ (?:\[[^\]]*\])? (?:\s*\|\s* \w+ (?:\[[^\]]*\])?)* ) )?

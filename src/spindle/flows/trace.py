@@ -66,7 +66,7 @@ class NodeEvent:
     """The use that a model or an agent has made."""
     error: JsonObject | None = None
     items: JsonObject | None = None
-    """What became of the items of a batch: `total`, `failed`, `not_begun`, `slowest`, `first_failures`."""
+    """The end of the items of a batch: `total`, `failed`, `not_begun`, `slowest`, `first_failures`."""
     was_known: bool = False
     """True if it had ended before the run was resumed."""
     branch: str | None = None

@@ -1,4 +1,4 @@
-"""What one visit of a node came to, besides the action it chose."""
+"""The report of one visit of a node."""
 
 from __future__ import annotations
 

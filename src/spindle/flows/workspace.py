@@ -80,11 +80,12 @@ class WorkspaceFlows:
     async def find(self, text: str, principal: Principal) -> Loaded | Flow:
         """Returns what a user means by a text: a pipe of tools, a file, a saved flow, or one tool."""
         from spindle.flows.library import ENDINGS, is_pipe
+        from spindle.flows.text.known_steps import step
 
         found = self.saved(text)
         if found is not None:
             return found
-        if not is_pipe(text):
+        if not is_pipe(text) and step(text) is None:
             try:
                 await self._caller.find(text, principal)
             except NotFoundError as error:

@@ -29,6 +29,7 @@ from spindle.ports.store import ToolFilter
 from spindle.rest import openapi, pages, utcp
 from spindle.rest.events import ResultStream, Steps
 from spindle.rest.forms import answer, wanted
+from spindle.rest.paused import PATH, StoredCall, look_at, result_of
 from spindle.runs.outcomes import Finished, Paused
 from spindle.serving.access import ServingAccess
 from spindle.serving.connecting import ConnectTools
@@ -78,6 +79,7 @@ def make_app(spindle: Spindle, access: ServingAccess) -> ASGIApp:
         api.route("/openapi.json", "GET", api.openapi),
         api.route("/utcp", "GET", api.utcp),
         api.route("/tools/{name}", "POST", api.call),
+        api.route(f"{PATH}/{{run}}", "GET", api.run),
     ]
     # It sends whatever such a handler returns, of its own class or not.
     app = Starlette(routes=routes, exception_handlers={HTTPException: cast(Any, _http_error)})
@@ -110,6 +112,8 @@ class _Api:
                 return await handle(request)
             except _RefusedError as refused:
                 return respond(refused.body)
+            except StoredCall as paused:
+                return paused.response()
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody reads it
             except asyncio.CancelledError:
@@ -202,17 +206,28 @@ class _Api:
         left.cancel()
         return respond(of_result(name, result)) if result.is_error else await answer(result, form)
 
+    async def run(self, request: Request) -> Response:
+        """Answers how a call ended that had to wait."""
+        result = await look_at(
+            self._spindle, request.path_params["run"], self._access.principal(request.scope)
+        )
+        form = wanted(request.headers.get("accept", ""))
+        return respond(of_result("", result)) if result.is_error else await answer(result, form)
+
+    async def _made(self, name: str, arguments: JsonObject, options: CallOptions) -> Result:
+        return await result_of(self._spindle, await self._spindle.run(name, arguments, options))
+
     async def _called(self, name: str, arguments: JsonObject, options: CallOptions) -> Result:
         connect = await self._connect.find(options.principal, name, self._names)
         if connect is None:
             if self._access.quotas is None:
-                return await self._spindle.call(name, arguments, options)
+                return await self._made(name, arguments, options)
             tool = await self._spindle.show(name) if self._access.shows(options.principal, name) else None
             return await self._access.quotas.within(
                 options.principal,
                 tool.name if tool is not None else name,
                 arguments,
-                lambda: self._spindle.call(name, arguments, options),
+                lambda: self._made(name, arguments, options),
             )
         outcome = await self._spindle.connect(connect.source, options.principal)
         if isinstance(outcome, Finished):
@@ -298,7 +313,10 @@ def _http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         body = problem(
-            404, "not_found", "there is nothing here", "see /docs, /openapi.json, /utcp and /tools/NAME"
+            404,
+            "not_found",
+            "there is nothing here",
+            "see /docs, /openapi.json, /utcp, /tools/NAME and /runs/ID",
         )
     else:
         body = problem(error.status_code, "client", error.detail.lower())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.listening.response import Response
 from spindle.rest.forms import EVENTS, whole
+from spindle.rest.paused import StoredCall
 from spindle.serving.problems import of_error, of_result, respond
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ class ResultStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._steps.news()
         if self._call.done() and not self._steps.waiting:
+            if isinstance(paused := self._call.exception(), StoredCall):
+                await paused.response()(scope, receive, send)
+                return
             name, body = await self._end()
             if name == "error":
                 await respond(body)(scope, receive, send)
@@ -76,6 +80,8 @@ class ResultStream(Response):
 
     async def _end(self) -> tuple[str, JsonObject]:
         error = self._call.exception()
+        if isinstance(error, StoredCall):
+            return "paused", error.body
         if error is not None:
             return "error", of_error(error)
         result = self._call.result()

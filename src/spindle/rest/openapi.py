@@ -8,6 +8,7 @@ from spindle.domain import trail
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.tool import Tool
 from spindle.rest.forms import BLOCK_SCHEMA, EVENTS, JSON, PROBLEM_SCHEMA, TEXT, WHOLE, result_schema
+from spindle.rest.paused import PAUSED_SCHEMA
 from spindle.rest.schemas import COMPONENTS, Components
 from spindle.serving.problems import PROBLEM_TYPE
 from spindle.version import __version__
@@ -51,13 +52,21 @@ def document(
         "components": {
             "schemas": components.schemas,
             "responses": {
+                "Paused": {
+                    "description": "It waits: GET /runs/RUN has the result when it is there.",
+                    "headers": {
+                        "Location": {"description": "/runs/RUN", "schema": {"type": "string"}},
+                        "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}},
+                    },
+                    "content": {JSON: {"schema": PAUSED_SCHEMA}},
+                },
                 "Problem": {
                     "description": "What went wrong.",
                     "headers": {
                         "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}
                     },
                     "content": {PROBLEM_TYPE: {"schema": {"$ref": f"{COMPONENTS}Problem"}}},
-                }
+                },
             },
         },
     }
@@ -79,6 +88,7 @@ def _operation(tool: Tool, components: Components, workspace: str | None) -> Jso
         },
         "responses": {
             "200": {"description": "What the tool returned.", "content": _content(tool, components)},
+            **({"202": {"$ref": "#/components/responses/Paused"}} if tool.kind == "flows" else {}),
             "default": {"$ref": "#/components/responses/Problem"},
         },
     }

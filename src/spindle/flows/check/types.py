@@ -128,7 +128,7 @@ class _Typing:
 
     @contextmanager
     def _guarded(self) -> Generator[None]:
-        """What is inside is evaluated only if something else is true, or may be missing."""
+        """Marks terms that are evaluated only if something else is true, or that may be missing."""
         before, self._is_guarded = self._is_guarded, True
         yield
         self._is_guarded = before

@@ -20,7 +20,7 @@ from spindle.documents.bounds import MAX_DEPTH, too_deep
 from spindle.documents.places import DocumentPath, Lines, TextMark
 from spindle.domain.json_schema import JsonObject, Parameter, is_array, is_object, parameters, types_of
 from spindle.domain.tool import Tool
-from spindle.errors import InvalidArgumentsError, SpindleError
+from spindle.errors import InvalidArgumentsError, NotFoundError, SpindleError
 from spindle.flows import templates
 from spindle.flows.definition import DEFAULT_ACTION, Edge, FlowDefinition, NodeDefinition
 from spindle.flows.expressions.errors import ExpressionError
@@ -29,6 +29,7 @@ from spindle.flows.expressions.paths import written_path
 from spindle.flows.interface import is_wrapped, natural_key, natural_outputs
 from spindle.flows.problems import BrokenFlowError, Positions, Problem
 from spindle.flows.text.files import Loaded
+from spindle.flows.text.known_steps import as_flow, step
 from spindle.flows.text.pipe_words import PipeError, PipeWord, quote, split
 
 Find = Callable[[str], Awaitable[Tool]]
@@ -57,6 +58,10 @@ async def read_pipe(text: str, find: Find, place: str = "") -> Loaded:
         try:
             tool = await find(words[0].text)
         except SpindleError as error:
+            known = step(words[0].text) if isinstance(error, NotFoundError) else None
+            if known is not None:
+                pipe.add(known, words, is_step=True)
+                continue
             report(error.message, words[0].offset, _name_hint(words[0].text) or error.hint_for("shell"))
             pipe.skip(words[0].text)
         else:
@@ -101,7 +106,7 @@ class _Pipe:
         self._tools.append(None)
         self._is_broken = True
 
-    def add(self, tool: Tool, words: list[PipeWord]) -> None:
+    def add(self, tool: Tool, words: list[PipeWord], *, is_step: bool = False) -> None:
         index, offset = len(self._nodes), words[0].offset
         self.offsets["nodes", index] = offset
         params: JsonObject = {}
@@ -115,7 +120,8 @@ class _Pipe:
         params = {name: self._told(value, before, index, name) for name, value in params.items()}
         self._bind(tool, list(flags.known.values()), params, offset)
         self._declare_stdin(flags.known, params)
-        self._nodes.append(NodeDefinition(self._new_id(tool.name), tool=tool.name, params=params))
+        node = NodeDefinition(self._new_id(tool.name), tool=tool.name, params=params)
+        self._nodes.append(as_flow(node) if is_step else node)
         self._tools.append(tool)
         self._written |= {self._nodes[-1].id, *(key.name for key in natural_outputs(tool))}
 

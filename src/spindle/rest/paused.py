@@ -1,0 +1,124 @@
+"""Calls that wait: answered with the id of their run, and looked after at `GET /runs/ID`.
+
+A flow that waits for a time, an event, a webhook or a person is stored, and goes on when that has come.
+Whoever made the call, and nobody else, asks for the result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from spindle.domain.json_schema import JsonObject, to_json
+from spindle.errors import AuthorizationRequired, NotFoundError, ServerError
+from spindle.rest.forms import JSON
+from spindle.runs.outcomes import Finished, Paused
+
+if TYPE_CHECKING:
+    from spindle.app import Spindle
+    from spindle.domain.call import Result
+    from spindle.domain.identity import Principal
+    from spindle.domain.run import Run
+    from spindle.runs.outcomes import OpenPause, Outcome
+
+PATH = "/runs"
+ASK_AGAIN = 2
+"""Seconds after which to ask again."""
+_FOR_CALLERS = ("url", "webhook", "until", "event", "schema")
+"""The details of a pause that its caller can use."""
+
+
+PAUSED_SCHEMA: JsonObject = {
+    "type": "object",
+    "required": ["status", "category", "message", "run", "waits_for"],
+    "properties": {
+        "status": {"const": 202},
+        "category": {"enum": ["paused", "running"]},
+        "message": {"type": "string"},
+        "hint": {"type": "string"},
+        "run": {"type": "string"},
+        "waits_for": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["kind", "message"],
+                "properties": {
+                    "kind": {"type": "string", "description": "wait, approval, input or consent"},
+                    "message": {"type": "string"},
+                    "webhook": {"type": "string", "description": "The path that lets it go on."},
+                    "until": {"type": "string"},
+                    "url": {"type": "string", "description": "Where to give consent."},
+                },
+            },
+        },
+    },
+}
+"""The schema of the answer to a call that waits."""
+
+
+class StoredCall(Exception):  # noqa: N818 - an answer, not a mistake
+    """A call that became a run, and waits."""
+
+    def __init__(self, run: str, pauses: tuple[OpenPause, ...]) -> None:
+        super().__init__(f"the call waits in run {run}")
+        self.run = run
+        self.pauses = pauses
+
+    @property
+    def body(self) -> JsonObject:
+        """The answer to the caller, as JSON."""
+        waits = [
+            {
+                "kind": pause.kind,
+                "message": pause.message,
+                **{name: pause.details[name] for name in _FOR_CALLERS if name in pause.details},
+            }
+            for pause in self.pauses
+        ]
+        message = "; ".join(pause.message for pause in self.pauses) or "the call is at work"
+        return {
+            "status": 202,
+            "category": "paused" if self.pauses else "running",
+            "message": message,
+            "hint": f"GET {PATH}/{self.run} has the result when it is there",
+            "run": self.run,
+            "waits_for": waits,
+        }
+
+    def response(self) -> Response:
+        """The answer: 202, with the place where to look."""
+        headers = {"Location": f"{PATH}/{self.run}", "Retry-After": str(ASK_AGAIN)}
+        return Response(to_json(self.body, default=str), 202, headers, JSON)
+
+
+async def result_of(spindle: Spindle, outcome: Outcome) -> Result:
+    """Returns the result of a call that has ended. Raises StoredCall where it waits, and
+    AuthorizationRequired where only its caller's consent is missing: the call is made again then."""
+    if isinstance(outcome, Finished):
+        return outcome.result
+    if not isinstance(outcome, Paused):
+        raise ServerError("another process goes on with this call", retryable=True)
+    consents = [pause for pause in outcome.pauses if pause.kind == "consent"]
+    run = await spindle.store.run(outcome.run_id)
+    if consents and run is not None and not await _is_flow(spindle, run):
+        await spindle.runner.cancel(run, "its caller makes the call again after the consent")
+        pause = consents[0]
+        raise AuthorizationRequired(pause.message, source=pause.source, details=pause.details)
+    raise StoredCall(outcome.run_id, outcome.pauses)
+
+
+async def look_at(spindle: Spindle, run_id: str, principal: Principal) -> Result:
+    """Returns the result of a caller's run. Raises StoredCall while there is none, and NotFoundError for the
+    run of another."""
+    run = await spindle.store.run(run_id) if run_id else None
+    # The store also finds runs by the beginning of their id.
+    if run is None or run.id != run_id or run.principal.id != principal.id or run.kind != "call":
+        raise NotFoundError(f"there is no run {run_id!r}")
+    if run.status in ("running", "paused"):
+        raise StoredCall(run.id, tuple(await spindle.pauses(run=run.id)))
+    return await spindle.runner.outcome(run)
+
+
+async def _is_flow(spindle: Spindle, run: Run) -> bool:
+    return (await spindle.show(run.name)).kind == "flows"

@@ -150,8 +150,9 @@ async def test_it_is_a_node_like_that_of_a_tool(tmp_path: Path) -> None:
         outcome = await app.run_flow(definition)
         assert isinstance(outcome, Finished)
         assert outcome.result.structured == 2
-        _, _, (event,) = await app.flows.trace(outcome.run_id)
-        assert (event.tool, event.inputs) == ("say.words", [{"first": "a"}, {"first": "b"}])
+        _, _, (*_, event) = await app.flows.trace(outcome.run_id)
+        assert (event.node, event.tool) == ("say", "say.words")
+        assert event.inputs == [{"first": "a"}, {"first": "b"}]
         (planned,) = await plan(definition, {"name": "x"}, app.show)
         assert planned.tool == "say.words"
         assert "say.words" in mermaid(definition)

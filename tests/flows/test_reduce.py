@@ -80,7 +80,12 @@ async def test_it_is_what_later_nodes_and_the_trace_see(opened: OpenFlows) -> No
         assert isinstance(outcome, Finished)
         _, _, events = await app.flows.trace(outcome.run_id)
     assert outcome.result.text == "<6 and 6>"
-    assert events[0].output == {"total": 6}
+    # The items are noted one by one, as the note of the node holds only what was made of them.
+    assert [event.node for event in events] == ["each[0]", "each[1]", "each[2]", "each", "tell"]
+    assert (events[1].inputs, events[1].output) == ({"name": "bb"}, {"price": 2})
+    assert events[3].output == {"total": 6}
+    assert events[3].items is not None
+    assert events[3].items["total"] == 3
 
 
 async def test_a_flow_of_several_nodes_is_reduced(opened: OpenFlows) -> None:

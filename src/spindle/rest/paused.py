@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from starlette.responses import Response
-
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.errors import AuthorizationRequired, NotFoundError, ServerError
+from spindle.listening.response import Response
 from spindle.rest.forms import JSON
 from spindle.runs.outcomes import Finished, Paused
 

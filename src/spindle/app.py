@@ -20,21 +20,25 @@ from spindle.auth.encryption import Sealer
 from spindle.auth.keys import Keys
 from spindle.auth.secrets import Secrets
 from spindle.calls.caller import DEFAULT_OPTIONS, Caller, CallOptions, Clock
+from spindle.calls.offered_resources import OffersResources
 from spindle.calls.permissions import Permission, Visible, allow_all, show_all
 from spindle.calls.questions import LocalAnswers
 from spindle.catalog.catalog import Catalog
 from spindle.catalog.sources import SourceSet
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import LOCAL, Principal
+from spindle.domain.run import DEFAULT_QUEUE, USUAL_PRIORITY, Run
 from spindle.domain.tool import Tool, ToolList
+from spindle.engines.open import open_engine
 from spindle.flows.workspace import WorkspaceFlows
 from spindle.ports.store import RunStore, Store, ToolFilter, ToolStore
 from spindle.runs.connecting import Connecting
 from spindle.runs.runner import Runner
+from spindle.runs.submissions import Placing
 from spindle.sources.events.bus import Subscription, bus_of
 from spindle.stores.files import FolderFileStore
 from spindle.stores.layered import LayeredToolStore
-from spindle.stores.open import close_to_others, open_store
+from spindle.stores.open import close_to_others, database_of, open_store
 from spindle.stores.pruning import Pruner
 from spindle.stores.sqlite import SqliteStore
 
@@ -44,16 +48,15 @@ if TYPE_CHECKING:
     from spindle.agents.limits import Limits
     from spindle.calls.requests import SourceRequests
     from spindle.calls.resources import Resources
-    from spindle.calls.watch import ResourceWatch
     from spindle.catalog.diff import SyncReport
     from spindle.domain.call import Progress
     from spindle.domain.event import Event
     from spindle.domain.question import OnQuestion
-    from spindle.domain.resource import FilledPrompt, Resource, SourcePrompt
     from spindle.drafting.draft import Draft
     from spindle.drafting.workspace import Drafting
     from spindle.flows.definition import FlowDefinition
     from spindle.flows.flow import Flow
+    from spindle.ports.engine import Engine
     from spindle.ports.source import Note
     from spindle.ports.token_store import GrantStore, TokenStore
     from spindle.runs.outcomes import OpenPause, Outcome
@@ -63,7 +66,7 @@ logger = logging.getLogger("spindle")
 SETTLE_TIMEOUT = 5.0
 
 
-class Spindle:
+class Spindle(OffersResources):
     """An open workspace, made by `spindle.open`."""
 
     def __init__(
@@ -149,6 +152,23 @@ class Spindle:
         """Runs a flow: one built in Python, the name or file of a saved one, or a pipe of tools such as
         `"search --query TODO >> summarize"`. Inputs are given by name, or as one mapping."""
         return await self.flows.run(flow, {**(inputs or {}), **named}, options)
+
+    async def submit(
+        self,
+        flow: Flow | FlowDefinition | str,
+        inputs: Mapping[str, Any] | None = None,
+        options: CallOptions = DEFAULT_OPTIONS,
+        *,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = USUAL_PRIORITY,
+        at: float | None = None,
+        dedup: str | None = None,
+    ) -> Run:
+        """Submits a flow to a queue, where `spindle worker` runs it, and returns its run as it stands. A
+        smaller `priority` is sooner, `at` is the time before which it does not begin, and of those who submit
+        with the same key `dedup` all get one run."""
+        placing = Placing(queue, priority, at, dedup)
+        return await self.flows.submit(flow, inputs, options, placing)
 
     async def draft_flow(
         self,
@@ -256,41 +276,13 @@ class Spindle:
         """Makes requests of MCP servers that are not calls of tools."""
         return self._make_requests()
 
-    @cached_property
-    def _resources(self) -> Resources:
+    def _make_resources(self) -> Resources:
         from spindle.calls.relay import SourceRelay
         from spindle.calls.resources import Resources
 
         # What no list of tools can name is there for those who may see all of its source.
         relay = SourceRelay(self.requests, lambda who, name: self.visible(who, f"{name}."), self._note)
         return Resources(relay, self._note)
-
-    async def resources(self, source: str | None = None, *, principal: Principal = LOCAL) -> list[Resource]:
-        """The resources of all MCP servers or of one, and the templates of further ones."""
-        return await self._resources.resources(source, principal)
-
-    async def read(self, uri: str, *, source: str | None = None, principal: Principal = LOCAL) -> Result:
-        """The contents of a resource. `source` says whose, if it is in no list or several sources have it."""
-        return await self._resources.read(uri, source, principal)
-
-    def watch(self, uri: str, *, source: str | None = None, principal: Principal = LOCAL) -> ResourceWatch:
-        """The changes of a resource: `async with s.watch(uri) as changes: async for change in changes: …`."""
-        return self._resources.watch(uri, source, principal)
-
-    async def prompts(self, source: str | None = None, *, principal: Principal = LOCAL) -> list[SourcePrompt]:
-        """The prompts of all MCP servers or of one."""
-        return await self._resources.prompts(source, principal)
-
-    async def prompt(
-        self,
-        name: str,
-        arguments: Mapping[str, str] | None = None,
-        *,
-        source: str | None = None,
-        principal: Principal = LOCAL,
-    ) -> FilledPrompt:
-        """A prompt with its arguments filled in: messages to begin a conversation with a model."""
-        return await self._resources.prompt(name, arguments or {}, source, principal)
 
     async def history(
         self, *, limit: int = 50, tool: str | None = None, outcome: str | None = None
@@ -382,7 +374,13 @@ async def build(
         agent_parts = WorkspaceAgents(catalog, visible, kept, sealer)
         connecting = Connecting(catalog, visible)
         works = {"flow": flow_parts.work, "agent": agent_parts.work, "connect": connecting.work}
-        runner = flow_parts.runner = Runner(caller, kept, sealer, note, clock, works)
+
+        def engine() -> Engine:
+            address = loaded.store_address(os.environ if environ is None else environ)
+            place = (address, database_of(address), loaded.state_folder)
+            return open_engine(loaded.engine(environ), *place, note)
+
+        runner = flow_parts.runner = Runner(caller, kept, sealer, note, clock, works, engine)
         await catalog.open()
 
         def make_requests() -> SourceRequests:

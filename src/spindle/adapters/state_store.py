@@ -12,7 +12,7 @@ import base64
 import dataclasses
 import hashlib
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -243,12 +243,35 @@ class RunsIn:
             return "claimed" if "run" in change else "noted"
 
     async def take_run(self, id: str, owner: str, lease: float, now: float) -> bool:
+        return await self._take(id, _is_free, owner, lease, now)
+
+    async def take_turn(self, id: str, turn: int, owner: str, lease: float, now: float) -> bool:
+        return await self._take(
+            id, lambda run: run.turn == turn and run.status in ("queued", "running"), owner, lease, now
+        )
+
+    async def reopen(self, id: str, owner: str, lease: float, now: float) -> bool:
+        return await self._take(id, lambda run: run.status in ("failed", "cancelled"), owner, lease, now)
+
+    async def _take(self, id: str, may: Callable[[Run], bool], owner: str, lease: float, now: float) -> bool:
         async with self._changing:
             run = (await self._read()).runs.get(id)
-            if run is None or not _is_free(run):
+            if run is None or not may(run):
                 return False
             await self._log({"run": _plain_run(_taken(run, owner, lease, now))})
             return True
+
+    async def queued(self, queue: str) -> int:
+        found = await self.runs(limit=-1, status="queued")
+        return sum(run.queue == queue for run in found)
+
+    async def adrift(self, before: float, lease: float, limit: int) -> list[Run]:
+        def may_be(run: Run) -> bool:
+            waits = run.status == "queued" and max(run.updated_at, run.not_before or 0.0) < before
+            return run.queue is not None and (waits or (run.status == "running" and _is_free(run)))
+
+        found = [run for run in await self.runs(limit=-1) if may_be(run)]
+        return sorted(found, key=lambda run: run.updated_at)[:limit]
 
     async def renew_leases(self, runs: Sequence[Run], lease: float) -> set[str]:
         async with self._changing:

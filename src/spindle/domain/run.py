@@ -10,13 +10,20 @@ from spindle.domain.identity import LOCAL, Principal
 from spindle.domain.json_schema import JsonObject
 from spindle.domain.records import quick_dataclass
 
-RunStatus = Literal["running", "paused", "done", "failed", "cancelled"]
+RunStatus = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
+"""`queued`: it was submitted, or answered, and no worker has begun its next turn."""
 PauseKind = Literal["consent", "approval", "input", "wait"]
 """`wait` is for no person: the run goes on at a time, or when something happens."""
 PauseState = Literal["waiting", "answered"]
-EventKind = Literal["started", "begun", "stopped", "step", "note", "paused", "answered", "resumed", "ended"]
+EventKind = Literal[
+    "started", "begun", "stopped", "step", "note", "paused", "answered", "resumed", "retried", "ended"
+]
 """`begun`: a call is about to be sent. Its place is in doubt until there is a `step`, its outcome, or
-`stopped`: it asked somebody, and is made again with the answer."""
+`stopped`: it asked somebody, and is made again with the answer. `retried`: what failed before is
+made again."""
+
+DEFAULT_QUEUE = "default"
+USUAL_PRIORITY = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +45,18 @@ class Run:
     generation: int = 1
     """Counts the processes that have executed it: who holds an older one has lost the run."""
     id: str = field(default_factory=new_id)
+    queue: str | None = None
+    """The queue that it was submitted to. None: it executes in the process that starts or continues it."""
+    turn: int = 0
+    """Counts the executions that were handed to the engine: only the last of them may have the run."""
+    priority: int = USUAL_PRIORITY
+    """Its place in the queue: a smaller number is sooner."""
+    not_before: float | None = None
+    """The time before which the next turn does not begin."""
 
     def to_dict(self) -> JsonObject:
         """Returns the run as JSON."""
+        submitted = {} if self.queue is None else {"queue": self.queue, "priority": self.priority}
         return {
             "id": self.id,
             "kind": self.kind,
@@ -50,6 +66,7 @@ class Run:
             "created_at": self.created_at,
             "updated_at": self.updated_at,
             "error": self.error,
+            **submitted,
         }
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
-from spindle.errors import AuthorizationRequired, FlowError, NotFoundError, SpindleError, did_you_mean
+from spindle.errors import AuthorizationRequired, FlowError, NotFoundError, did_you_mean
+from spindle.flows.run_names import name_of, named_flow
 from spindle.remedies import Remedy
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from spindle.ports.store import CacheStore, RunStore
     from spindle.runs.outcomes import Outcome
     from spindle.runs.runner import Runner
+    from spindle.runs.submissions import Placing
 
 KIND = "flow"
-NAMED_NODES = 8
 MAX_NAME = 80
 """Characters of a line of tools that name its run."""
 LOOKED_AT = 20
@@ -139,8 +140,6 @@ class WorkspaceFlows:
         """Runs a flow. `start` begins at a node, with what the nodes before it left in the run `reuse`;
         `only` stops after it. `observe` is told of each node when it begins and when it has ended. `id` is
         the id that the run gets, for a caller that needs to know it before the run ends."""
-        from spindle.flows.check.before import refuse_broken
-        from spindle.flows.execution import starting_at
         from spindle.flows.trace import observer
 
         assert self.runner is not None
@@ -150,24 +149,7 @@ class WorkspaceFlows:
             if not isinstance(flow, str) or start is not None:
                 raise
             return await self._run_unread(flow, dict(inputs or {}), options, dict(params or {}), observe, id)
-        made, document = self._made.of(found)
-        given = dict(inputs or {})
-        if start is None:
-            self._check_inputs(made, given)
-        else:
-            starting_at(made, start, only=only)  # raises if that cannot be
-        shared = given if reuse is None else {**await self.left(reuse, made, before=start), **given}
-        if not only:
-            await refuse_broken(made, self._finder(options.principal), shared, params, self._require)
-        kept: JsonObject = {
-            "flow": made.name,
-            "definition": document,
-            "inputs": given,
-            "shared": shared,
-            "params": dict(params or {}),
-            "start": start,
-            "only": only,
-        }
+        made, kept = await self._prepared(found, inputs, options, params, start, only=only, reuse=reuse)
 
         async def work(given: JsonObject, host: CallHost, options: CallOptions) -> Result:
             return await self._execute(made, given, host, options)
@@ -177,6 +159,59 @@ class WorkspaceFlows:
             return await self.runner.start(KIND, name_of(made), kept, options, id=id, work=work)
         finally:
             observer.reset(token)
+
+    async def submit(
+        self,
+        flow: Flow | FlowDefinition | str,
+        inputs: Mapping[str, Any] | None,
+        options: CallOptions,
+        placing: Placing,
+        params: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """Submits a flow to a queue, where a worker runs it."""
+        assert self.runner is not None
+        found = await self.find(flow, options.principal) if isinstance(flow, str) else flow
+        made, kept = await self._prepared(found, inputs, options, params)
+        if kept["definition"] is None:
+            raise FlowError(
+                f"the flow {made.name!r} has parts written in Python, which a worker would not know",
+                hint="make these parts tools of the workspace, or run it here",
+            )
+        return await self.runner.submissions.submit(KIND, name_of(made), kept, options, placing)
+
+    async def _prepared(
+        self,
+        found: Loaded | Flow | FlowDefinition,
+        inputs: Mapping[str, Any] | None,
+        options: CallOptions,
+        params: Mapping[str, Any] | None,
+        start: str | None = None,
+        *,
+        only: bool = False,
+        reuse: str | None = None,
+    ) -> tuple[Flow, JsonObject]:
+        """Returns the flow to run, checked, and what its run is given."""
+        from spindle.flows.check.before import refuse_broken
+        from spindle.flows.execution import starting_at
+
+        made, document = self._made.of(found)
+        given = dict(inputs or {})
+        if start is None:
+            self._check_inputs(made, given)
+        else:
+            starting_at(made, start, only=only)  # raises if that cannot be
+        shared = given if reuse is None else {**await self.left(reuse, made, before=start), **given}
+        if not only:
+            await refuse_broken(made, self._finder(options.principal), shared, params, self._require)
+        return made, {
+            "flow": made.name,
+            "definition": document,
+            "inputs": given,
+            "shared": shared,
+            "params": dict(params or {}),
+            "start": start,
+            "only": only,
+        }
 
     async def _run_unread(
         self,
@@ -275,27 +310,10 @@ class WorkspaceFlows:
     async def trace(self, run: str) -> tuple[Run, JsonObject, list[NodeEvent]]:
         """Returns a run, its inputs without secrets, and its nodes in the order in which they ended. Nodes of
         flows that it called as tools are left out: they may have the same ids."""
+        from spindle.flows.shown_run import without_secrets_of
+
         found, given, events = await self._traced(run)
-        return found, await self._shown(found, given), events
-
-    async def _shown(self, run: Run, given: JsonObject) -> JsonObject:
-        from spindle.calls.record import clean_json, secrets_in
-        from spindle.flows.secrets import without_secrets
-        from spindle.flows.text.document import from_record
-
-        if run.kind == KIND:
-            made, document = self._known.get(given.get("flow", "")), given.get("definition")
-            inputs = from_record(document).inputs if document else made.inputs if made is not None else {}
-            hidden = {name: without_secrets(inputs, given.get(name) or {}) for name in ("inputs", "shared")}
-            return {**given, **hidden, "params": without_secrets({}, given.get("params") or {})}
-        arguments = given.get("arguments")
-        if not arguments:
-            return given
-        try:
-            schema = (await self._caller.find(run.name, run.principal)).input_schema
-        except (SpindleError, AuthorizationRequired):
-            schema = {}  # what is named like a secret is known without it
-        return {**given, "arguments": clean_json(arguments, secrets_in(arguments, schema))}
+        return found, await without_secrets_of(found, given, self._known, self._caller), events
 
     async def _traced(self, run: str) -> tuple[Run, JsonObject, list[NodeEvent]]:
         from spindle.flows.trace import NodeEvent
@@ -328,7 +346,7 @@ class WorkspaceFlows:
     async def came_to(self, node: str, flow: Flow | FlowDefinition) -> str | None:
         """Returns the newest run of the flow that reached a node, to be repeated from there, or else the
         newest run."""
-        made = _named(flow)
+        made = named_flow(flow)
         before = {
             one.id
             for one in made.nodes()
@@ -351,21 +369,4 @@ class WorkspaceFlows:
         ended = itertools.takewhile(lambda event: event.node != before, events)
         branch = next((event.branch for event in events if event.node == before), None)
         shared = dict(given.get("shared") or {})
-        return replay(ended, shared, _named(flow), branch, to_go_on=before is not None)
-
-
-def name_of(flow: Flow) -> str:
-    """Returns the name of a run of the flow: the flow's name, or for a line of tools its nodes."""
-    if flow.name:
-        return flow.name
-    nodes = [node.id or "" for node in itertools.islice(flow.nodes(), NAMED_NODES + 1)]
-    return " >> ".join([*nodes[:NAMED_NODES], "…"] if len(nodes) > NAMED_NODES else nodes) or "flow"
-
-
-def _named(flow: Flow | FlowDefinition) -> Flow:
-    from spindle.flows.build import build, name_nodes
-    from spindle.flows.definition import FlowDefinition
-
-    made = build(flow) if isinstance(flow, FlowDefinition) else flow
-    name_nodes(made)
-    return made
+        return replay(ended, shared, named_flow(flow), branch, to_go_on=before is not None)

@@ -8,8 +8,10 @@ from typing import Literal, Protocol
 
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import Secret, SecretKind
-from spindle.domain.run import Pause, Run, RunEvent, RunStatus
 from spindle.domain.tool import LeftOut, Loosened, Tool, ToolSummary
+from spindle.ports.run_store import LEASE as LEASE
+from spindle.ports.run_store import Claim as Claim
+from spindle.ports.run_store import RunStore, TraceStore
 from spindle.ports.serving_store import AccessStore, AuditStore, QuotaStore
 
 
@@ -191,98 +193,6 @@ class CacheStore(Protocol):
 
     async def clear_cache(self) -> int:
         """Deletes all results and returns how many there were."""
-        ...
-
-
-LEASE = 30.0
-"""Seconds without a sign of life after which others may take what a process holds; longer only if all do."""
-Claim = Literal["claimed", "noted", "unknown", "used", "expired"]
-"""The effect of an answer to a pause: the run is ours to continue; another process that executes the run
-will find it; there is no such pause; it was answered before; it came too late."""
-
-
-class RunStore(Protocol):
-    """Keeps runs, their events, and the pauses in which they wait for people.
-
-    A run has one holder: the `owner` that saved it first, or took it last, under the `generation` that it had
-    since. Each write of a run checks that in its own transaction, so one who slept can overwrite nothing.
-    Leases are judged by one clock, the store's: nobody else's matters.
-    """
-
-    async def save_run(self, run: Run, events: Sequence[RunEvent] = (), pauses: Sequence[Pause] = ()) -> bool:
-        """Writes the run as it stands, and adds events and pauses, in one transaction. False, and nothing is
-        written, if it is stored and not held by `run.owner` under `run.generation`. An event that is already
-        stored stays, and so do the first outcome of a step and a pause; but one that is given as answered is
-        closed."""
-        ...
-
-    async def run(self, id: str) -> Run | None:
-        """Returns the run with this id, or with an id that begins so if only one does."""
-        ...
-
-    async def runs(
-        self,
-        *,
-        limit: int,
-        status: RunStatus | None = None,
-        principal: str | None = None,
-        kind: str | None = None,
-        name: str | None = None,
-    ) -> list[Run]:
-        """Returns runs, the newest first. A negative limit is none."""
-        ...
-
-    async def save_events(self, run: Run, events: Sequence[RunEvent]) -> bool:
-        """Adds these events to a stored run, in one transaction, under the conditions of `save_run`."""
-        ...
-
-    def save_events_at_once(self, run: Run, events: Sequence[RunEvent]) -> bool | None:
-        """The same without waiting for anything. Returns None, having written nothing, where it would have
-        to."""
-        ...
-
-    async def history(self, run: str) -> list[RunEvent]:
-        """Returns a run's events in the order in which they were saved."""
-        ...
-
-    async def pause(self, token: str) -> Pause | None:
-        """Returns the pause with this token, answered or not."""
-        ...
-
-    async def pauses(
-        self,
-        *,
-        run: str | None = None,
-        principal: str | None = None,
-        source: str | None = None,
-        waiting: bool = True,
-    ) -> list[Pause]:
-        """Returns pauses, the oldest first. `waiting` leaves out those that were answered."""
-        ...
-
-    async def due(self, limit: int) -> list[Pause]:
-        """Returns waits that end by their time, the first to end first."""
-        ...
-
-    async def claim(self, token: str, answer: bytes | None, owner: str, lease: float, now: float) -> Claim:
-        """Answers a pause, at most once, and takes over its run for `lease` seconds if nobody executes it:
-        one transaction."""
-        ...
-
-    async def take_run(self, id: str, owner: str, lease: float, now: float) -> bool:
-        """Takes over a run that nobody executes: it is paused or cancelled, or its owner's lease ended."""
-        ...
-
-    async def renew_leases(self, runs: Sequence[Run], lease: float) -> set[str]:
-        """Renews the leases of runs, and returns the ids of those that are still held as they say."""
-        ...
-
-
-class TraceStore(Protocol):
-    """Keeps events of other frameworks, which belong to no run."""
-
-    async def save_trace(self, events: Sequence[RunEvent]) -> None:
-        """Adds these events, in one transaction. `RunStore.history` returns them by their `run`."""
         ...
 
 

@@ -12,7 +12,14 @@ from spindle.calls.host import CallHost
 from spindle.calls.journal import current_journal
 from spindle.domain.call import Result, new_id
 from spindle.domain.run import Pause, Run, RunEvent
-from spindle.errors import Interruption, NotFoundError, RunLostError, SpindleError, StoreError
+from spindle.errors import (
+    CancelledCallError,
+    Interruption,
+    NotFoundError,
+    RunLostError,
+    SpindleError,
+    StoreError,
+)
 from spindle.runs.alone import LonePlace
 from spindle.runs.journal import RunJournal, closed
 from spindle.runs.leases import RunLeases
@@ -110,12 +117,17 @@ class Executions:
 
     async def give_up(self, id: str, why: str) -> None:
         """Cancels a run that nobody executes: its pauses can no longer be answered."""
-        if not await self._store.take_run(id, self.owner, self.leases.seconds, self._clock.now()):
-            return
+        if await self._store.take_run(id, self.owner, self.leases.seconds, self._clock.now()):
+            await self.conclude(id, CancelledCallError(why))
+
+    async def conclude(self, id: str, why: SpindleError) -> None:
+        """Ends a run that this process has taken, without executing it."""
         journal = await self.load(id)
         journal.has_ended = True
+        is_failed = not isinstance(why, CancelledCallError)
+        status, outcome = ("failed", why) if is_failed else ("cancelled", None)
         with contextlib.suppress(RunLostError):  # somebody took it to go on with it
-            await self._end(journal, "cancelled", None, {"category": "cancelled", "message": why})
+            await self._end(journal, status, outcome, {"category": why.category, "message": why.message})
 
     async def call(self, tool: str, arguments: JsonObject, options: CallOptions) -> Outcome:
         """Makes a call that becomes a run if it needs one."""

@@ -17,6 +17,7 @@ from spindle.domain.run import Begun, EventKind, Pause, Run, RunEvent
 from spindle.errors import InputRequired, Interruption, RunLostError, SpindleError, StoreError
 from spindle.remedies import Remedy
 from spindle.runs.outcomes import open_content, written
+from spindle.runs.record import Record
 from spindle.runs.stops import Branches, Stops, below
 from spindle.runs.waits import ends_at, is_over, said_to_all, token_of
 
@@ -70,10 +71,7 @@ class RunJournal:
         self._now = now
         self._leases = leases
         self._note = note
-        self._outcomes = {event.path: event.sealed for event in history if event.kind == "step"}
-        self._steps = sorted({event.path for event in history if event.kind in ("begun", "step")})
-        self._begun = _without_end(history)
-        self._noted = {event.path for event in history if event.kind == "note"}
+        self.known = Record(history, sealer)
         self._waiting = {pause.path: pause for pause in pauses if pause.state == "waiting"}
         self._answered = {pause.path: pause for pause in pauses if pause.answer is not None}
         self._stored = frozenset(pause.token for pause in pauses)
@@ -92,12 +90,15 @@ class RunJournal:
 
     def outcome(self, path: str) -> JsonObject | None:
         """Returns the recorded outcome of the step at this place, or None."""
-        sealed = self._outcomes.get(path)
-        return None if sealed is None else self._sealer.open(sealed, f"run:{self.run.id}:{path}")
+        event = self.known.outcomes.get(path)
+        if event is None or event.sealed is None:
+            return None
+        return self._sealer.open(event.sealed, f"run:{self.run.id}:{event.path}")
 
     async def record(self, path: str, outcome: Result | SpindleError) -> None:
         """Returns when the outcome would survive the death of this process. Raises CancelledError if the run
         is no longer this process's: what it did since is nobody's."""
+        path = self.known.path(path)
         sealed = self._sealer.seal_often(written(outcome), f"run:{self.run.id}:{path}")
         self._unsaved.append(self._event("step", path, sealed))
         try:
@@ -111,7 +112,7 @@ class RunJournal:
     def begun(self, path: str) -> Begun | None:
         """Returns the call at this place, if an earlier execution began it and it is not known how it
         ended."""
-        event = self._begun.get(path)
+        event = self.known.begun.get(path)
         if event is None or event.sealed is None or self.is_program(path):
             return None
         content = self._sealer.open(event.sealed, f"run:{self.run.id}:{path}:begun")
@@ -120,8 +121,9 @@ class RunJournal:
     def is_program(self, path: str) -> bool:
         """True if an earlier execution made steps during the call at this place. It is made again from its
         beginning, and each of its steps is judged by itself."""
-        below = bisect.bisect_left(self._steps, f"{path}/")
-        return below < len(self._steps) and self._steps[below].startswith(f"{path}/")
+        steps = self.known.steps
+        below = bisect.bisect_left(steps, f"{path}/")
+        return below < len(steps) and steps[below].startswith(f"{path}/")
 
     async def begin(self, path: str, *, keyed: bool) -> None:
         """Returns when it would survive the death of this process that the call at this place is being sent.
@@ -219,9 +221,9 @@ class RunJournal:
     def note(self, path: str, data: JsonObject) -> bool:
         """Adds a note, to be written with the next `save`. One that is lost with this process is made
         again when the run passes the same place."""
-        if path in self._noted or self.has_ended:
+        if path in self.known.noted or self.has_ended:
             return False
-        self._noted.add(path)
+        self.known.noted.add(path)
         sealed = self._sealer.seal_often(data, f"run:{self.run.id}:{path}")
         self.add_event(self._event("note", path, sealed))
         return True
@@ -364,17 +366,6 @@ def _not_noted(error: StoreError) -> StoreError:
         f"the call was not made, since that could not be noted: {error.message}",
         hint=error.hint, sent=False, details=error.details,
     )  # fmt: skip
-
-
-def _without_end(history: Sequence[RunEvent]) -> dict[str, RunEvent]:
-    """Returns, by place, the calls that were begun and have no known end."""
-    begun: dict[str, RunEvent] = {}
-    for event in history:
-        if event.kind == "begun":
-            begun[event.path] = event
-        elif event.kind in ("step", "stopped"):
-            begun.pop(event.path, None)
-    return begun
 
 
 def closed(run: Run, status: Any, now: float, error: JsonObject | None = None) -> Run:

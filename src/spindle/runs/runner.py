@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.caller import DEFAULT_OPTIONS, CallOptions, Clock
@@ -22,8 +22,8 @@ from spindle.remedies import Remedy
 from spindle.runs.answers import checked_answer, is_refusal
 from spindle.runs.connecting import KIND as CONNECT
 from spindle.runs.executions import Executions, Work, kept
-from spindle.runs.journal import closed
 from spindle.runs.outcomes import Continuing, Finished, OpenPause, Outcome, open_content, opened, read
+from spindle.runs.submissions import Submissions
 from spindle.runs.tasks import KIND as TASK
 from spindle.runs.tasks import Tasks
 from spindle.runs.tasks import work as task_work
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from spindle.calls.caller import Caller
     from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
+    from spindle.ports.engine import Engine
     from spindle.ports.source import Note
     from spindle.ports.store import RunStore
+    from spindle.runs.journal import RunJournal
 
 AT_ONCE = 8
 """Runs that one consent sets going at the same time."""
@@ -52,6 +54,7 @@ class Runner:
         note: Note,
         clock: Clock = Clock(),  # noqa: B008 - frozen
         works: Mapping[str, Work] | None = None,
+        engine: Callable[[], Engine] | None = None,
     ) -> None:
         self._caller = caller
         self._store = store
@@ -60,6 +63,7 @@ class Runner:
         self._clock = clock
         known = {**(works or {}), TASK: task_work}
         self._executions = Executions(caller, store, sealer, note, clock, known)
+        self.submissions = Submissions(self._executions, store, sealer, clock, self.go_on, note, engine)
         self.tasks = Tasks(self, store, note)
         self.due = DueRuns(self, store, clock.now, note)
         self._owner = self._executions.owner
@@ -157,19 +161,9 @@ class Runner:
             reply["by"] = principal.id
         return reply
 
-    async def outcome(self, run: Run) -> Result:
-        """Returns the result of a run that has ended; raises the error if it failed."""
-        return await self._recorded_outcome(run)
-
     async def cancel(self, run: Run, why: str) -> None:
-        """Ends a run that does not execute in this process. One that executes it learns of it when it next
-        writes, or renews its lease."""
-        if run.status != "running":
-            await self._executions.give_up(run.id, why)
-            return
-        now = self._clock.now()
-        error = {"category": "cancelled", "message": why}
-        await self._store.save_run(closed(run, "cancelled", now, error), [RunEvent(run.id, "ended", now)])
+        """Ends a run that does not execute here. Who executes it learns of it at its next write or lease."""
+        await self.submissions.cancel(run, why)
 
     def may_approve(self, pause: Pause | OpenPause, principal: Principal) -> bool:
         """True if a principal may answer a request for approval. One that a tool makes itself is a question
@@ -268,9 +262,10 @@ class Runner:
         self._executions.let_go(run)
 
     async def close(self) -> None:
-        """Ends the work of tasks, and stops renewing the leases of runs."""
+        """Ends the work of tasks, stops renewing the leases of runs, and closes the engine."""
         await self.tasks.close()
         await self._executions.close()
+        await self.submissions.close()
 
     # --- resuming
 
@@ -303,10 +298,16 @@ class Runner:
         return Continuing(run_id)
 
     async def _continue(self, run_id: str, on_progress: Progress | None) -> Outcome:
-        """Executes a run that this process has taken over, from its record."""
+        """Continues a run that this process has taken over: here, or where it was submitted to."""
         journal = await self._executions.load(run_id)
         if run_id in self._executions.running:  # taken twice here, while this process stood still
             return await self._executed_elsewhere(run_id)
+        if await self.submissions.hand_over(journal):
+            return Continuing(run_id)
+        return await self.go_on(journal, on_progress)
+
+    async def go_on(self, journal: RunJournal, on_progress: Progress | None = None) -> Outcome:
+        """Executes a run that this process has taken over, from its record."""
         run, given = journal.run, journal.given
         options = CallOptions(
             run.principal,
@@ -347,8 +348,8 @@ class Runner:
                 token, answer, refused=refused, principal=principal, on_progress=on_progress
             )
         if run.status in ("done", "failed"):
-            return Finished(run.id, await self._recorded_outcome(run))
-        if run.id in self._executions.running:
+            return Finished(run.id, await self.outcome(run))
+        if run.id in self._executions.running or run.status == "queued":
             return await self._executed_elsewhere(run.id)
         lease = self._executions.leases.seconds
         if not await self._store.take_run(run.id, self._owner, lease, self._clock.now()):
@@ -358,8 +359,9 @@ class Runner:
             )
         return await self._continue(run.id, on_progress)
 
-    async def _recorded_outcome(self, run: Run) -> Result:
-        for event in await self._store.history(run.id):
+    async def outcome(self, run: Run) -> Result:
+        """Returns the result of a run that has ended; raises the error if it failed."""
+        for event in reversed(await self._store.history(run.id)):
             if event.kind == "ended" and event.sealed is not None:
                 return read(self._sealer.open(event.sealed, f"run:{run.id}:ended"))
         raise NotFoundError(f"how run {run.id} ended was not recorded")

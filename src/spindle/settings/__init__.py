@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from spindle.domain.agent import AgentConfig
+    from spindle.domain.engine import EngineConfig
     from spindle.domain.registry import RegistryConfig
     from spindle.domain.retention import RetentionConfig
     from spindle.domain.sampling import SamplingConfig
@@ -233,6 +234,12 @@ class Settings:
         from spindle.domain.retention import RetentionConfig
 
         return self._table(RetentionConfig, "retention", environ)
+
+    def engine(self, environ: Mapping[str, str] | None = None) -> EngineConfig:
+        """The `[engine]` table: who executes submitted runs."""
+        from spindle.domain.engine import EngineConfig
+
+        return self._table(EngineConfig, "engine", environ)
 
     def up(self, environ: Mapping[str, str] | None = None) -> UpConfig:
         """The `[up]` table: the process that keeps the workspace open for the command line."""

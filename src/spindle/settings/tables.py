@@ -13,8 +13,8 @@ from spindle.errors import ConfigurationError, suggest
 
 RawTable = dict[str, Any]
 TOP_LEVEL = (
-    "agent", "at_rest", "auth", "mods", "registries", "retention", "sampling", "secrets", "serve", "sources",
-    "store", "up",
+    "agent", "at_rest", "auth", "engine", "mods", "registries", "retention", "sampling", "secrets", "serve",
+    "sources", "store", "up",
 )  # fmt: skip
 
 _VARIABLE = re.compile(r"SPINDLE_([A-Z0-9]+(?:_[A-Z0-9]+)*(?:__[A-Z0-9]+(?:_[A-Z0-9]+)*)+|STORE)")
@@ -67,7 +67,7 @@ def check_top_level(raw: RawTable, file: Path) -> None:
     for key in raw:
         if key not in TOP_LEVEL:
             raise ConfigurationError(f"{file}: `{key}` is not a setting", hint=_did_you_mean(key))
-    for key in ("agent", "registries", "retention", "sampling", "serve", "up"):
+    for key in ("agent", "engine", "registries", "retention", "sampling", "serve", "up"):
         if not isinstance(raw.get(key, {}), dict):
             raise ConfigurationError(f"{file}: `{key}` must be a table: [{key}]")
     mods: Any = raw.get("mods", {})

@@ -38,6 +38,16 @@ async def open_store(address: str) -> Store:
     return await PostgresStore(address).open()
 
 
+def database_of(address: str) -> tuple[str, str] | None:
+    """Returns the connection string for libpq and the schema, if the store at an address is in PostgreSQL."""
+    if "://" not in address:
+        return None
+    from spindle.stores.postgres.address import parse
+
+    found = parse(address)
+    return found.conninfo, found.schema
+
+
 def close_to_others(folder: Path, note: Note) -> None:
     """Takes others' rights to the state away, where an older Spindle or somebody's umask left them some."""
     opened = tighten_folder(folder)

@@ -152,10 +152,10 @@ class Pruner:
             raise StoreError(f"a kept file cannot be removed: {error}") from None
 
     async def _needed_files(self, now: float) -> Callable[[KeptFile], bool] | None:
-        """Returns the test for a file that a paused or running run needs. None, with a note: what one of them
-        needs cannot be read here, so nobody can tell."""
+        """Returns the test for a file that an open run needs. None, with a note: what one of them needs
+        cannot be read here, so nobody can tell."""
         names, since = set[str](), now
-        for status in ("paused", "running"):
+        for status in ("paused", "queued", "running"):
             for run in await self._runs.runs(limit=-1, status=status):
                 if run.lease is not None and run.lease > 0:
                     # Executing right now: not all that it keeps is on record yet.

@@ -14,7 +14,7 @@ from spindle.stores.rows import storable
 
 RUN = (
     "id", "kind", "name", "principal", "groups", "status", "created_at", "updated_at", "error", "owner",
-    "lease", "generation",
+    "lease", "generation", "queue", "turn", "priority", "not_before",
 )  # fmt: skip
 """Of which `lease` is a column only as the time at which it ends."""
 EVENT = ("run", "kind", "at", "path", "sealed", "id")
@@ -33,16 +33,31 @@ def run_row(run: Run, seal: Seal = CLEAR) -> dict[str, Any]:
     values = (
         run.id, run.kind, storable(run.name), storable(run.principal.id), _groups(run.principal), run.status,
         run.created_at, run.updated_at, error, run.owner, run.lease, run.generation,
+        run.queue, run.turn, run.priority, run.not_before,
     )  # fmt: skip
     return dict(zip(RUN, values, strict=True))
 
 
 def run_from_row(row: tuple[Any, ...], seal: Seal = CLEAR) -> Run:
     """The run in a row. An error that cannot be opened is replaced by a word on why."""
-    id, kind, name, principal, groups, status, created_at, updated_at, error, owner, lease, generation = row
+    (
+        id,
+        kind,
+        name,
+        principal,
+        groups,
+        status,
+        created_at,
+        updated_at,
+        error,
+        owner,
+        lease,
+        generation,
+        *submitted,
+    ) = row
     return Run(
         name, kind, Principal(principal, frozenset(from_json(groups))), status, created_at, updated_at,
-        _opened(error, f"run:{id}:error", seal) if error else None, owner, lease, generation, id,
+        _opened(error, f"run:{id}:error", seal) if error else None, owner, lease, generation, id, *submitted,
     )  # fmt: skip
 
 

@@ -36,6 +36,14 @@ class SqlRuns(SqlQueries):
         }
         return [run_from_row(row, self._seal) for row in await self._rows(_SELECT_RUNS, values)]
 
+    async def queued(self, queue: str) -> int:
+        query = "SELECT count(*) FROM {schema}.runs WHERE queue = :queue AND status = 'queued'"
+        return (await self._rows(query, {"queue": queue}))[0][0]
+
+    async def take_turn(self, id: str, turn: int, owner: str, lease: float, now: float) -> bool:
+        values = {"id": id, "turn": turn, "owner": owner, "lease": lease, "now": now}
+        return await self._change(TAKE_TURN, values) == 1
+
     async def history(self, run: str) -> list[RunEvent]:
         query = f"{select('run_events', EVENT)} WHERE run = :run ORDER BY number"
         return [RunEvent(*row) for row in await self._rows(query, {"run": run})]
@@ -73,7 +81,8 @@ _INSERT_RUN = insert("runs", RUN).replace(".runs", ".runs AS held").replace("lea
 UPSERT_RUN = f"""
     {_INSERT_RUN.replace(":lease,", f"{LEASE_END},")}
     ON CONFLICT (id) DO UPDATE SET status = excluded.status, updated_at = excluded.updated_at,
-        error = excluded.error, lease_until = excluded.lease_until
+        error = excluded.error, lease_until = excluded.lease_until, turn = excluded.turn,
+        not_before = excluded.not_before
     WHERE held.owner = excluded.owner AND held.generation = excluded.generation AND held.status = 'running'
 """
 """Touches no row if somebody else holds the run, or nobody."""
@@ -86,6 +95,14 @@ OWN_RUN = f"""
         generation = generation + 1
     WHERE id = :id
 """  # noqa: S608 - only constants
+TAKE_TURN = f"{OWN_RUN} AND turn = :turn AND status IN ('queued', 'running')"
+TAKE_ENDED = f"{OWN_RUN} AND status IN ('failed', 'cancelled')"
+SELECT_ADRIFT = f"""
+    {_SELECT_RUN}
+    WHERE queue IS NOT NULL AND (status = 'running' AND {{is_dead}} OR status = 'queued'
+        AND updated_at < :before AND (not_before IS NULL OR not_before < :before))
+    ORDER BY updated_at LIMIT :limit
+"""
 INSERT_EVENT = f"{insert('run_events', EVENT)} ON CONFLICT DO NOTHING"
 """By its id, or because the outcome of its step is there: a write may be repeated."""
 _SELECT_PAUSE = select("pauses", PAUSE)

@@ -10,7 +10,7 @@ from typing import Any
 from spindle.domain.run import Pause, Run, RunEvent
 from spindle.ports.store import Claim
 from spindle.stores.rows import storable
-from spindle.stores.run_rows import EVENT, event_row, event_values, pause_row, run_row
+from spindle.stores.run_rows import EVENT, event_row, event_values, pause_row, run_from_row, run_row
 from spindle.stores.sql_runs import (
     ANSWER_PAUSE,
     INSERT_EVENT,
@@ -18,6 +18,8 @@ from spindle.stores.sql_runs import (
     LOOK_AT_HELD,
     OWN_RUN,
     RENEW_HELD,
+    SELECT_ADRIFT,
+    TAKE_ENDED,
     UPSERT_RUN,
     SqlRuns,
 )
@@ -90,6 +92,13 @@ class SqliteRuns(SqliteQueries, SqlRuns):
     async def take_run(self, id: str, owner: str, lease: float, now: float) -> bool:
         return await self._change(_TAKE_RUN, {"id": id, "owner": owner, "lease": lease, "now": now}) == 1
 
+    async def reopen(self, id: str, owner: str, lease: float, now: float) -> bool:
+        return await self._change(TAKE_ENDED, {"id": id, "owner": owner, "lease": lease, "now": now}) == 1
+
+    async def adrift(self, before: float, lease: float, limit: int) -> list[Run]:
+        values = {"before": before, "lease": lease, "limit": limit}
+        return [run_from_row(row, self._seal) for row in await self._rows(_ADRIFT, values)]
+
     async def renew_leases(self, runs: Sequence[Run], lease: float) -> set[str]:
         def work(db: sqlite3.Connection) -> set[str]:
             renewed = ((run.id, db.execute(sql(RENEW_HELD), run_row(run) | {"lease": lease})) for run in runs)
@@ -129,5 +138,6 @@ def _insert_events(db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
 
 
 _IS_DEAD = f"status = 'running' AND {ENDED.format(end='lease_until')}"
+_ADRIFT = SELECT_ADRIFT.replace("{is_dead}", ENDED.format(end="lease_until"))
 _CLAIM_RUN = f"{OWN_RUN} AND (status = 'paused' OR ({_IS_DEAD}))"
 _TAKE_RUN = f"{OWN_RUN} AND (status IN ('paused', 'cancelled') OR ({_IS_DEAD}))"

@@ -9,7 +9,7 @@ from spindle.domain.run import Pause, Run, RunEvent
 from spindle.ports.store import Claim
 from spindle.stores.postgres.connection import Statements
 from spindle.stores.postgres.queries import PostgresQueries
-from spindle.stores.run_rows import event_row, pause_row, run_row
+from spindle.stores.run_rows import event_row, pause_row, run_from_row, run_row
 from spindle.stores.sql_runs import (
     ANSWER_PAUSE,
     INSERT_EVENT,
@@ -17,6 +17,8 @@ from spindle.stores.sql_runs import (
     LEASE_END,
     LOOK_AT_HELD,
     OWN_RUN,
+    SELECT_ADRIFT,
+    TAKE_ENDED,
     UPSERT_RUN,
     SqlRuns,
 )
@@ -75,6 +77,19 @@ class PostgresRuns(PostgresQueries, SqlRuns):
     async def take_run(self, id: str, owner: str, lease: float, now: float) -> bool:
         return await self._change(_TAKE_RUN, {"id": id, "owner": owner, "lease": lease, "now": now}) == 1
 
+    async def reopen(self, id: str, owner: str, lease: float, now: float) -> bool:
+        values = {"id": id, "owner": owner, "lease": lease, "now": now}
+
+        async def work(it: Statements) -> bool:
+            taken_before = it.tries > 1 and bool(await it.rows(_IS_TAKEN, values))
+            return taken_before or await it.change(TAKE_ENDED, values) == 1
+
+        return await self._db.transaction(work)
+
+    async def adrift(self, before: float, lease: float, limit: int) -> list[Run]:
+        found = await self._rows(_ADRIFT, {"before": before, "limit": limit})
+        return [run_from_row(row, self._seal) for row in found]
+
     async def renew_leases(self, runs: Sequence[Run], lease: float) -> set[str]:
         values = {
             "lease": lease,
@@ -107,6 +122,7 @@ _TAKE_RUN = f"""
     {OWN_RUN} AND (status IN ('paused', 'cancelled') OR (status = 'running' AND
         (lease_until <= {{now}} OR (owner = :owner AND updated_at = :now))))
 """
+_ADRIFT = SELECT_ADRIFT.replace("{is_dead}", "lease_until <= {now}")
 _IS_TAKEN = "SELECT 1 FROM {schema}.runs WHERE id = :id AND owner = :owner AND updated_at = :now"
 _LOCK_PAUSE = "SELECT run, state, expires_at, answer FROM {schema}.pauses WHERE token = %s FOR UPDATE"
 _RENEW = f"""

@@ -1,0 +1,1 @@
+"""Engines: who executes submitted runs, and when."""

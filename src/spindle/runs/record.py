@@ -1,0 +1,64 @@
+"""The history of a run, read for an execution of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spindle.auth.encryption import Sealer
+    from spindle.domain.run import RunEvent
+
+_LATER = re.compile(r"~\d+$")
+"""The end of the path of a step that was recorded after a retry. Other paths end in `:` and a number."""
+
+
+class Record:
+    """What is known of a run's steps. After a retry those that failed are not known, and are made again."""
+
+    def __init__(self, history: Sequence[RunEvent], sealer: Sealer) -> None:
+        self.outcomes: dict[str, RunEvent] = {}
+        """By place, the outcomes of steps."""
+        self.begun: dict[str, RunEvent] = {}
+        """By place, the calls that were begun and have no known end."""
+        self.noted: set[str] = set()
+        self.retries = 0
+        self.takeovers = 0
+        """How often it was taken up since it last came further."""
+        places: set[str] = set()
+        for event in history:
+            if event.kind in ("step", "begun", "stopped"):
+                place = _LATER.sub("", event.path)
+                if event.kind == "begun":
+                    self.begun[place] = event
+                else:
+                    self.begun.pop(place, None)
+                if event.kind == "step":
+                    self.outcomes[place] = event
+                if event.kind != "stopped":
+                    places.add(place)
+            elif event.kind == "note":
+                self.noted.add(event.path)
+            elif event.kind == "retried":
+                self.retries += 1
+                self._forget_failures(history, sealer)
+            if event.kind == "resumed":
+                self.takeovers += 1
+            elif event.kind in ("step", "paused", "retried"):
+                self.takeovers = 0
+        self.steps = sorted(places)
+
+    def path(self, place: str) -> str:
+        """The path under which a step at this place is recorded now: the first outcome of a path stays."""
+        return f"{place}~{self.retries}" if self.retries else place
+
+    def _forget_failures(self, history: Sequence[RunEvent], sealer: Sealer) -> None:
+        def failed(event: RunEvent) -> bool:
+            if event.sealed is None:
+                return False
+            return bool(sealer.open(event.sealed, f"run:{event.run}:{event.path}").get("error"))
+
+        self.outcomes = {place: event for place, event in self.outcomes.items() if not failed(event)}
+        notes = [event for event in history if event.kind == "note" and event.path in self.noted]
+        self.noted -= {event.path for event in notes if failed(event)}

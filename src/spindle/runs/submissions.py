@@ -1,0 +1,284 @@
+"""Runs that were submitted to a queue: handed to the engine turn by turn, and executed by workers.
+
+The store has each run as it stands before the engine hears of it. So what was handed over and lost is found
+(`adrift`), and what is handed over twice is one turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from spindle.domain.call import new_id
+from spindle.domain.json_schema import to_json
+from spindle.domain.run import DEFAULT_QUEUE, USUAL_PRIORITY, Run, RunEvent
+from spindle.errors import (
+    BusyError,
+    CallTimeoutError,
+    CancelledCallError,
+    ClientError,
+    ConfigurationError,
+    RunLostError,
+    ServerError,
+    SpindleError,
+    StoreError,
+)
+from spindle.ports.engine import Turn, turn_id
+from spindle.ports.store import LEASE
+from spindle.runs.executions import kept
+from spindle.runs.journal import closed
+from spindle.runs.outcomes import Paused
+
+if TYPE_CHECKING:
+    from spindle.auth.encryption import Sealer
+    from spindle.calls.caller import CallOptions, Clock
+    from spindle.domain.json_schema import JsonObject
+    from spindle.ports.engine import Engine
+    from spindle.ports.source import Note
+    from spindle.ports.store import RunStore
+    from spindle.runs.executions import Executions
+    from spindle.runs.journal import RunJournal
+    from spindle.runs.outcomes import Outcome
+
+MAX_TAKEOVERS: Final = 5
+"""How often a run is taken up without coming further, before it counts as one that kills its workers."""
+HANDED_OVER: Final = 10.0
+"""Seconds in which a stored run is certainly handed over, unless its process died meanwhile."""
+WORKER_LEASE: Final = 10.0
+"""Seconds without a sign of life after which a worker has lost its runs."""
+ADRIFT_AT_ONCE: Final = 200
+MAX_BACKOFF: Final = 3600.0
+
+GoOn = Callable[["RunJournal"], Awaitable["Outcome"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """How a run is submitted."""
+
+    queue: str = DEFAULT_QUEUE
+    priority: int = USUAL_PRIORITY
+    """A smaller number is sooner."""
+    at: float | None = None
+    """The time before which it does not begin."""
+    dedup: str | None = None
+    """A key: of those who submit with the same, to the same queue, all get the run of the first."""
+
+
+class Submissions:
+    """The submitted runs of a workspace."""
+
+    def __init__(
+        self,
+        executions: Executions,
+        store: RunStore,
+        sealer: Sealer,
+        clock: Clock,
+        go_on: GoOn,
+        note: Note,
+        engine: Callable[[], Engine] | None,
+    ) -> None:
+        self._executions = executions
+        self._store = store
+        self._sealer = sealer
+        self._clock = clock
+        self._go_on = go_on
+        self._note = note
+        self._open_engine = engine
+        self._engine: Engine | None = None
+        self._is_stopping = False
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the workspace. Raises ConfigurationError if it cannot be opened."""
+        if self._engine is None:
+            if self._open_engine is None:
+                raise ConfigurationError("runs cannot be submitted: there is no engine")
+            self._engine = self._open_engine()
+        return self._engine
+
+    async def close(self) -> None:
+        """Closes the engine, if it was opened."""
+        if self._engine is not None:
+            await self._engine.close()
+
+    # --- submitting
+
+    async def submit(
+        self, kind: str, name: str, given: JsonObject, options: CallOptions, placing: Placing
+    ) -> Run:
+        """Stores a run and hands it to the engine. Returns it as it stands, when it would survive the death
+        of this process. Raises BusyError if its queue is full."""
+        queue = self.engine.queue(placing.queue)
+        waiting = await self._store.queued(placing.queue) if queue.limit is not None else 0
+        if queue.limit is not None and waiting >= queue.limit:
+            raise BusyError(
+                f"the queue {placing.queue!r} is full: {waiting} runs wait, and {queue.limit} may",
+                hint="try again later, start more workers, or raise `limit` of the queue",
+                retry_after=1.0,
+            )
+        id = new_id() if placing.dedup is None else _id_of(placing, options.principal.id)
+        now = self._clock.now()
+        run = Run(
+            name, kind, options.principal, "queued", now, now,
+            id=id, queue=placing.queue, turn=1, priority=placing.priority, not_before=placing.at,
+        )  # fmt: skip
+        sealed = self._sealer.seal(kept(given, options), f"run:{id}:started")
+        if not await self._store.save_run(run, [RunEvent(id, "started", now, sealed=sealed)]):
+            run = await self._store.run(id) or run  # of the first with this key
+        if run.status == "queued":
+            await self._hand_over(run)
+        return run
+
+    async def _hand_over(self, run: Run) -> None:
+        assert run.queue is not None
+        turn = Turn(run.id, run.turn, run.queue, run.priority, run.not_before)
+        try:
+            await self.engine.submit(turn)
+        except StoreError as error:
+            self._note(f"run {run.id} is stored, and will be handed over by a worker: {error.message}")
+
+    async def hand_over(self, journal: RunJournal, at: float | None = None) -> bool:
+        """Queues the next turn of a submitted run that this process holds. False: it was not submitted, or
+        there are no queues any more, so it goes on here."""
+        run = journal.run
+        if run.queue is None or run.queue not in self.engine.queues:
+            return False
+        queued = replace(closed(run, "queued", self._clock.now()), turn=run.turn + 1, not_before=at)
+        await journal.save(queued)
+        await self._hand_over(queued)
+        return True
+
+    async def cancel(self, run: Run, why: str) -> None:
+        """Ends a run that does not execute in this process, wherever it is."""
+        error = CancelledCallError(why)
+        if run.status == "queued":
+            if await self._take_turn(run.id, run.turn):
+                await self._executions.conclude(run.id, error)
+                await self.engine.cancel(turn_id(run.id, run.turn))
+        elif run.status == "running":
+            now = self._clock.now()
+            ended = closed(run, "cancelled", now, {"category": error.category, "message": why})
+            await self._store.save_run(ended, [RunEvent(run.id, "ended", now)])
+        else:
+            await self._executions.give_up(run.id, why)
+
+    async def retry(self, id: str, at: float | None = None) -> Outcome | None:
+        """Lets a run go on that failed or was cancelled: steps that are done are not made again, those that
+        failed are. Returns its outcome, or None if a worker will execute it."""
+        seconds, now = self._executions.leases.seconds, self._clock.now()
+        if not await self._store.reopen(id, self._executions.owner, seconds, now):
+            run = await self._store.run(id)
+            status = run.status if run is not None else "not there"
+            raise ClientError(
+                f"run {id} is {status}", hint="only one that failed or was cancelled is retried"
+            )
+        journal = await self._executions.load(id)
+        journal.add_event(RunEvent(id, "retried", now))
+        if await self.hand_over(journal, at):
+            return None
+        await journal.save()
+        return await self._go_on(await self._executions.load(id))
+
+    # --- executing
+
+    def begin(self) -> None:
+        """Prepares this process to execute turns: others learn soon that it stands still, and it learns soon
+        that a run was cancelled."""
+        self._executions.leases.seconds = WORKER_LEASE
+
+    async def execute(self, id: str, number: int) -> None:
+        """Executes a turn of a run, in a worker. What becomes of the run is in the store."""
+        earlier = self._executions.running.get(id)
+        if earlier is not None:
+            # This process was taken for dead, and is given its own run once more.
+            self._executions.let_go(id)
+            await asyncio.wait([earlier])
+        if self._is_stopping:
+            await asyncio.get_running_loop().create_future()  # others get it when this process has ended
+        if not await self._take_turn(id, number):
+            return
+        journal = await self._executions.load(id)
+        if journal.known.takeovers >= MAX_TAKEOVERS:
+            await self._executions.conclude(id, _deadly(journal.known.takeovers))
+            return
+        journal.add_event(RunEvent(id, "resumed", self._clock.now()))
+        await journal.save()
+        queue = self.engine.queue(journal.run.queue or DEFAULT_QUEUE)
+        try:
+            async with asyncio.timeout(queue.timeout):
+                outcome = await self._go_on(journal)
+        except TimeoutError:
+            await self._fail(id, CallTimeoutError(f"the run did not finish within {queue.timeout:g} s"))
+        except RunLostError:
+            pass  # whoever has it now says how it ends
+        except SpindleError as error:
+            if error.retryable and journal.known.retries < queue.retries:
+                wait = min(queue.backoff * 2**journal.known.retries, MAX_BACKOFF)
+                await self.retry(id, self._clock.now() + wait)
+        else:
+            if isinstance(outcome, Paused) and not outcome.pauses and self._is_stopping:
+                await self._leave(id)
+
+    async def _take_turn(self, id: str, number: int) -> bool:
+        seconds, now = self._executions.leases.seconds, self._clock.now()
+        return await self._store.take_turn(id, number, self._executions.owner, seconds, now)
+
+    async def _fail(self, id: str, why: SpindleError) -> None:
+        seconds, now = self._executions.leases.seconds, self._clock.now()
+        if await self._store.reopen(id, self._executions.owner, seconds, now):
+            await self._executions.conclude(id, why)
+
+    async def _leave(self, id: str) -> None:
+        """Queues a run that has come to rest because this worker ends."""
+        seconds, now = self._executions.leases.seconds, self._clock.now()
+        if await self._store.take_run(id, self._executions.owner, seconds, now):
+            await self.hand_over(await self._executions.load(id))
+
+    async def stop(self, patience: float) -> None:
+        """Lets the runs that execute here come to rest, and gives them to other workers. Steps in flight have
+        so many seconds to end."""
+        self._is_stopping = True
+        running = dict(self._executions.running)
+        for id in running:
+            self._executions.suspend(id)
+        if running:
+            await asyncio.wait(running.values(), timeout=patience)
+
+    # --- watching over
+
+    async def recover(self) -> int:
+        """Queues runs that nobody has: whose worker stands still, and those that were stored and never handed
+        over. Returns how many there were."""
+        found = await self._store.adrift(self._clock.now() - HANDED_OVER, LEASE, ADRIFT_AT_ONCE)
+        waiting = {turn_id(run.id, run.turn) for run in found if run.status == "queued"}
+        known = await self.engine.unfinished(waiting)
+        count = 0
+        for run in found:
+            if turn_id(run.id, run.turn) in known or run.id in self._executions.running:
+                continue
+            seconds, now = self._executions.leases.seconds, self._clock.now()
+            if run.status == "running":
+                taken = await self._store.take_run(run.id, self._executions.owner, seconds, now)
+            else:
+                taken = await self._take_turn(run.id, run.turn)
+            if taken:
+                with contextlib.suppress(RunLostError):
+                    count += await self.hand_over(await self._executions.load(run.id))
+        return count
+
+
+def _id_of(placing: Placing, principal: str) -> str:
+    parts: list[Any] = [placing.queue, principal, placing.dedup]
+    return hashlib.sha256(to_json(parts)).hexdigest()[:32]
+
+
+def _deadly(times: int) -> ServerError:
+    return ServerError(
+        f"the run was taken up {times} times without coming further: its workers died or stood still",
+        hint="see which of its steps ends the process; `spindle runs retry` lets it go on",
+    )

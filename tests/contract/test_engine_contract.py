@@ -1,0 +1,207 @@
+"""What every engine must do with turns, and what one without queues says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from spindle.domain.engine import EngineConfig, QueueConfig
+from spindle.engines.dbos import DbosEngine
+from spindle.engines.local import INSTALL, LocalEngine
+from spindle.engines.open import open_engine
+from spindle.errors import ConfigurationError
+from spindle.ports.engine import Engine, Turn, Worker
+from spindle.stores.postgres.address import parse
+
+QUEUES = {
+    "default": QueueConfig(),
+    "narrow": QueueConfig(concurrency=1),
+    "slow": QueueConfig(rate="1/hour"),  # pyright: ignore[reportArgumentType]
+}
+OPENERS = ("dbos on sqlite", "dbos on postgres")
+
+
+def opener(request: pytest.FixtureRequest, name: str) -> Callable[[], Engine]:
+    folder: Path = request.getfixturevalue("tmp_path")
+    config = EngineConfig(kind="dbos", queues=QUEUES)
+    conninfo = None
+    if name == "dbos on postgres":
+        address = parse(request.getfixturevalue("postgres_url"))
+        conninfo = (address.conninfo, address.schema)
+    return lambda: open_engine(config, "somewhere", conninfo, folder, _unexpected)
+
+
+def _unexpected(text: str) -> None:
+    raise AssertionError(text)
+
+
+@pytest.fixture(params=OPENERS)
+async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
+    opened = opener(request, request.param)()
+    yield opened
+    await opened.close()
+
+
+class Executed:
+    """Turns that a worker has executed, in their order."""
+
+    def __init__(self) -> None:
+        self.turns: list[tuple[str, int]] = []
+        self.at_once = self.most_at_once = 0
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+        self._news = asyncio.Condition()
+
+    async def __call__(self, run: str, number: int) -> None:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            async with self._news:
+                self.turns.append((run, number))
+                self._news.notify_all()
+            await self.may_end.wait()
+        finally:
+            self.at_once -= 1
+
+    async def until(self, count: int) -> None:
+        async with self._news:
+            await self._news.wait_for(lambda: len(self.turns) >= count)
+
+
+@contextlib.asynccontextmanager
+async def working(
+    engine: Engine, executed: Executed, *queues: str, concurrency: int | None = None
+) -> AsyncIterator[None]:
+    worker = Worker(uuid.uuid4().hex, executed, queues or ("default",), concurrency)
+    task = asyncio.create_task(engine.work(worker))
+    try:
+        yield
+    finally:
+        executed.may_end.set()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def unfinished(engine: Engine, *turns: Turn) -> set[str]:
+    return await engine.unfinished([turn.id for turn in turns])
+
+
+class TestTurns:
+    async def test_a_turn_waits_until_a_worker_executes_it_once(self, engine: Engine) -> None:
+        first, again = Turn("r1", 1, "default"), Turn("r1", 1, "default")
+        await engine.submit(first)
+        await engine.submit(again)
+        assert await unfinished(engine, first, Turn("r2", 1, "default")) == {"r1.1"}
+        executed = Executed()
+        async with working(engine, executed):
+            await engine.submit(Turn("r1", 2, "default"))
+            await executed.until(2)
+            assert sorted(executed.turns) == [("r1", 1), ("r1", 2)]
+            await engine.submit(again)
+            await engine.submit(Turn("r3", 1, "default"))
+            await executed.until(3)
+        assert executed.turns[2] == ("r3", 1)
+        assert await unfinished(engine, first) == set()
+
+    async def test_smaller_priorities_come_first_and_equal_ones_in_order(self, engine: Engine) -> None:
+        for name, priority in (("low", 200), ("one", 100), ("two", 100), ("urgent", 1)):
+            await engine.submit(Turn(name, 1, "narrow", priority))
+        executed = Executed()
+        async with working(engine, executed, "narrow"):
+            await executed.until(4)
+        assert [run for run, _ in executed.turns] == ["urgent", "one", "two", "low"]
+        assert executed.most_at_once == 1
+
+    async def test_a_turn_does_not_begin_before_its_time(self, engine: Engine) -> None:
+        due = time.time() + 1.5
+        await engine.submit(Turn("later", 1, "default", not_before=due))
+        await engine.submit(Turn("past", 1, "default", not_before=due - 100))
+        executed = Executed()
+        async with working(engine, executed):
+            await executed.until(2)
+            assert time.time() >= due
+        assert [run for run, _ in executed.turns] == ["past", "later"]
+
+    async def test_a_turn_that_waits_can_be_cancelled(self, engine: Engine) -> None:
+        gone, stays = Turn("gone", 1, "default"), Turn("stays", 1, "default")
+        await engine.submit(gone)
+        await engine.submit(stays)
+        await engine.cancel(gone.id)
+        await engine.cancel("of-nobody.1")
+        assert await unfinished(engine, gone, stays) == {"stays.1"}
+        executed = Executed()
+        async with working(engine, executed):
+            await executed.until(1)
+        assert executed.turns == [("stays", 1)]
+
+    async def test_a_worker_takes_only_its_queues_and_no_more_than_it_may(self, engine: Engine) -> None:
+        for number in range(4):
+            await engine.submit(Turn(f"r{number}", 1, "default"))
+        elsewhere = Turn("elsewhere", 1, "narrow")
+        await engine.submit(elsewhere)
+        executed = Executed()
+        async with working(engine, executed, concurrency=2):
+            await executed.until(4)
+        assert executed.most_at_once <= 2
+        assert await unfinished(engine, elsewhere) == {"elsewhere.1"}
+
+    async def test_a_rate_lets_no_more_begin(self, engine: Engine) -> None:
+        turns = [Turn(f"r{number}", 1, "slow") for number in range(2)]
+        for turn in turns:
+            await engine.submit(turn)
+        executed = Executed()
+        async with working(engine, executed, "slow", "default"):
+            await executed.until(1)
+            await engine.submit(Turn("other", 1, "default"))
+            await executed.until(2)
+        assert executed.turns == [("r0", 1), ("other", 1)]
+        assert await unfinished(engine, *turns) == {"r1.1"}
+
+    async def test_a_turn_that_fails_is_over_and_others_go_on(self, engine: Engine) -> None:
+        failed = Turn("fails", 1, "default")
+        await engine.submit(failed)
+        executed = Executed()
+
+        class Failing(Executed):
+            async def __call__(self, run: str, number: int) -> None:
+                await executed(run, number)
+                if run == "fails":
+                    raise RuntimeError("the store is away")
+
+        async with working(engine, Failing()):
+            await executed.until(1)
+            await engine.submit(Turn("fine", 1, "default"))
+            await executed.until(2)
+            while await unfinished(engine, failed):
+                await asyncio.sleep(0.05)
+        assert [run for run, _ in executed.turns] == ["fails", "fine"]
+
+
+class TestWithoutAnEngine:
+    @pytest.mark.parametrize("engine", [LocalEngine(), LocalEngine(is_chosen=True)])
+    async def test_what_needs_a_queue_is_refused_with_the_line_to_install(self, engine: Engine) -> None:
+        with pytest.raises(ConfigurationError) as refused:
+            await engine.submit(Turn("r1", 1, "default"))
+        assert refused.value.hint is not None
+        assert INSTALL in refused.value.hint
+        with pytest.raises(ConfigurationError):
+            await engine.work(Worker("w1", Executed(), ["default"]))
+        assert await engine.unfinished(["r1.1"]) == set()
+        assert dict(engine.queues) == {}
+
+    def test_the_settings_choose(self, tmp_path: Path) -> None:
+        def opened(config: EngineConfig, address: str = "state.db") -> Engine:
+            return open_engine(config, address, None, tmp_path, _unexpected)
+
+        assert isinstance(opened(EngineConfig()), DbosEngine)
+        assert isinstance(opened(EngineConfig(kind="dbos")), DbosEngine)
+        assert isinstance(opened(EngineConfig(kind="local")), LocalEngine)
+        with pytest.raises(ConfigurationError, match="workers can share"):
+            opened(EngineConfig(), ":memory:")

@@ -472,3 +472,54 @@ class TestLeases:
         async with SqliteStore(tmp_path / "state.db", clock=lambda: 12.0) as after:
             assert await after.take_run("r1", "p2", LEASE, 9.0)
             assert await after.acquire("refresh", "p2", LEASE)
+
+
+class TestSubmittedRuns(RunStoreContract):
+    async def test_a_turn_is_taken_from_whoever_holds_the_run_until_there_is_a_later_one(
+        self, store: RunStore
+    ) -> None:
+        queued = a_run(
+            status="queued", owner=None, lease=None, queue="mail", turn=1, priority=7, not_before=9.0
+        )
+        assert await store.save_run(queued)
+        assert await store.run("r1") == queued
+        assert not await store.save_run(dataclasses.replace(queued, name="other")), "a second with this id"
+        assert not await store.take_run("r1", "p2", LEASE, 5.0)
+        assert not await store.take_turn("r1", 2, "p2", LEASE, 5.0)
+        assert await store.take_turn("r1", 1, "p2", LEASE, 5.0)
+        held = await store.run("r1")
+        assert held is not None
+        assert (held.status, held.owner, held.generation, held.queue) == ("running", "p2", 2, "mail")
+        assert await store.take_turn("r1", 1, "p3", LEASE, 6.0), "the engine decides, not the lease"
+        assert not await store.save_events(held, [step("/a")])
+        taken = await store.run("r1")
+        assert taken is not None
+        assert await store.save_run(dataclasses.replace(taken, status="queued", turn=2, lease=None))
+        assert not await store.take_turn("r1", 1, "p4", LEASE, 7.0)
+        assert await store.take_turn("r1", 2, "p4", LEASE, 7.0)
+
+    async def test_only_a_run_that_failed_or_was_cancelled_is_reopened(self, store: RunStore) -> None:
+        statuses: tuple[RunStatus, ...] = ("queued", "running", "paused", "done", "failed", "cancelled")
+        for status in statuses:
+            assert await store.save_run(a_run(status, status=status))
+        opened = [status for status in statuses if await store.reopen(status, "p2", LEASE, 5.0)]
+        assert opened == ["failed", "cancelled"]
+        found = await store.run("failed")
+        assert found is not None
+        assert (found.status, found.owner, found.generation) == ("running", "p2", 2)
+
+    async def test_runs_that_nobody_has_are_found(self, store: RunStore) -> None:
+        for id, fields in {
+            "dead": {"status": "running", "lease": ENDED, "queue": "q", "updated_at": 1.0},
+            "alive": {"status": "running", "queue": "q", "lease": ports.LEASE},
+            "foreground": {"status": "running", "lease": ENDED},
+            "waits": {"status": "queued", "queue": "q", "updated_at": 2.0},
+            "new": {"status": "queued", "queue": "q", "updated_at": 60.0},
+            "later": {"status": "queued", "queue": "q", "updated_at": 2.0, "not_before": 60.0},
+            "other": {"status": "queued", "queue": "other", "updated_at": 3.0},
+            "paused": {"status": "paused", "queue": "q"},
+        }.items():
+            assert await store.save_run(a_run(id, **fields))
+        assert [run.id for run in await store.adrift(50.0, ports.LEASE, 10)] == ["dead", "waits", "other"]
+        assert [run.id for run in await store.adrift(50.0, ports.LEASE, 1)] == ["dead"]
+        assert [await store.queued(queue) for queue in ("q", "other", "none")] == [3, 1, 0]

@@ -53,10 +53,11 @@ SECTIONS: Sections = {
     "Flows": {
         "flow": ("flow.group", "flow", "Save, list, show, check and draw flows."),
         "check": ("flow.check", "check", "Check a flow without running it."),
-        "runs": ("runs", "runs", "List the runs."),
+        "runs": ("runs", "runs", "List, cancel and retry runs."),
         "trace": ("trace", "trace", "Show one run, node by node."),
     },
     "Share": {
+        "worker": ("worker", "worker", "Execute submitted runs."),
         "serve": ("serve", "serve", "Serve the tools to other programs."),
         "token": ("access.token", "token", "Make, list and revoke tokens of clients."),
         "group": ("access.group", "group", "Say which tools groups of clients see."),

@@ -10,6 +10,7 @@ from spindle.cli.completion import complete_flow, complete_run
 from spindle.cli.context import CliContext, command
 from spindle.cli.later_options import with_later
 from spindle.cli.options import SECONDS
+from spindle.cli.submitting import submit_options
 from spindle.cli.tool_completion import ToolCommand, complete_words
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("--output", "key", metavar="KEY", help="Print only this output or shared key.")
 @click.option("--no-cache", is_flag=True, help="Do not answer from the cache.")
 @click.option("--timeout", type=SECONDS, metavar="SECONDS", help="Time limit for the whole run.")
+@submit_options
 @click.option("-y", "--yes", is_flag=True, help="Approve what needs approval.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not show the nodes as they run.")
 @click.argument("flow", metavar="FLOW", shell_complete=complete_flow)
@@ -54,7 +56,8 @@ async def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, 
     Flags after FLOW are its inputs, or parameters of its nodes; `spindle run FLOW --help` lists them. Piped
     input becomes the input `stdin`, or the only input that is missing.
 
-    The nodes are shown on stderr as they run. Ctrl-C stops the run, and `spindle resume` continues it.
+    The nodes are shown on stderr as they run. Ctrl-C stops the run, and `spindle resume` continues it. With
+    --detach it is put into a queue for `spindle worker`, and its id is printed.
     """
     from spindle.cli.auth.here import or_log_in
     from spindle.errors import AuthorizationRequired
@@ -64,7 +67,7 @@ async def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, 
             meant = await or_log_in(cli, app, lambda: _meant(app, flow, words, ctx.command))
         except AuthorizationRequired:
             later = _readable_later(app, flow, words, ctx.command, options)
-            if later is None:
+            if later is None or options["detach"]:
                 raise
             return await _run_later(cli, app, later, options)
         found, names, said = meant
@@ -199,10 +202,12 @@ class _Running:
         from spindle.cli.errors import UsageMistakeError
         from spindle.cli.piped import piped_input
         from spindle.cli.run_words import read_params
+        from spindle.cli.submitting import refuse_mixed
         from spindle.flows.build import build
         from spindle.flows.inputs import with_params
 
         options = self._options
+        refuse_mixed(options)
         if options["only"] and options["start"]:
             raise UsageMistakeError("--only and --from do not go together", "give one of them")
         start: str | None = options["only"] or options["start"]
@@ -218,7 +223,18 @@ class _Running:
         inputs |= await piped_input(self._app, self._flow, self._names, inputs, needed=needed)
         if options["dry_run"]:
             return await self._show_plan(inputs, start, reuse)
+        if options["detach"]:
+            return await self._submit(inputs)
         return await self._execute(inputs, start, reuse)
+
+    async def _submit(self, inputs: JsonObject) -> int:
+        from spindle.calls.options import CallOptions
+        from spindle.cli.submitting import placing_of, show_submitted
+
+        options = CallOptions(use_cache=not self._options["no_cache"])
+        placing = placing_of(self._options)
+        show_submitted(self._cli, await self._app.flows.submit(self._made, inputs, options, placing))
+        return 0
 
     async def _to_reuse(self, start: str | None) -> str | None:
         """Returns the run whose outputs the nodes from `start` on use."""

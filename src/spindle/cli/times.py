@@ -36,6 +36,21 @@ class Moment(click.ParamType[float]):
             self.fail(f"{value!r} is no time: write 2026-11-17T09:30, or how long ago, such as 15m or 7d")
 
 
+class Later(Moment):
+    """A time to come: an ISO time, or how long from now."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        wait = seconds_in(value) if isinstance(value, str) else None
+        if wait is not None:
+            return time.time() + wait
+        try:
+            return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else value
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{value!r} is no time: write 2026-11-17T09:30, or how long from now, such as 15m or 7d"
+            )
+
+
 class Age(click.ParamType[float]):
     """Seconds, written as `30m`, `12h` or `90d`."""
 

@@ -199,6 +199,8 @@ class DbosEngine:
                 await self._register(worker.queues)
                 dbos = self._launched(worker)
                 try:
+                    if worker.on_ready is not None:
+                        worker.on_ready()
                     await self._look_after_dead(locks, worker.id)
                 finally:
                     # Its turns stay as they are, for others to find.

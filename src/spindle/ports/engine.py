@@ -52,6 +52,8 @@ class Worker:
     queues: Collection[str]
     concurrency: int | None = None
     """Turns of each queue that it executes at once, if fewer than the queue's settings say."""
+    on_ready: Callable[[], None] | None = None
+    """Told when it takes turns."""
 
 
 class Engine(Protocol):

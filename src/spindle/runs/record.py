@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from spindle.domain.json_schema import is_object
+
 if TYPE_CHECKING:
     from spindle.auth.encryption import Sealer
     from spindle.domain.run import RunEvent
@@ -57,7 +59,9 @@ class Record:
         def failed(event: RunEvent) -> bool:
             if event.sealed is None:
                 return False
-            return bool(sealer.open(event.sealed, f"run:{event.run}:{event.path}").get("error"))
+            content = sealer.open(event.sealed, f"run:{event.run}:{event.path}")
+            result = content.get("result")
+            return bool(content.get("error") or (is_object(result) and result.get("is_error")))
 
         self.outcomes = {place: event for place, event in self.outcomes.items() if not failed(event)}
         notes = [event for event in history if event.kind == "note" and event.path in self.noted]

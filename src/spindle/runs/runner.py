@@ -66,7 +66,8 @@ class Runner:
         self.submissions = Submissions(self._executions, store, sealer, clock, self.go_on, note, engine)
         self.tasks = Tasks(self, store, note)
         self.due = DueRuns(self, store, clock.now, note)
-        self._owner = self._executions.owner
+        self.owner = self._executions.owner
+        """The name of this process as the holder of runs."""
 
     # --- what a user does
 
@@ -285,7 +286,7 @@ class Runner:
             sealed = self._sealer.seal(reply, f"answer:{pause.token}") if reply is not None else None
             now = self._clock.now()
             lease = self._executions.leases.seconds
-            claim = await self._store.claim(pause.token, sealed, self._owner, lease, now)
+            claim = await self._store.claim(pause.token, sealed, self.owner, lease, now)
             is_ours |= claim == "claimed"
             if claim not in ("claimed", "noted") and len(pauses) == 1:
                 raise await self._unanswerable(claim, await self._store.pause(pause.token) or pause)
@@ -352,7 +353,7 @@ class Runner:
         if run.id in self._executions.running or run.status == "queued":
             return await self._executed_elsewhere(run.id)
         lease = self._executions.leases.seconds
-        if not await self._store.take_run(run.id, self._owner, lease, self._clock.now()):
+        if not await self._store.take_run(run.id, self.owner, lease, self._clock.now()):
             raise ClientError(
                 f"another process executes run {run.id}",
                 hint=f"if that process has died, try again in {lease:g} s",

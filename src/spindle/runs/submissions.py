@@ -7,7 +7,6 @@ The store has each run as it stands before the engine hears of it. So what was h
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -91,6 +90,8 @@ class Submissions:
         self._open_engine = engine
         self._engine: Engine | None = None
         self._is_stopping = False
+        self._turns: set[asyncio.Task[Any]] = set()
+        """The turns that are executed here."""
 
     @property
     def engine(self) -> Engine:
@@ -200,8 +201,16 @@ class Submissions:
             await asyncio.wait([earlier])
         if self._is_stopping:
             await asyncio.get_running_loop().create_future()  # others get it when this process has ended
-        if not await self._take_turn(id, number):
-            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._turns.add(task)
+        try:
+            if await self._take_turn(id, number):
+                await self._execute(id)
+        finally:
+            self._turns.discard(task)
+
+    async def _execute(self, id: str) -> None:
         journal = await self._executions.load(id)
         if journal.known.takeovers >= MAX_TAKEOVERS:
             await self._executions.conclude(id, _deadly(journal.known.takeovers))
@@ -224,6 +233,11 @@ class Submissions:
             if isinstance(outcome, Paused) and not outcome.pauses and self._is_stopping:
                 await self._leave(id)
 
+    @property
+    def is_busy(self) -> bool:
+        """True while turns are executed in this process."""
+        return bool(self._turns)
+
     async def _take_turn(self, id: str, number: int) -> bool:
         seconds, now = self._executions.leases.seconds, self._clock.now()
         return await self._store.take_turn(id, number, self._executions.owner, seconds, now)
@@ -243,11 +257,10 @@ class Submissions:
         """Lets the runs that execute here come to rest, and gives them to other workers. Steps in flight have
         so many seconds to end."""
         self._is_stopping = True
-        running = dict(self._executions.running)
-        for id in running:
+        for id in self._executions.running:
             self._executions.suspend(id)
-        if running:
-            await asyncio.wait(running.values(), timeout=patience)
+        if self._turns:
+            await asyncio.wait(self._turns, timeout=patience)
 
     # --- watching over
 
@@ -261,15 +274,21 @@ class Submissions:
         for run in found:
             if turn_id(run.id, run.turn) in known or run.id in self._executions.running:
                 continue
-            seconds, now = self._executions.leases.seconds, self._clock.now()
-            if run.status == "running":
-                taken = await self._store.take_run(run.id, self._executions.owner, seconds, now)
-            else:
-                taken = await self._take_turn(run.id, run.turn)
-            if taken:
-                with contextlib.suppress(RunLostError):
-                    count += await self.hand_over(await self._executions.load(run.id))
+            try:
+                count += await self._queue_again(run)
+            except RunLostError:
+                pass  # another was faster
+            except SpindleError as error:  # such as that its key is not here; the others are found anyway
+                self._note(f"run {run.id} could not be queued again: {error.message}")
         return count
+
+    async def _queue_again(self, run: Run) -> bool:
+        seconds, now = self._executions.leases.seconds, self._clock.now()
+        if run.status == "running":
+            taken = await self._store.take_run(run.id, self._executions.owner, seconds, now)
+        else:
+            taken = await self._take_turn(run.id, run.turn)
+        return taken and await self.hand_over(await self._executions.load(run.id))
 
 
 def _id_of(placing: Placing, principal: str) -> str:

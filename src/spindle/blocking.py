@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from spindle.domain.call import CallRecord, Progress, Result
     from spindle.domain.event import Event
     from spindle.domain.resource import FilledPrompt, Resource, ResourceChange, SourcePrompt
+    from spindle.domain.run import Run
     from spindle.domain.tool import Tool, ToolList
     from spindle.drafting.draft import Draft
     from spindle.flows.definition import FlowDefinition
@@ -97,6 +98,12 @@ class BlockingSpindle:
     ) -> Outcome:
         """Runs a flow; see `Spindle.run_flow`."""
         return self._run(self._app.run_flow(flow, inputs, options, **named))
+
+    def submit(
+        self, flow: Flow | FlowDefinition | str, inputs: Mapping[str, Any] | None = None, **placing: Any
+    ) -> Run:
+        """Submits a flow to a queue; see `Spindle.submit`."""
+        return self._run(self._app.submit(flow, inputs, **placing))
 
     def connect(self, source: str, principal: Principal = LOCAL) -> Outcome:
         """Connects a user to a source; see `Spindle.connect`."""

@@ -16,7 +16,7 @@ from spindle.engines.dbos import DbosEngine
 from spindle.engines.local import INSTALL, LocalEngine
 from spindle.engines.open import open_engine
 from spindle.errors import ConfigurationError
-from spindle.ports.engine import Engine, Turn, Worker
+from spindle.ports.engine import Engine, EngineWorker, RunTurn
 from spindle.stores.postgres.address import parse
 
 QUEUES = {
@@ -78,7 +78,7 @@ class Executed:
 async def working(
     engine: Engine, executed: Executed, *queues: str, concurrency: int | None = None
 ) -> AsyncIterator[None]:
-    worker = Worker(uuid.uuid4().hex, executed, queues or ("default",), concurrency)
+    worker = EngineWorker(uuid.uuid4().hex, executed, queues or ("default",), concurrency)
     task = asyncio.create_task(engine.work(worker))
     try:
         yield
@@ -89,30 +89,30 @@ async def working(
             await task
 
 
-async def unfinished(engine: Engine, *turns: Turn) -> set[str]:
+async def unfinished(engine: Engine, *turns: RunTurn) -> set[str]:
     return await engine.unfinished([turn.id for turn in turns])
 
 
 class TestTurns:
     async def test_a_turn_waits_until_a_worker_executes_it_once(self, engine: Engine) -> None:
-        first, again = Turn("r1", 1, "default"), Turn("r1", 1, "default")
+        first, again = RunTurn("r1", 1, "default"), RunTurn("r1", 1, "default")
         await engine.submit(first)
         await engine.submit(again)
-        assert await unfinished(engine, first, Turn("r2", 1, "default")) == {"r1.1"}
+        assert await unfinished(engine, first, RunTurn("r2", 1, "default")) == {"r1.1"}
         executed = Executed()
         async with working(engine, executed):
-            await engine.submit(Turn("r1", 2, "default"))
+            await engine.submit(RunTurn("r1", 2, "default"))
             await executed.until(2)
             assert sorted(executed.turns) == [("r1", 1), ("r1", 2)]
             await engine.submit(again)
-            await engine.submit(Turn("r3", 1, "default"))
+            await engine.submit(RunTurn("r3", 1, "default"))
             await executed.until(3)
         assert executed.turns[2] == ("r3", 1)
         assert await unfinished(engine, first) == set()
 
     async def test_smaller_priorities_come_first_and_equal_ones_in_order(self, engine: Engine) -> None:
         for name, priority in (("low", 200), ("one", 100), ("two", 100), ("urgent", 1)):
-            await engine.submit(Turn(name, 1, "narrow", priority))
+            await engine.submit(RunTurn(name, 1, "narrow", priority))
         executed = Executed()
         async with working(engine, executed, "narrow"):
             await executed.until(4)
@@ -121,8 +121,8 @@ class TestTurns:
 
     async def test_a_turn_does_not_begin_before_its_time(self, engine: Engine) -> None:
         due = time.time() + 1.5
-        await engine.submit(Turn("later", 1, "default", not_before=due))
-        await engine.submit(Turn("past", 1, "default", not_before=due - 100))
+        await engine.submit(RunTurn("later", 1, "default", not_before=due))
+        await engine.submit(RunTurn("past", 1, "default", not_before=due - 100))
         executed = Executed()
         async with working(engine, executed):
             await executed.until(2)
@@ -130,7 +130,7 @@ class TestTurns:
         assert [run for run, _ in executed.turns] == ["past", "later"]
 
     async def test_a_turn_that_waits_can_be_cancelled(self, engine: Engine) -> None:
-        gone, stays = Turn("gone", 1, "default"), Turn("stays", 1, "default")
+        gone, stays = RunTurn("gone", 1, "default"), RunTurn("stays", 1, "default")
         await engine.submit(gone)
         await engine.submit(stays)
         await engine.cancel(gone.id)
@@ -143,8 +143,8 @@ class TestTurns:
 
     async def test_a_worker_takes_only_its_queues_and_no_more_than_it_may(self, engine: Engine) -> None:
         for number in range(4):
-            await engine.submit(Turn(f"r{number}", 1, "default"))
-        elsewhere = Turn("elsewhere", 1, "narrow")
+            await engine.submit(RunTurn(f"r{number}", 1, "default"))
+        elsewhere = RunTurn("elsewhere", 1, "narrow")
         await engine.submit(elsewhere)
         executed = Executed()
         async with working(engine, executed, concurrency=2):
@@ -153,19 +153,19 @@ class TestTurns:
         assert await unfinished(engine, elsewhere) == {"elsewhere.1"}
 
     async def test_a_rate_lets_no_more_begin(self, engine: Engine) -> None:
-        turns = [Turn(f"r{number}", 1, "slow") for number in range(2)]
+        turns = [RunTurn(f"r{number}", 1, "slow") for number in range(2)]
         for turn in turns:
             await engine.submit(turn)
         executed = Executed()
         async with working(engine, executed, "slow", "default"):
             await executed.until(1)
-            await engine.submit(Turn("other", 1, "default"))
+            await engine.submit(RunTurn("other", 1, "default"))
             await executed.until(2)
         assert executed.turns == [("r0", 1), ("other", 1)]
         assert await unfinished(engine, *turns) == {"r1.1"}
 
     async def test_a_turn_that_fails_is_over_and_others_go_on(self, engine: Engine) -> None:
-        failed = Turn("fails", 1, "default")
+        failed = RunTurn("fails", 1, "default")
         await engine.submit(failed)
         executed = Executed()
 
@@ -177,7 +177,7 @@ class TestTurns:
 
         async with working(engine, Failing()):
             await executed.until(1)
-            await engine.submit(Turn("fine", 1, "default"))
+            await engine.submit(RunTurn("fine", 1, "default"))
             await executed.until(2)
             while await unfinished(engine, failed):
                 await asyncio.sleep(0.05)
@@ -188,11 +188,11 @@ class TestWithoutAnEngine:
     @pytest.mark.parametrize("engine", [LocalEngine(), LocalEngine(is_chosen=True)])
     async def test_what_needs_a_queue_is_refused_with_the_line_to_install(self, engine: Engine) -> None:
         with pytest.raises(ConfigurationError) as refused:
-            await engine.submit(Turn("r1", 1, "default"))
+            await engine.submit(RunTurn("r1", 1, "default"))
         assert refused.value.hint is not None
         assert INSTALL in refused.value.hint
         with pytest.raises(ConfigurationError):
-            await engine.work(Worker("w1", Executed(), ["default"]))
+            await engine.work(EngineWorker("w1", Executed(), ["default"]))
         assert await engine.unfinished(["r1.1"]) == set()
         assert dict(engine.queues) == {}
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from spindle.domain.engine import QueueConfig
 from spindle.engines.alive import FileLocks, Locks, PostgresLocks
 from spindle.errors import ConfigurationError, NotFoundError, StoreError, did_you_mean
-from spindle.ports.engine import Execute, Turn, Worker
+from spindle.ports.engine import EngineWorker, Execute, RunTurn
 from spindle.threads import in_thread
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class DbosEngine:
             raise NotFoundError(f"there is no queue {name!r}", hint=did_you_mean(name, self._queues, known))
         return self._queues[name]
 
-    async def submit(self, turn: Turn) -> None:
+    async def submit(self, turn: RunTurn) -> None:
         options: EnqueueOptions = {
             "workflow_name": WORKFLOW,
             "queue_name": turn.queue,
@@ -184,7 +184,7 @@ class DbosEngine:
 
     # --- working
 
-    async def work(self, worker: Worker) -> None:
+    async def work(self, worker: EngineWorker) -> None:
         global _execute  # noqa: PLW0603 - as DBOS itself
         quiet(self._note)
         from dbos import DBOS
@@ -212,7 +212,7 @@ class DbosEngine:
         finally:
             _execute = None
 
-    def _launched(self, worker: Worker) -> DBOS:
+    def _launched(self, worker: EngineWorker) -> DBOS:
         from dbos import DBOS, DBOSPortableJSONSerializer
 
         dbos = DBOS(

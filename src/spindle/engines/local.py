@@ -9,7 +9,7 @@ from spindle.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from spindle.domain.engine import QueueConfig
-    from spindle.ports.engine import Turn, Worker
+    from spindle.ports.engine import EngineWorker, RunTurn
 
 INSTALL = "pip install 'spindle-tools[durable]'"
 
@@ -31,7 +31,7 @@ class LocalEngine:
     def queue(self, name: str) -> QueueConfig:
         raise self._refusal("runs cannot be submitted")
 
-    async def submit(self, turn: Turn) -> None:
+    async def submit(self, turn: RunTurn) -> None:
         raise self._refusal("runs cannot be submitted")
 
     async def unfinished(self, turns: Collection[str]) -> set[str]:
@@ -40,7 +40,7 @@ class LocalEngine:
     async def cancel(self, turn: str) -> None:
         """Nothing waits."""
 
-    async def work(self, worker: Worker) -> None:
+    async def work(self, worker: EngineWorker) -> None:
         raise self._refusal("there is nothing to work on")
 
     async def close(self) -> None:

@@ -21,6 +21,7 @@ def name_of(flow: Flow) -> str:
 
 
 def named_flow(flow: Flow | FlowDefinition) -> Flow:
+    """Returns the flow of a definition, or the flow itself, with names for all of its nodes."""
     from spindle.flows.build import build, name_nodes
     from spindle.flows.definition import FlowDefinition
 

@@ -1,4 +1,4 @@
-"""What a run was given, as it may be shown."""
+"""The input of a run, as it may be shown."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RunTurn:
     """One execution of a run: from its start, or after an answer, to its end or its next pause."""
 
     run: str
@@ -43,7 +43,7 @@ whoever watches over the runs submits another."""
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class EngineWorker:
     """A process that executes turns."""
 
     id: str
@@ -69,7 +69,7 @@ class Engine(Protocol):
         ConfigurationError with the way to get queues if there are none at all."""
         ...
 
-    async def submit(self, turn: Turn) -> None:
+    async def submit(self, turn: RunTurn) -> None:
         """Returns when the turn would survive the death of this process. The same turn again is no other."""
         ...
 
@@ -81,7 +81,7 @@ class Engine(Protocol):
         """Forgets a turn that waits. One that was begun goes on: its run says if it may."""
         ...
 
-    async def work(self, worker: Worker) -> None:
+    async def work(self, worker: EngineWorker) -> None:
         """Executes turns until it is cancelled, also those that workers have left which died. Turns in hand
         are cancelled then."""
         ...

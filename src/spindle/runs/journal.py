@@ -17,7 +17,7 @@ from spindle.domain.run import Begun, EventKind, Pause, Run, RunEvent
 from spindle.errors import InputRequired, Interruption, RunLostError, SpindleError, StoreError
 from spindle.remedies import Remedy
 from spindle.runs.outcomes import open_content, written
-from spindle.runs.record import Record
+from spindle.runs.record import RunRecord
 from spindle.runs.stops import Branches, Stops, below
 from spindle.runs.waits import ends_at, is_over, said_to_all, token_of
 
@@ -71,7 +71,7 @@ class RunJournal:
         self._now = now
         self._leases = leases
         self._note = note
-        self.known = Record(history, sealer)
+        self.known = RunRecord(history, sealer)
         self._waiting = {pause.path: pause for pause in pauses if pause.state == "waiting"}
         self._answered = {pause.path: pause for pause in pauses if pause.answer is not None}
         self._stored = frozenset(pause.token for pause in pauses)

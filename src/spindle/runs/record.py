@@ -16,8 +16,8 @@ _LATER = re.compile(r"~\d+$")
 """The end of the path of a step that was recorded after a retry. Other paths end in `:` and a number."""
 
 
-class Record:
-    """What is known of a run's steps. After a retry those that failed are not known, and are made again."""
+class RunRecord:
+    """The steps of a run as far as they are known. After a retry those that failed are not known, and are made again."""
 
     def __init__(self, history: Sequence[RunEvent], sealer: Sealer) -> None:
         self.outcomes: dict[str, RunEvent] = {}
@@ -27,7 +27,7 @@ class Record:
         self.noted: set[str] = set()
         self.retries = 0
         self.takeovers = 0
-        """How often it was taken up since it last came further."""
+        """The number of times that it was taken up since it last came further."""
         places: set[str] = set()
         for event in history:
             if event.kind in ("step", "begun", "stopped"):

@@ -26,7 +26,7 @@ from spindle.errors import (
     SpindleError,
     StoreError,
 )
-from spindle.ports.engine import Turn, turn_id
+from spindle.ports.engine import RunTurn, turn_id
 from spindle.ports.store import LEASE
 from spindle.runs.executions import kept
 from spindle.runs.journal import closed
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from spindle.runs.outcomes import Outcome
 
 MAX_TAKEOVERS: Final = 5
-"""How often a run is taken up without coming further, before it counts as one that kills its workers."""
+"""The number of times that a run is taken up without coming further, before it counts as deadly."""
 HANDED_OVER: Final = 10.0
 """Seconds in which a stored run is certainly handed over, unless its process died meanwhile."""
 WORKER_LEASE: Final = 10.0
@@ -57,7 +57,7 @@ GoOn = Callable[["RunJournal"], Awaitable["Outcome"]]
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """How a run is submitted."""
+    """The queue of a run, and its place in it."""
 
     queue: str = DEFAULT_QUEUE
     priority: int = USUAL_PRIORITY
@@ -137,7 +137,7 @@ class Submissions:
 
     async def _hand_over(self, run: Run) -> None:
         assert run.queue is not None
-        turn = Turn(run.id, run.turn, run.queue, run.priority, run.not_before)
+        turn = RunTurn(run.id, run.turn, run.queue, run.priority, run.not_before)
         try:
             await self.engine.submit(turn)
         except StoreError as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from spindle.errors import SpindleError
-from spindle.ports.engine import Worker
+from spindle.ports.engine import EngineWorker
 from spindle.serving.waiting import continued_meanwhile
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ async def work(
     for name in queues:
         submissions.engine.queue(name)  # raises if there is no such queue
     submissions.begin()
-    worker = Worker(app.runner.owner, submissions.execute, queues, concurrency, on_ready)
+    worker = EngineWorker(app.runner.owner, submissions.execute, queues, concurrency, on_ready)
     async with continued_meanwhile(app, note):
         working = asyncio.create_task(submissions.engine.work(worker), name="worker")
         tasks = [working, asyncio.create_task(_watch(submissions, note), name="watching over runs")]

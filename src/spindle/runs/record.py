@@ -17,7 +17,7 @@ _LATER = re.compile(r"~\d+$")
 
 
 class RunRecord:
-    """The steps of a run as far as they are known. After a retry those that failed are not known, and are made again."""
+    """The steps of a run as far as they are known. After a retry those that failed are not known any more."""
 
     def __init__(self, history: Sequence[RunEvent], sealer: Sealer) -> None:
         self.outcomes: dict[str, RunEvent] = {}

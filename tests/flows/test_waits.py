@@ -263,14 +263,18 @@ async def test_what_comes_is_data_and_no_template(opened: OpenFlows) -> None:
         assert await ended(app, pause.run_id) == {"value": "${hooks.nap}"}
 
 
-async def test_a_call_that_cannot_wait_says_so(opened: OpenFlows, tmp_path: Path) -> None:
+async def test_a_call_over_http_that_waits_is_answered_with_its_run(
+    opened: OpenFlows, tmp_path: Path
+) -> None:
     (tmp_path / "flows").mkdir()
     (tmp_path / "flows" / "napping.yaml").write_text("nodes:\n- {id: nap, wait: {for: 1h}}\n")
     async with opened() as app, served(app) as client:
         await app.sync()
         answer = await client.post("/tools/napping", json={}, headers={"Authorization": "Bearer secret"})
-        assert answer.status_code == 409
-        assert "nap waits for 3600 s, but" in answer.json()["message"]
+        assert answer.status_code == 202
+        assert answer.json()["message"] == "nap waits for 3600 s"
+        (run,) = {pause.run_id for pause in await app.pauses()}
+        assert answer.headers["Location"] == f"/runs/{run}"
 
 
 async def test_no_other_token_is_an_address(opened: OpenFlows) -> None:

@@ -54,10 +54,7 @@ def of_error(error: BaseException) -> JsonObject:
         body = problem(409, "consent", error.message, "open `details.url` to give consent, then call again")
         return {**body, "source": error.source, "details": error.details}
     if isinstance(error, Interruption):
-        message = "the call waits for a person, who cannot be asked here"
-        if error.kind == "wait":
-            message = f"{error.message}, but a call over this API cannot: run the flow where Spindle runs"
-        return problem(409, "paused", message)
+        return problem(409, "paused", "the call waits for a person, who cannot be asked here")
     kind = type(error).__name__
     return problem(500, "internal", f"a bug in Spindle: {kind}", "the server's log says where")
 

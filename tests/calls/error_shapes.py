@@ -168,7 +168,8 @@ STRUCTURED = [
 
 SENTENCES = [
     Shape("words about a limit, without a rule", said("Too many requests, try again in a minute"), TOOL),
-    Shape("words with a number, without a rule", said("HTTP error 429: Too Many Requests"), TOOL),
+    Shape("a status with its own words alone", said("HTTP error 429: Too Many Requests"), RATE, 429, None, True),
+    Shape("a status inside of a sentence", said("HTTP error 429: Too Many Requests for today"), TOOL),
     Shape("FastMCP's words about a tool", said("Error calling tool 'pay': 404 no such account"), TOOL),
     Shape("FastMCP's words, with a rule of the user",
           said("Error calling tool 'pay': HTTP 429 from the bank"),
@@ -230,7 +231,7 @@ SENTENCES = [
           CLIENT, preset="postgres"),
     Shape("brave: a limit", said('429 Too Many Requests\n{"type": "ErrorResponse"}'), RATE, None, None, True,
           preset="brave-search"),
-    Shape("brave: a key", said("401 Unauthorized"), AUTH, preset="brave-search"),
+    Shape("brave: a key", said("401 Unauthorized"), AUTH, 401, preset="brave-search"),
     Shape("github: a missing issue",
           said("failed to get issue: GET https://api.github.com/repos/a/b/issues/1: 404 none []"),
           MISSING, preset="github"),

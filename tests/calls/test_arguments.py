@@ -390,7 +390,8 @@ async def test_a_large_result_is_checked_beside_the_event_loop(
                     await d.call("made.do")
             else:
                 await d.call("made.do")
-    assert checked_in == [True, True, True, False, True, False]
+    # Arguments once, since those of the others are seen at a glance to fit, and the result each time.
+    assert checked_in == [True, True, False, False]
 
 
 def returning(result: Result) -> Any:

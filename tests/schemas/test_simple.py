@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servers.examples import examples
+from spindle.calls.validate import is_surely_json
 from spindle.schemas.compiled import CompiledSchema
 from spindle.schemas.simple import SimpleSchema
 
@@ -52,6 +53,41 @@ def test_what_plainly_fits_fits(schema: dict[str, Any], value: Any) -> None:
     simple = SimpleSchema.of(schema)
     if simple is not None:
         assert jsonschema_rs.validator_for(schema).is_valid(value) or not simple.plainly_accepts(value)
+
+
+@examples(1000)
+@given(
+    SCHEMAS, st.dictionaries(NAMES, SCALARS | st.text() | st.floats() | st.integers() | st.just("x" * 20_000))
+)
+def test_what_surely_fits_fits_and_is_json(schema: dict[str, Any], value: dict[str, Any]) -> None:
+    simple = SimpleSchema.of(schema)
+    if simple is not None and simple.surely_fits(value):
+        assert jsonschema_rs.validator_for(schema).is_valid(value)
+        assert is_surely_json(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "sure"),
+    [
+        ({"t": "hi", "i": 5, "n": 1.5, "b": True}, True),
+        ({"t": "hé", "i": 5, "n": 1.5, "b": True}, False),
+        ({"t": "\ud800", "i": 5, "n": 1.5, "b": True}, False),
+        ({"t": "x" * 2000, "i": 5, "n": 1.5, "b": True}, False),
+        ({"t": "hi", "i": 2**60, "n": 1.5, "b": True}, False),
+        ({"t": "hi", "i": True, "n": 1.5, "b": True}, False),
+        ({"t": "hi", "i": 5, "n": float("nan"), "b": True}, False),
+        ({"t": "hi", "i": 5, "n": float("-inf"), "b": True}, False),
+        ({"t": "hi", "i": 5, "n": 1, "b": True}, False),
+        ({"t": "hi", "i": 5, "n": 1.5}, False),
+        ({"t": "hi", "i": 5, "n": 1.5, "b": True, "more": "x"}, False),
+    ],
+)
+def test_what_is_sure_at_a_glance(value: dict[str, Any], sure: bool) -> None:
+    kinds = {"t": "string", "i": "integer", "n": "number", "b": "boolean"}
+    properties = {name: {"type": kind} for name, kind in kinds.items()}
+    simple = SimpleSchema.of({"type": "object", "properties": properties, "required": list(kinds)})
+    assert simple is not None
+    assert simple.surely_fits(value) is sure
 
 
 @pytest.mark.parametrize(

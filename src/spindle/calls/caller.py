@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -97,16 +97,16 @@ class Caller:
         self._idle: asyncio.Event | None = None  # of one who waits until no call runs
         tracing.follow(self)
 
-    async def call(
+    def call(
         self, name: str, arguments: Mapping[str, Any] | None = None, options: CallOptions = DEFAULT_OPTIONS
-    ) -> Result:
+    ) -> Coroutine[Any, Any, Result]:
         """Call a tool. Returns its result, also one that reports an error of the tool's own
         (`is_error`); raises a SpindleError when it could not be called or did not answer, and an
         Interruption when a person is wanted first. Made during a run, it is a step of that run."""
         given, journal = dict(arguments or {}), current_journal.get()
         if journal is None:
-            return await self.make(name, given, options, None)
-        return await journal.step(
+            return self.make(name, given, options, None)
+        return journal.step(
             name, given, options.principal, lambda place: self.make(name, given, options, place)
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from spindle.calls.content import keep_large_content
@@ -48,7 +48,9 @@ class MakesCalls(Protocol):
     files: FileStore
     note: Note
 
-    async def call(self, name: str, arguments: Mapping[str, Any], options: CallOptions) -> Result: ...
+    def call(
+        self, name: str, arguments: Mapping[str, Any], options: CallOptions
+    ) -> Coroutine[Any, Any, Result]: ...
 
     async def find(self, name: str, principal: Principal) -> Tool: ...
 

@@ -71,6 +71,8 @@ class Validation:
         schema = self._compiled.get((tool.fingerprint, "input"))
         if schema is None or (formats and schema.with_formats is not None):
             return False
+        if schema.simple is not None and schema.simple.surely_fits(arguments):
+            return True
         try:
             return is_surely_json(arguments) and schema.accepts(arguments)
         except TooCostlyError:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def read(text: object) -> Trail:
     return tuple(text.split(" ")) if isinstance(text, str) and _FORM.fullmatch(text) else ()
 
 
+@lru_cache(1000)
 def written(trail: Trail) -> str:
     """Returns a trail as text."""
     return " ".join(trail)

@@ -65,8 +65,8 @@ class CompiledSchema:
         self._cost = cost
         self._schema = schema
         self._is_plain = cost.is_plain
-        self._simple = SimpleSchema.of(schema)
-        if self._simple is None:
+        self.simple = SimpleSchema.of(schema)
+        if self.simple is None:
             try:
                 self._validator = _validator_for(schema)
             except ValueError as error:
@@ -79,7 +79,7 @@ class CompiledSchema:
 
     def accepts(self, value: Any) -> bool:
         """True if the value fits; raises TooCostlyError."""
-        if self._simple is not None and self._simple.plainly_accepts(value):
+        if self.simple is not None and self.simple.plainly_accepts(value):
             return True
         if not self._is_plain and self._cost.looks(value, MAX_LOOKS) > MAX_LOOKS:
             raise TooCostlyError(

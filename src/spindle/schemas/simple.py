@@ -10,6 +10,8 @@ from spindle.domain.json_schema import JsonObject, is_array, is_object
 _ANNOTATIONS: Final = frozenset({"$schema", "title", "description", "default", "examples", "deprecated"})
 _KEYWORDS: Final = _ANNOTATIONS | {"type", "properties", "required", "additionalProperties"}
 _NEWEST: Final = "https://json-schema.org/draft/2020-12/schema"
+_SHORT: Final = 1024
+_EXACT: Final = 2**53
 _TYPES: Final = {"string": str, "integer": int, "boolean": bool, "number": float}
 
 
@@ -45,6 +47,21 @@ class SimpleSchema:
         ):
             return None
         return cls(types, frozenset(required), closed=not extra)
+
+    def surely_fits(self, value: dict[str, Any]) -> bool:
+        """True for an object that fits, is small, and can be sent as JSON as it is. Others may fit too."""
+        if not self._required <= value.keys():
+            return False
+        for name, item in value.items():
+            kind = self._types.get(name)
+            if type(item) is not kind:
+                return False
+            if kind is str:
+                if len(item) > _SHORT or not item.isascii():
+                    return False
+            elif kind is not bool and not -_EXACT < item < _EXACT:
+                return False  # among them numbers that are none
+        return True
 
     def plainly_accepts(self, value: Any) -> bool:
         """True for a value that fits. Others may fit too: 1.0 is an integer."""

@@ -104,20 +104,28 @@ class McpSession(RelaySession):
 
     async def invoke(self, tool: Tool, call: Call) -> Result:
         client, first = self._client, None
+        exchange = CallExchange(call.credential, call)
         with self.peers.serving(call) as serving:
             if not client.is_modern and call.peer is not None and client.offers("logging"):
                 await self._lower_log_level(call.peer.log_level)
             if call.reply is None and call.answers is None:
                 try:
-                    exchange = CallExchange(call.credential, call)
-                    begun = self._begun(tool, call, exchange)
-                    first = await (
-                        self._call(tool, call, {}) if begun is None else self._answer(begun, call, exchange)
-                    )
+                    coming = self._begun(tool, call, exchange)
+                    if coming is None:
+                        first = await self._call(tool, call, {})
+                    else:
+                        raw = await coming
+                        first = plain_result(raw)
+                        if first is None:
+                            first = await self._of_answer(raw, call)
                     if isinstance(first, Result):  # as nearly always: it asks for nothing first
                         if serving.others:
                             await serving.settle()
                         return first
+                except McpError as error:
+                    first = self._error(error, exchange)
+                    if not isinstance(first, (AuthError, ClientError)):
+                        raise first from error
                 except (AuthError, ClientError) as error:
                     first = error
             send = self._rounds(tool, call, first)
@@ -135,19 +143,11 @@ class McpSession(RelaySession):
         params: JsonObject = {"name": tool.spec.remote_name, "arguments": call.arguments}
         return self._client.begin_call(params, exchange)
 
-    async def _answer(self, coming: Coming, call: Call, exchange: CallExchange) -> Result | Asked:
-        try:
-            raw = await coming
-        except McpError as error:
-            raise self._error(error, exchange) from error
-        if (plain := plain_result(raw)) is not None:
-            return plain
-        return await self._exchange(lambda: self._of_answer(raw, call), call.credential, call)
-
     async def _of_answer(self, raw: JsonObject, call: Call) -> Result | Asked:
         """The result that is no plain one."""
         task = tasks.task_in(raw)
-        return await (self._read(raw) if task is None else self._of_task(task, call))
+        read = partial(self._read, raw) if task is None else partial(self._of_task, task, call)
+        return await self._exchange(read, call.credential, call)
 
     def _rounds(self, tool: Tool, call: Call, first: Result | Asked | SpindleError | None) -> Send[Result]:
         """Makes the call again and again. `first` is the outcome of the first time, if it was made."""

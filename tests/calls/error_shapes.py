@@ -168,7 +168,7 @@ STRUCTURED = [
 
 SENTENCES = [
     Shape("words about a limit, without a rule", said("Too many requests, try again in a minute"), TOOL),
-    Shape("a status with its own words alone", said("HTTP error 429: Too Many Requests"), RATE, 429, None, True),
+    Shape("a status and its own words", said("HTTP error 429: Too Many Requests"), RATE, 429, None, True),
     Shape("a status inside of a sentence", said("HTTP error 429: Too Many Requests for today"), TOOL),
     Shape("FastMCP's words about a tool", said("Error calling tool 'pay': 404 no such account"), TOOL),
     Shape("FastMCP's words, with a rule of the user",

@@ -102,7 +102,7 @@ class RunJournal:
         sealed = self._sealer.seal_often(written(outcome), f"run:{self.run.id}:{path}")
         self._unsaved.append(self._event("step", path, sealed))
         try:
-            await self.save()
+            await (self.save() if self.run.queue is None else self._save_or_lose())
         except StoreError as error:
             # The step has done its work. What could not be written goes with the next that can.
             self._note(f"a step of run {self.run.id} could not be recorded: {error.message}")
@@ -127,8 +127,7 @@ class RunJournal:
 
     async def begin(self, path: str, *, keyed: bool) -> None:
         """Returns when it would survive the death of this process that the call at this place is being sent.
-        Raises StoreError if it cannot be written, and CancelledError if the run is no longer this process's:
-        the call must not be sent then."""
+        Raises StoreError if it cannot be written, and CancelledError if the run is lost: do not send it."""
         content = {"process": f"{HOST}, process {os.getpid()}", "keyed": keyed}
         sealed = self._sealer.seal_often(content, f"run:{self.run.id}:{path}:begun")
         event = self._event("begun", path, sealed)
@@ -153,6 +152,17 @@ class RunJournal:
             except StoreError:
                 await asyncio.sleep(wait)
         return await self.save()
+
+    async def _save_or_lose(self) -> None:
+        """Tries while it has the lease: in a worker, no step is made after one that is not on record."""
+        while True:
+            try:
+                return await self.save()
+            except StoreError:
+                if self._leases.clock() >= (self.held_until or 0.0):
+                    self.lose()
+                    raise self.lost() from None
+                await asyncio.sleep(WAITS[0])
 
     def stopped(self, path: str) -> None:
         """Notes, with the next `save`, that the call at this place asked somebody: it is in no doubt."""

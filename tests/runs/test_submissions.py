@@ -1,0 +1,127 @@
+"""Submitted runs that nobody has, that fail again and again, or that kill whoever takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import spindle
+from servers.workers import until_it_is
+from spindle.app import Spindle
+from spindle.calls.options import DEFAULT_OPTIONS
+from spindle.domain.run import Run, RunEvent
+from spindle.engines.dbos import DbosEngine
+from spindle.errors import StoreError
+from spindle.ports.engine import RunTurn
+from spindle.runs.submissions import HANDED_OVER, MAX_TAKEOVERS, Placing
+from spindle.serving.working import work
+
+SETTINGS = "[engine.queues.default]\nretries = 2\nbackoff = 0.05\n"
+TOOLS = """
+from pathlib import Path
+from spindle import ConnectionFailedError, tool
+
+HERE = Path(__file__).parent.parent
+
+@tool(idempotent=True)
+def fetch(times: int) -> int:
+    "Fail so often, then succeed."
+    with open(HERE / "tries", "a") as file:
+        file.write(".")
+    made = len((HERE / "tries").read_text())
+    if made <= times:
+        raise ConnectionFailedError("nobody answers")
+    return made
+"""
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[Spindle]:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "fetching.py").write_text(TOOLS)
+    (tmp_path / "spindle.toml").write_text(SETTINGS)
+    async with spindle.open(tmp_path) as opened:
+        await opened.sync()
+        yield opened
+
+
+@contextlib.asynccontextmanager
+async def working(app: Spindle) -> AsyncIterator[list[str]]:
+    notes: list[str] = []
+    task = asyncio.create_task(work(app, ["default"], None, notes.append))
+    try:
+        yield notes
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def fetched(app: Spindle, times: int) -> Run:
+    return await app.submit(f"fetch --times {times}")
+
+
+async def test_a_run_that_was_stored_and_never_handed_over_is_found(
+    app: Spindle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(self: DbosEngine, turn: RunTurn) -> None:
+        raise StoreError("the database is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DbosEngine, "submit", away)
+        run = await fetched(app, 0)
+    assert run.status == "queued"
+    assert await app.runner.submissions.recover() == 0, "whoever submits it may be about to hand it over"
+    stored = await app.store.run(run.id)
+    assert stored is not None
+    monkeypatch.setattr("spindle.runs.submissions.HANDED_OVER", -HANDED_OVER)
+    assert await app.runner.submissions.recover() == 1
+    assert await app.runner.submissions.recover() == 0, "the engine has it now"
+    async with working(app):
+        ended = await until_it_is(app, run.id, "done")
+    assert ended.turn == 2
+
+
+async def test_a_run_that_fails_with_an_error_that_may_pass_goes_on_by_itself(app: Spindle) -> None:
+    async with working(app):
+        # More often than a call is tried again by itself.
+        assert (await until_it_is(app, (await fetched(app, 4)).id, "done")).turn == 2
+
+
+async def test_it_fails_when_it_was_retried_often_enough(app: Spindle) -> None:
+    async with working(app):
+        run = await fetched(app, 1000)
+        deadline = time.monotonic() + 60
+        while (found := await app.store.run(run.id)) is None or (found.status, found.turn) != ("failed", 3):
+            assert time.monotonic() < deadline, found
+            await asyncio.sleep(0.02)
+    assert found.error is not None
+    assert "nobody answers" in found.error["message"]
+
+
+async def test_a_run_that_kills_its_workers_is_given_up_with_the_reason(app: Spindle) -> None:
+    run = await fetched(app, 0)
+    for number in range(MAX_TAKEOVERS):
+        assert await app.store.take_turn(run.id, 1, f"dead {number}", 0.0, time.time())
+        held = await app.store.run(run.id)
+        assert held is not None
+        assert await app.store.save_events(held, [RunEvent(run.id, "resumed", time.time())])
+    async with working(app):
+        failed = await until_it_is(app, run.id, "failed")
+        assert failed.error is not None
+        assert "taken up 5 times without coming further" in failed.error["message"]
+        assert await app.runner.submissions.retry(run.id) is None
+        await until_it_is(app, run.id, "done")
+
+
+async def test_a_call_of_a_tool_is_submitted_like_a_flow(app: Spindle) -> None:
+    given = {"tool": "fetch", "arguments": {"times": 0}}
+    run = await app.runner.submissions.submit("call", "fetch", given, DEFAULT_OPTIONS, Placing())
+    async with working(app):
+        ended = await until_it_is(app, run.id, "done")
+    assert (await app.runner.outcome(ended)).structured == 1

@@ -41,6 +41,7 @@ from spindle.calls.validate import LargeArgumentsError, Validation, has_many_par
 from spindle.domain.call import Call, IdempotencyKey, Result
 from spindle.domain.identity import NO_CREDENTIAL, Principal
 from spindle.errors import AuthError, PermissionDeniedError, RateLimitedError, ServerError, SpindleError
+from spindle.ports.store import DONE
 from spindle.telemetry import tracing
 from spindle.threads import in_short_turn
 from spindle.timers import Timers
@@ -147,10 +148,9 @@ class Caller:
         outcome, problem, result = "ok", None, None
         self._running += 1
         try:
-            running.stage = "find"
+            running.stage, principal = "find", options.principal
             if self.recorder.unsaved.records:
                 await self.recorder.unsaved.wait_for_space()
-            principal = options.principal
             tool = running.tool = self._at_hand(name, principal) or await self.find(name, principal)
             running.stage = "settings"
             prepared = running.prepared = self._prepared.of(tool, self._catalog.sources)
@@ -235,11 +235,11 @@ class Caller:
                 _current_call.reset(token)
                 running.stage = "record"
                 if running.tool is not None:
-                    kept = result if options.keep_result else None
                     mask, about = self.recorder.masked, (running.tool, given, running.secrets)
                     shown = await in_short_turn(mask, *about) if running.is_large else mask(*about)
-                    record = running.record(shown, given, options.principal, outcome, problem, kept)
-                    await self.recorder.save(record, together=self._running > 1)
+                    record = running.record(shown, given, options, outcome, problem, result)
+                    if (saving := self.recorder.save(record, together=self._running > 1)) is not DONE:
+                        await saving
                     if options.on_record is not None:
                         options.on_record(record)
             finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +14,7 @@ from spindle.calls.secret_forms import replace_secrets
 from spindle.calls.unsaved import UnsavedRecords, is_full
 from spindle.domain.json_schema import JsonObject, is_array, is_object, resolve, to_json
 from spindle.errors import Interruption, SpindleError, StoreError
+from spindle.ports.store import DONE
 
 if TYPE_CHECKING:
     from spindle.domain.call import Block, CallRecord, Result, ToolFailure
@@ -76,17 +77,29 @@ class Recorder:
             return arguments
         return masked(arguments, tool.input_schema, secrets, marked=marked)
 
-    async def save(self, record: CallRecord, *, together: bool = False) -> None:
-        """Writes a record to the store, `together` with others that are about to come. A failure is noted:
-        the tool has done its work. What finds the disk full is kept until there is space."""
+    def save(self, record: CallRecord, *, together: bool = False) -> Awaitable[None]:
+        """Writes a record to the store, `together` with others that are about to come; `DONE` if it is
+        written. A failure is noted: the tool has done its work. What finds the disk full is kept until there
+        is space."""
         if self.on_save is not None:
             self.on_save(record)
         try:
-            await self._store.save_call(record, together=together)
+            saving = self._store.save_call(record, together=together)
         except Exception as error:  # noqa: BLE001 - the result of the call must not be lost
-            if isinstance(error, StoreError) and is_full(error):
-                self.unsaved.add(record, error)
-                return
+            self._failed(record, error)
+            return DONE
+        return saving if saving is DONE else self._saved(record, saving)
+
+    async def _saved(self, record: CallRecord, saving: Awaitable[None]) -> None:
+        try:
+            await saving
+        except Exception as error:  # noqa: BLE001 - the result of the call must not be lost
+            self._failed(record, error)
+
+    def _failed(self, record: CallRecord, error: Exception) -> None:
+        if isinstance(error, StoreError) and is_full(error):
+            self.unsaved.add(record, error)
+        else:
             self._note(f"the call of {record.tool} could not be recorded: {error}")
 
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from spindle.calls.host import PatientPeer
     from spindle.calls.journal import Journal
     from spindle.calls.limits import Limit
+    from spindle.calls.options import CallOptions
     from spindle.calls.prepared import PreparedTool
     from spindle.domain.call import Call, Result
-    from spindle.domain.identity import Principal
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool
 
@@ -63,18 +63,19 @@ class RunningCall:
         self,
         shown: JsonObject,
         given: JsonObject,
-        principal: Principal,
+        options: CallOptions,
         outcome: str,
         problem: JsonObject | None,
-        kept: Result | None,
+        result: Result | None,
     ) -> CallRecord:
         """The record of the call, which has found its tool and ended now. `shown` is what it was given,
-        without secrets; `kept` is the result, if its beginning is to be kept."""
+        without secrets."""
         tool = self.tool
         assert tool is not None
         told = problem or self.remark
+        kept = result if options.keep_result else None
         return CallRecord(
-            self.key, tool.name, tool.source, principal.id, shown,
+            self.key, tool.name, tool.source, options.principal.id, shown,
             outcome, self.started_at, time.perf_counter() - self._began, self.attempts,
             fit_to_store(told, self.secrets) if told is not None else None, self.parent,
             None if kept is None else kept_result(kept, tool, given, self.secrets),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Final, Literal, Protocol, cast
 
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import Secret, SecretKind
@@ -13,6 +13,15 @@ from spindle.ports.run_store import LEASE as LEASE
 from spindle.ports.run_store import Claim as Claim
 from spindle.ports.run_store import RunStore, TraceStore
 from spindle.ports.serving_store import AccessStore, AuditStore, QuotaStore
+
+
+class _Done:
+    def __await__(self) -> Iterator[Any]:
+        return iter(())
+
+
+DONE: Final = cast("Awaitable[None]", _Done())
+"""Stands for something that is done. It may be awaited, and need not be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +172,9 @@ class CallStore(Protocol):
     """Keeps the records of calls."""
 
     def save_call(self, record: CallRecord, *, together: bool = False) -> Awaitable[None]:
-        """Waits until the record would survive the death of this process. If the awaiting task is cancelled
-        meanwhile, the record is kept all the same. `together`: others are about to come, with which it may
-        share the work."""
+        """Waits until the record would survive the death of this process; `DONE` if it would already. If the
+        awaiting task is cancelled meanwhile, the record is kept all the same. `together`: others are about
+        to come, with which it may share the work."""
         ...
 
     async def calls(

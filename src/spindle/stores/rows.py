@@ -162,8 +162,11 @@ def row_from_record(record: CallRecord, seal: Seal) -> tuple[Any, ...]:
     except StoreError as problem:
         told = {"category": "store", "message": f"the details were not kept: {problem.message}"}
         arguments, error, result = b"{}", to_json(told), None
+    tool, principal = record.tool, record.principal
+    if not (tool.isascii() and principal.isascii()):
+        tool, principal = storable(tool), storable(principal)
     return (
-        record.key, storable(record.tool), record.source, storable(record.principal), arguments,
+        record.key, tool, record.source, principal, arguments,
         record.outcome, record.started_at, record.duration, record.attempts, error, record.parent, result,
     )  # fmt: skip
 

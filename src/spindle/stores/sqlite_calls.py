@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 from spindle.errors import StoreError
+from spindle.ports.store import DONE
 from spindle.stores.spool import (
     INSERT,
     MAX_ROW,
@@ -32,16 +33,6 @@ MOVE_AFTER: Final = 1.0
 """Seconds that a record stays in the file, if not so many come that they are moved before."""
 
 
-class _Written:
-    """Waits for nothing: it is done."""
-
-    def __await__(self) -> Iterator[Any]:
-        return iter(())
-
-
-WRITTEN: Awaitable[None] = cast("Awaitable[None]", _Written())
-
-
 class CallRows:
     """Writes the rows of call records. Each `save` returns only after its row would survive this process."""
 
@@ -62,13 +53,13 @@ class CallRows:
             return self._through_thread(row)
         self._count += 1
         if self._count <= FEW:
-            return WRITTEN if self._at_once.insert(INSERT, row) else self._through_thread(row)
+            return DONE if self._at_once.insert(INSERT, row) else self._through_thread(row)
         line = line_of(row)
         if len(line) > MAX_ROW:
             return self._through_thread(row)
         if not together:
             self._append(line, (row,))
-            return WRITTEN
+            return DONE
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._append_waiting)

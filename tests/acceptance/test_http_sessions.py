@@ -223,12 +223,13 @@ async def test_a_call_in_flight_when_the_server_is_killed_fails_at_once(
 
 
 @pytest.mark.parametrize("answers", ["json", "sse"])
+@pytest.mark.parametrize("status", [404, 400])
 async def test_a_forgotten_session_is_opened_again_without_the_caller_noticing(
-    open_sources: OpenSources, answers: Answers
+    open_sources: OpenSources, answers: Answers, status: int
 ) -> None:
     async with HttpServer("handshake", answers) as server, open_sources({"s": at(server)}) as app:
         await app.call("s.echo", text="first")
-        server.forget_sessions()
+        server.forget_sessions(status)
         results = await asyncio.gather(*(app.call("s.echo", text=str(number)) for number in range(10)))
         assert [result.text for result in results] == [str(number) for number in range(10)]
         assert server.methods().count("initialize") == 2

@@ -443,6 +443,29 @@ async def test_whoever_waits_goes_in_turns_between_clients() -> None:
     assert limit.free == 1
 
 
+@pytest.mark.parametrize(("places", "most"), [(1, 1), (2, 1), (3, 2), (5, 4), (10, 8), (100, 80)])
+def test_one_client_leaves_some_places_of_a_source_to_others(places: int, most: int) -> None:
+    limit = Limit(places, is_shared=True)
+    assert sum(limit.take("greedy") for _ in range(places)) == most
+    assert limit.take("ann") == (places > 1)
+    assert limit.take("local") == (places - most > 1), "the owner of the workspace shares with nobody"
+
+
+async def test_a_client_that_has_many_places_gets_another_when_there_is_room_for_others_too() -> None:
+    limit = Limit(5, is_shared=True)
+    assert all(limit.take("greedy") for _ in range(4))
+    fifth = asyncio.create_task(limit.wait("greedy"))
+    await until(lambda: limit.waiting == 1)
+    assert limit.take("ann"), "the last free place is hers"
+    limit.release("ann")
+    assert (limit.free, limit.waiting) == (1, 1)
+    limit.release("greedy")
+    await fifth
+    for _ in range(4):
+        limit.release("greedy")
+    assert (limit.free, limit.waiting) == (5, 0)
+
+
 async def test_a_full_line_turns_away_the_client_that_has_most_in_it() -> None:
     limit = Limit(1, "'made'", max_waiting=4)
     assert limit.take()
@@ -544,21 +567,22 @@ async def test_the_rate_goes_in_turns_between_clients_and_cancelled_ones_take_no
     places=st.integers(1, 3),
     most=st.integers(1, 6),
     steps=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 6)), max_size=25),
+    shared=st.booleans(),
 )
 def test_no_schedule_of_waits_refusals_and_cancellations_loses_a_place(
-    places: int, most: int, steps: list[tuple[str, int]]
+    places: int, most: int, steps: list[tuple[str, int]], *, shared: bool
 ) -> None:
     async def story() -> None:
-        limit = Limit(places, max_waiting=most)
+        limit = Limit(places, max_waiting=most, is_shared=shared)
 
         async def call(client: str) -> None:
-            if not limit.take():
+            if not limit.take(client):
                 await limit.wait(client)
             try:
                 assert 0 <= limit.free < places
                 await asyncio.sleep(0)
             finally:
-                limit.release()
+                limit.release(client)
 
         tasks: list[asyncio.Task[None]] = []
         for client, what in steps:

@@ -113,7 +113,7 @@ async def calls_that_wait_for_a_place(parts: Parts) -> tuple[int, int]:
 
 @feed
 async def guards_of_sources(parts: Parts) -> tuple[int, int]:
-    guards, sources = SourceGuards(lambda: 0.0, asyncio.sleep), parts.app.catalog.sources
+    guards, sources = SourceGuards(lambda: 0.0, asyncio.sleep, parts.app.store), parts.app.catalog.sources
     config = sources.config("python")
     for number in range(KEYS // 10):
         guards.of(f"source-{number}", config, sources)
@@ -474,7 +474,8 @@ KNOWN: dict[str, str] = {
         runs.executions.Executions._working runs.waits.DueRuns._at_work serving.hooks.Webhooks._at_work
         serving.waiting.AwaitedEvents._at_work
         calls.unsaved.UnsavedRecords.records runs.executions.Executions.running runs.leases.RunLeases._kept
-        serving.access.ServingAccess.running serving.relays.Relays._tasks serving.quota_gate.QuotaGate._held
+        serving.running.RunningRequests.* calls.limits.Limit._held
+        serving.relays.Relays._tasks serving.quota_gate.QuotaGate._held
     """,
     "a limit where it is filled, which is tested above": """
         calls.breaker._Breaker._suspicions calls.queues.FairQueue._lines calls.rates.RateLimiter._whole_at

@@ -51,8 +51,14 @@ async def test_no_session_is_lost_while_replicas_die(
     figures(
         f"{ends} ends, calls {dict(by_client)}, {len(log.failed)} in flight failed, longest {slowest:.1f} s"
     )
+    for (client, tool, error), count in collections.Counter(
+        (call.client, call.tool, str(call.error)[:120]) for call in log.failed
+    ).most_common():
+        figures(f"  {count} x {client}, {tool}: {error}")
+    assert not [process.said.decode() for process in processes if b"Traceback" in process.said]
     assert len(by_client) == len(calling)
     assert log.unexcused(proxy.cut) == []
+    assert slowest < 2 * PATIENCE, "no call ran into its own time limit"
     assert len(log.failed) <= ends * len(calling), "each client has one call in flight when a process ends"
     assert log.progress > 0
     assert all(len(ids) <= 1 for ids in log.sessions.values()), "no session is lost"

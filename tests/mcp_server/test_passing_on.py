@@ -89,6 +89,8 @@ async def test_a_source_that_fails_does_not_hide_the_others(tmp_path: Path) -> N
     async with spindle.open(settings=settings) as app, served(app) as url, Client(url) as client:
         assert (await client.list_resources()).resources
         assert (await client.list_prompts()).prompts
+        assert "test_touch_resource" in [tool.name for tool in (await client.list_tools()).tools]
+        assert text_of(await client.call_tool("test_touch_resource", {})) == "Touched."
 
 
 @EACH_ERA

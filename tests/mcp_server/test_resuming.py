@@ -285,5 +285,10 @@ async def test_every_event_has_an_id_of_its_own(tmp_path: Path, version: str) ->
             found = [item async for item in events(answered)]
         assert [item.get("method", item.get("id")) for item in found] == [*["notifications/message"] * 3, 5]
         assert len({item["event"] for item in found}) == 4
-        async with stream(http, url, after(found[1]["event"], headers)) as messages:
+        last = found[1]["event"]
+        async with stream(http, url, after(last, headers)) as messages:
             assert [item async for item in messages] == found[2:]
+        accept = {**after(last, headers), "accept": "text/event-stream"}
+        begin = (await http.get(url, headers=accept)).text.split("\n\n")[0]
+        # For clients that know only the events of the newest of their connections, when that is lost too.
+        assert (begin == f"id: {last}\ndata: ") == (version == "2025-11-25")

@@ -19,6 +19,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPDeprecationWarning
 
 import spindle
+from mcp_server.test_http_serving import handshake, rpc
+from mcp_server.test_sessions_anywhere import stream
 from servers import warm
 from servers.running import PATIENCE, StdioServers, process_end, until
 from servers.serving import ERAS, piped, served, text_of
@@ -65,6 +67,7 @@ class Person:
     def __init__(self, name: str, token: str | None = None) -> None:
         self.name = name
         self.token = token or f"token-of-{name}"
+        self.root = name
         self.logs: list[Any] = []
         self.questions: list[str] = []
         self.updates: list[str] = []
@@ -90,7 +93,7 @@ class Person:
             yield client
 
     async def _roots(self, _context: Any) -> t.ListRootsResult:
-        return t.ListRootsResult(roots=[t.Root(uri=f"file:///{self.name}")])  # pyright: ignore[reportArgumentType]
+        return t.ListRootsResult(roots=[t.Root(uri=f"file:///{self.root}")])  # pyright: ignore[reportArgumentType]
 
     async def _answer(self, _context: Any, params: Any) -> t.ElicitResult:
         self.questions.append(params.message)
@@ -300,6 +303,88 @@ async def test_over_pipes_the_one_client_uses_the_session_that_listed_the_tools(
             client.request(number, "tools/call", name="s_pid", arguments={})
             assert "result" in await client.answer(number)
     assert len(stdio_server.starts()) == 1
+
+
+@EACH_WAY
+async def test_a_server_hears_that_the_roots_of_its_client_changed_and_asks_for_them_at_once(
+    tmp_path: Path, way: str
+) -> None:
+    ann, bob = Person("ann"), Person("bob")
+    async with (
+        stateful(way) as source,
+        gateway(tmp_path, source) as (url, _),
+        ann.client(url, "handshake", "roots") as anns,
+        bob.client(url, "handshake", "roots") as bobs,
+        asyncio.timeout(PATIENCE),
+    ):
+        assert (await call(anns, "learn_roots"))["roots"] == ["file:///ann"]
+        assert (await call(bobs, "learn_roots"))["roots"] == ["file:///bob"]
+        ann.root, bob.root = "another of ann", "another of bob"
+        with pytest.warns(MCPDeprecationWarning):
+            await anns.send_roots_list_changed()
+        while (await call(anns, "recall"))["roots"] != ["file:///another%20of%20ann"]:
+            await asyncio.sleep(0.02)
+        assert (await call(bobs, "recall"))["roots"] == ["file:///bob"], "nobody said so of his"
+
+
+async def test_roots_that_changed_reach_the_server_of_another_process(tmp_path: Path) -> None:
+    roots = ["file:///before"]
+    told = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+    async with (
+        stateful("stdio") as source,
+        spindle.open(settings=Settings(tmp_path, {"sources": {"s": source}})) as first,
+        spindle.open(settings=Settings(tmp_path, {"sources": {"s": source}})) as second,
+        served(first) as one,
+        served(second) as other,
+        httpx2.AsyncClient(timeout=PATIENCE) as http,
+        asyncio.timeout(PATIENCE),
+    ):
+        headers = await handshake(http, one, roots={})
+
+        async def answer(question: Any) -> None:
+            result = {"roots": [{"uri": uri} for uri in roots]}
+            message = {"jsonrpc": "2.0", "id": question["id"], "result": result}
+            assert (await http.post(other, json=message, headers=headers)).status_code == 202
+
+        async def learned(tool: str) -> Any:
+            """The roots that the server behind the first process knows."""
+            async with stream(http, one, headers, rpc("tools/call", 5, name=f"s_{tool}")) as messages:
+                async for item in messages:
+                    if item.get("method") == "roots/list":
+                        await answer(item)
+                    elif "result" in item:
+                        return json.loads(item["result"]["content"][0]["text"])["roots"]
+            raise AssertionError("no answer came")
+
+        assert await learned("learn_roots") == roots
+        async with stream(http, other, headers) as notices:
+            roots[:] = ["file:///after"]
+            assert (await http.post(other, json=told, headers=headers)).status_code == 202
+            while (item := await anext(notices)).get("method") != "roots/list":
+                pass
+            await answer(item)
+        call = rpc("tools/call", 6, name="s_recall")
+        while "after" not in (await http.post(one, json=call, headers=headers)).text:
+            await asyncio.sleep(0.02)
+
+
+async def test_roots_of_the_one_client_over_pipes_change_too(tmp_path: Path) -> None:
+    async with stateful("stdio") as source:
+        settings = Settings(tmp_path, {"sources": {"s": source}, "store": ":memory:"})
+        async with spindle.open(settings=settings) as app, piped(app) as client, asyncio.timeout(PATIENCE):
+            await client.handshake(roots={})
+            client.request(1, "tools/call", name="s_recall", arguments={})
+            await client.answer(1)
+            client.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
+            while (asked := await client.read()).get("method") != "roots/list":
+                pass
+            client.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": [{"uri": "file:///new"}]}})
+            number = 2
+            while True:
+                client.request(number, "tools/call", name="s_recall", arguments={})
+                if "file:///new" in json.dumps(await client.answer(number)):
+                    break
+                number += 1
 
 
 def pid_in(session: str) -> int:

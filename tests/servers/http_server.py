@@ -80,6 +80,7 @@ class HttpServer:
         self._faults: dict[str, deque[Fault]] = defaultdict(deque)
         self._always: dict[str, Fault] = {}
         self._sessions: set[str] = set()
+        self._unknown = 404
         self._session_ids = itertools.count(1)
         self._streams: dict[str, asyncio.StreamWriter] = {}
         self._listeners: dict[Any, asyncio.StreamWriter] = {}
@@ -137,8 +138,10 @@ class HttpServer:
         """The JSON-RPC error that every call of this tool gets."""
         self._errors[tool] = error
 
-    def forget_sessions(self) -> None:
+    def forget_sessions(self, status: int = 404) -> None:
+        """Knows none of its sessions any more, and says so by this status."""
         self._sessions.clear()
+        self._unknown = status
 
     def calls(self, tool: str) -> int:
         return sum(1 for request in self.seen if request.tool == tool)
@@ -256,6 +259,9 @@ class HttpServer:
             elif session is None:
                 return await self._refuse(writer, request, 400, -32000, "Bad Request: no session")
             elif session not in self._sessions:
+                if self._unknown == 400:  # as the examples of the TypeScript SDK have it
+                    words = "Bad Request: No valid session ID provided"
+                    return await self._refuse(writer, request, 400, -32000, words)
                 return await self._refuse(writer, request, 404, -32001, "Session not found")
         if "id" not in request.message:
             return await self._write(writer, Reply(202))

@@ -58,7 +58,6 @@ def workspace(folder: Path, store: str | None) -> Path:
         "[sources.fixture]",
         f"command = {json.dumps([warm.PYTHON, str(FIXTURE)])}",
         'answers = ["elicitation"]',
-        "max_concurrency = 1",  # a question over pipes is asked of whoever has the one call that runs
         'protocol = "handshake"',
         "prefix = false",
     ]
@@ -75,6 +74,8 @@ class Replica:
         self.pid = 0
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[bytes] | None = None
+        self.said = b""
+        """All that its processes wrote."""
 
     async def start(self) -> None:
         self._process = process = await asyncio.create_subprocess_exec(
@@ -101,7 +102,7 @@ class Replica:
                 os.kill(self.pid, how)
         async with asyncio.timeout(2 * PATIENCE):
             await process.wait()
-            await self._reading
+            self.said += await self._reading
         self._process = self._reading = None
 
 

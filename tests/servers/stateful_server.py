@@ -123,6 +123,18 @@ async def set_level(ctx: Any, params: t.SetLevelRequestParams) -> t.EmptyResult:
     return t.EmptyResult()
 
 
+async def roots_changed(ctx: Any, _params: Any) -> None:
+    """Asks at once, as servers of files do: during no call of its client."""
+    state = state_of(ctx)
+
+    async def learn() -> None:
+        found = await ctx.session.send_request(t.ListRootsRequest(), t.ListRootsResult)
+        state.roots = [str(root.uri) for root in found.roots]
+
+    learning.add(asyncio.create_task(learn()))
+
+
+learning: set[asyncio.Task[None]] = set()
 server: Server[Any] = Server(
     "stateful",
     version="1",
@@ -134,6 +146,7 @@ server: Server[Any] = Server(
     on_subscribe_resource=subscribe,
     on_unsubscribe_resource=unsubscribe,
     on_set_logging_level=set_level,
+    on_roots_list_changed=roots_changed,
 )
 
 

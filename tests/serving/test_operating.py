@@ -176,6 +176,7 @@ def over_tls(rest: RestWorkspace, *words: str) -> Iterator[Served]:
         (("--unix", "x.sock", "--port", "1"), "--unix takes the place"),
         (("--unix", "spindle.toml"), "is no socket"),
         (("--unix", "x" * 200), "too long"),
+        (("--rest",), "one server serves one way"),
     ],
 )
 def test_mistakes_stop_the_start(rest: RestWorkspace, words: tuple[str, ...], said: str) -> None:
@@ -208,8 +209,8 @@ def test_a_server_on_a_unix_socket_is_the_owners_alone(rest: RestWorkspace) -> N
             pass
     finally:
         process.terminate()
-        process.wait(PATIENCE)
-        process.stderr.close()
+        _, said = process.communicate(timeout=PATIENCE)
+    assert "/docs" not in said, "no browser gets there"
     assert not path.exists()
 
 
@@ -275,6 +276,11 @@ def test_sighup_reads_the_settings_again(rest: RestWorkspace) -> None:
         wait_until(lambda: served.call("say", text="x").status_code == 404)
         served.process.send_signal(signal.SIGHUP)
         assert served.call("hello").status_code == 200
+        assert served.process.stderr is not None
+        while "the settings were read again, and are in force" not in (
+            line := served.process.stderr.readline()
+        ):
+            assert line, "the second time nothing had changed"
         code, _ = served.stop()
     assert code == 0
 

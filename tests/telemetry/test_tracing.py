@@ -9,21 +9,26 @@ from typing import Any
 import httpx2
 import pytest
 from mcp import Client
+from openai import AsyncOpenAI
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
 
 import spindle
 from servers import warm
 from servers.rest import RestWorkspace
 from servers.running import PATIENCE
 from servers.serving import ERAS, listening_at, served
+from spindle import Agent
 from spindle.domain.serve import ServeConfig
 from spindle.listening.server import address_of, listen
 from spindle.rest.app import make_app
 from spindle.serving.access import ServingAccess
 from spindle.settings import Settings
 from spindle.telemetry import exporting, tracing
+from spindle.testing import ModelServer, ToolCall, Turn, workspace
 
 SERVER = """
 from mcp.server import MCPServer
@@ -93,6 +98,7 @@ async def test_a_call_is_a_chain_of_spans_from_the_client_to_the_upstream(
     assert facts["mcp.method.name"] == "tools/call"
     assert facts["gen_ai.tool.name"] == "up_seen"
     assert facts["network.transport"] == "tcp"
+    assert ("mcp.session.id" in facts) == (mode == "legacy"), "where there are sessions"
     assert failed.is_error
     assert dict(found["tools/call up_broken"].attributes or {})["error.type"] == "tool_error"
     assert "secret" not in str([span.to_json() for span in spans.get_finished_spans()])
@@ -137,6 +143,28 @@ async def test_a_flow_and_its_nodes_are_spans(tmp_path: Path, spans: InMemorySpa
     assert {parent_of(node) for node in nodes} == {id_of(flow)}
     calls = [span for span in spans.get_finished_spans() if span.name == "execute_tool greet"]
     assert {parent_of(call) for call in calls} == {id_of(node) for node in nodes}
+
+
+async def test_an_agent_its_questions_to_the_model_and_its_calls_are_spans(
+    spans: InMemorySpanExporter,
+) -> None:
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    async with ModelServer() as server, AsyncOpenAI(base_url=server.openai_url, api_key="any") as client:
+        model = OpenAIChatModel("gpt-scripted", provider=OpenAIProvider(openai_client=client))
+        server.feed(Turn("let me see", [ToolCall("add", {"a": 1, "b": 2})]), "3")
+        async with workspace([add]) as app:
+            await Agent(app, model, name="helper").run("add them")
+    found = named(spans)
+    agent = found["invoke_agent helper"]
+    chats = [span for span in spans.get_finished_spans() if span.name == "chat gpt-scripted"]
+    assert [parent_of(chat) for chat in chats] == [id_of(agent)] * 2
+    assert [chat.kind.name for chat in chats] == ["CLIENT", "CLIENT"]
+    assert parent_of(found["execute_tool add"]) == id_of(agent)
+    assert {span.context.trace_id for span in found.values() if span.context} == {
+        agent.context.trace_id if agent.context else 0
+    }
 
 
 def test_a_trace_in_meta_is_text_or_it_is_none() -> None:

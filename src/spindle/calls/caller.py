@@ -87,7 +87,7 @@ class Caller:
         self._validation = Validation()
         self._cache = ResultCache(store, clock.now, note)
         self.recorder = Recorder(store, note)
-        self.guards = SourceGuards(clock.monotonic, clock.sleep)
+        self.guards = SourceGuards(clock.monotonic, clock.sleep, store)
         self._prepared = PreparedTools(self.guards, credentials)
         self._remarks = Remarks(note)
         self.timers = Timers()

@@ -10,10 +10,12 @@ from spindle.calls.breaker import Breakers
 from spindle.calls.limits import Limit
 from spindle.calls.rates import RateLimiter
 from spindle.calls.record import configured_secrets
+from spindle.calls.stored_rates import StoredRate
 
 if TYPE_CHECKING:
     from spindle.catalog.sources import SourceSet
     from spindle.domain.source import SourceConfig
+    from spindle.ports.serving_store import QuotaStore
 
 
 @dataclass(slots=True)
@@ -30,9 +32,16 @@ class Guards:
 class SourceGuards:
     """The guards of every source, made anew when its settings are replaced."""
 
-    def __init__(self, monotonic: Callable[[], float], sleep: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        store: QuotaStore,
+    ) -> None:
+        """`store` counts rates for all processes, if it is a database that they share."""
         self._monotonic = monotonic
         self._sleep = sleep
+        self._store = store
         self._made: dict[str, Guards] = {}
 
     def __getitem__(self, source: str) -> Guards:
@@ -53,16 +62,23 @@ class SourceGuards:
                     repr(source),
                     f"try again later, or raise sources.{source}.max_concurrency",
                     config.max_waiting,
+                    is_shared=True,
                 ),
-                RateLimiter(
-                    config.rate_limit,
-                    self._monotonic,
-                    self._sleep,
-                    of=repr(source),
-                    max_waiting=config.max_waiting,
-                )
-                if config.rate_limit is not None
-                else None,
+                self._rate(source, config),
                 frozenset(sources.secrets(source) | configured_secrets(config)),
             )
         return found
+
+    def _rate(self, source: str, config: SourceConfig) -> RateLimiter | None:
+        limit = config.rate_limit
+        if limit is None:
+            return None
+        stored = StoredRate(f"calls of {source}", limit, self._store) if self._store.is_server else None
+        return RateLimiter(
+            limit,
+            self._monotonic,
+            self._sleep,
+            of=repr(source),
+            max_waiting=config.max_waiting,
+            stored=stored,
+        )

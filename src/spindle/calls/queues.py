@@ -52,19 +52,21 @@ class FairQueue:
                 timer.cancel()
         return loop.time() - began
 
-    def serve(self) -> bool:
-        """Lets the next go on. Returns False if nobody waits."""
-        while self._lines:
-            client, line = next(iter(self._lines.items()))
+    def serve(self, may_go: Callable[[str], bool] | None = None) -> str | None:
+        """Lets the next go on whose client may. Returns the client, or None if there is nobody."""
+        while (client := self._next(may_go)) is not None:
+            line = self._lines.pop(client)
             turn = line.popleft()
             self._count -= 1
-            del self._lines[client]
             if line:
                 self._lines[client] = line
             if not turn.done():
                 turn.set_result(None)
-                return True
-        return False
+                return client
+        return None
+
+    def _next(self, may_go: Callable[[str], bool] | None) -> str | None:
+        return next((client for client in self._lines if may_go is None or may_go(client)), None)
 
     def _leave(self, client: str, turn: asyncio.Future[None]) -> None:
         line = self._lines.get(client)

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from spindle.calls.queues import MAX_WAITING, FairQueue
-from spindle.errors import BusyError
+from spindle.errors import BusyError, SpindleError
 
 if TYPE_CHECKING:
+    from spindle.calls.stored_rates import StoredRate
     from spindle.domain.source import RateLimit
 
 MAX_KEYS = 10_000
@@ -29,8 +30,11 @@ class RateLimiter:
         max_keys: int = MAX_KEYS,
         of: str = "this limit",
         max_waiting: int = MAX_WAITING,
+        stored: StoredRate | None = None,
     ) -> None:
-        """`of` names it in the error of a call that cannot wait."""
+        """`of` names it in the error of a call that cannot wait. `stored` counts for all processes, in place
+        of this one alone."""
+        self._stored = stored
         self.limit = limit
         self._each = limit.seconds / limit.calls
         # A rate below one call is one call in a longer time.
@@ -64,7 +68,7 @@ class RateLimiter:
         """Waits until the rate allows one more call, in turns between clients. Returns the seconds that it
         took; raises BusyError if it would take longer than `seconds`, or if too many wait already."""
         if not self._queue:
-            wait = self.take()
+            wait = self.take() if self._stored is None else await self._taken()
             if wait is None:
                 return 0.0
             if seconds is not None and wait > seconds:
@@ -80,14 +84,22 @@ class RateLimiter:
     async def _serve(self) -> None:
         """Lets those who wait go on, as the rate allows."""
         while self._queue:
-            wait = self.take()
+            wait = self.take() if self._stored is None else await self._taken()
             if wait is not None:
                 await self._sleep(wait)
-            elif not self._queue.serve():
+            elif self._queue.serve() is None:
                 self._give_back()
             else:
                 await asyncio.sleep(0)  # so that it goes before others come
         self._serving = None
+
+    async def _taken(self) -> float | None:
+        """Takes one call of those that all processes have together; while their store is away, of its own."""
+        assert self._stored is not None
+        try:
+            return await self._stored.take()
+        except SpindleError:
+            return self.take()
 
     def _rest_if_idle(self) -> None:
         if self._serving is not None and not self._queue:
@@ -96,6 +108,9 @@ class RateLimiter:
 
     def _give_back(self) -> None:
         """Undoes `take`, for a call that was given up."""
+        if self._stored is not None:
+            self._stored.give_back()
+            return
         self._whole_at[""] = self._whole_at.get("", 0.0) - self._each
 
     def _busy(self, reason: str, wait: float | None = None) -> BusyError:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +20,14 @@ from spindle.catalog.connection import Connection
 from spindle.domain import trail
 from spindle.domain.bounded import BoundedMap
 from spindle.errors import BusyError, ConnectionFailedError, LoopError, SpindleError
+from spindle.ports.source import RelaySession
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from spindle.domain.identity import Credential
     from spindle.domain.source import SourceConfig
-    from spindle.ports.source import Session, Source
+    from spindle.ports.source import ListRoots, Session, Source
 
 Key = tuple[str, str, str]
 """The name of a source, the key of a credential, and the holder of a session."""
@@ -349,6 +350,13 @@ class Connections:
         """Ends the sessions of a holder that is gone, each with the last of its calls that run."""
         for connection in [item for item in self._alive if item.key[2] == holder]:
             connection.retire()
+
+    async def tell_roots_changed(self, holders: Collection[str], list_roots: ListRoots) -> None:
+        """Tells the servers that keep a session for one of these holders that its roots are others."""
+        for connection in [item for item in self._alive if item.key[2] in holders and item.usable]:
+            if isinstance(connection.ready, RelaySession):
+                with contextlib.suppress(SpindleError):  # a server that is gone asks when it is back
+                    await connection.ready.roots_changed(list_roots)
 
     def retire_source(self, name: str) -> None:
         """Gives new calls new sessions. Calls that are running keep theirs."""

@@ -88,7 +88,12 @@ def serve(
         if rest or (stdio and http):
             raise UsageMistakeError("--print-config goes with --stdio or --http: clients speak MCP")
         stdio = not http
-    if stdio + http + rest != 1:
+    if stdio + http + rest > 1:
+        raise UsageMistakeError(
+            "one server serves one way: --stdio, --http or --rest",
+            "start one for each, on ports of their own: they share the workspace",
+        )
+    if not (stdio or http or rest):
         raise UsageMistakeError("say how to serve: --stdio, --http or --rest")
     options = {"host": host, "port": port, "unix": unix, "tls_certificate": tls_cert, "tls_key": tls_key}
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
@@ -226,7 +231,8 @@ def _tell_mcp(cli: CliContext, config: ServeConfig, how: str, url: str) -> None:
 
 def _tell_rest(cli: CliContext, config: ServeConfig, how: str, url: str, tools: str = "tools") -> None:
     cli.output.aside(f"serving {tools} on {url}{how}")
-    cli.output.aside(f"  try them at {url}/docs")
+    if config.unix is None:  # where a browser gets
+        cli.output.aside(f"  try them at {url}/docs")
     _tell_registry(cli, config, url)
 
 

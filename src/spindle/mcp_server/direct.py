@@ -14,6 +14,7 @@ from spindle.mcp_server.channel import RequestChannel, cancelled_message
 from spindle.mcp_server.exchange import WATCH_AFTER, PostExchange, head_of
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.sessions import MAX_RUNNING
+from spindle.serving.running import end_without_answer
 from spindle.timers import Timer
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Principal
     from spindle.domain.tool import ToolSummary
     from spindle.listening.again import RepeatedRequest
+    from spindle.listening.response import Response
     from spindle.mcp_server.kept_answers import KeptAnswers
     from spindle.mcp_server.server import CatalogServer
     from spindle.mcp_server.sessions import HttpSession, Sessions
@@ -64,14 +66,18 @@ class DirectCalls:
         if message is not None and access.readmits(self._admitted, len(body)):
             await self._catalog.app.catalog.stored_version.number()  # so that tools are at hand
             tool = self._tool(principal, message)
-        if message is None or tool is None or not access.begin(principal.id):
+        if message is None or tool is None or not access.begin(principal.id, request.scope):
             await request.take_ordinary_way()
             return
+        direct = DirectRequest(
+            request, self._session, message, self._sessions.kept, takes_stream=self._takes_stream
+        )
         try:
-            direct = DirectRequest(
-                request, self._session, message, self._sessions.kept, takes_stream=self._takes_stream
-            )
             await self._answer(direct, tool)
+        except asyncio.CancelledError:
+            if not access.running.was_revoked():
+                raise
+            await direct.turn_away(access.revoked(request.scope))
         finally:
             access.end(principal.id)
 
@@ -237,6 +243,12 @@ class DirectRequest(Timer):
         """Keeps nothing of an answer that will never be complete."""
         if self._exchange is not None and self._exchange.kept is not None:
             self._kept.dropped(self._exchange.kept)
+
+    async def turn_away(self, refusal: Response) -> None:
+        """Ends the request without its answer."""
+        exchange = self._made_exchange()
+        await exchange.stop_watching()
+        await end_without_answer(refusal, self.scope, exchange.receive, exchange.send)
 
     async def answer(self, message: JsonObject, head: bytes) -> None:
         """Sends the answer, after all that was said before it."""

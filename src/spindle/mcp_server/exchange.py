@@ -52,8 +52,8 @@ class PostExchange(Timer):
     ) -> None:
         """`cancels`: whether a client that goes away takes its request with it."""
         super().__init__(WATCH_AFTER)
-        self._receive = receive
-        self._send = send
+        self.receive = receive
+        self.send = send
         self._streams = streams
         self._cancels = cancels
         self.headers = headers
@@ -109,9 +109,9 @@ class PostExchange(Timer):
         elif "error" in message and message["error"]["code"] == RATE_LIMITED:
             wait = math.ceil(message["error"]["data"]["retryAfter"] or 1)
             headers = (*self.headers, (b"retry-after", str(wait).encode()))
-            await respond(self._send, 429, message, headers)
+            await respond(self.send, 429, message, headers)
         else:
-            await respond(self._send, status, message, self.headers)
+            await respond(self.send, status, message, self.headers)
 
     async def _begin_stream(self) -> None:
         if not self._started:
@@ -119,16 +119,16 @@ class PostExchange(Timer):
             if self.kept is None and self.keep is not None:
                 self.kept = self.keep()
             headers = [*SSE_HEADERS, *self.headers]
-            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self.send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def _body(self, data: bytes, *, more: bool) -> None:
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        await self.send({"type": "http.response.body", "body": data, "more_body": more})
 
     def ring(self) -> None:
         self._watch = asyncio.create_task(self._watch_client())
 
     async def _watch_client(self) -> None:
-        leaving = asyncio.create_task(until_gone(self._receive))
+        leaving = asyncio.create_task(until_gone(self.receive))
         try:
             while not (await asyncio.wait({leaving}, timeout=QUIET))[0]:
                 if self._streams:

@@ -63,6 +63,7 @@ def watched(handler: Handler) -> Handler:
         name = str(params.get("name") or params.get("uri") or "")
         told: JsonObject = {
             "mcp.protocol.version": ctx.protocol_version,
+            "mcp.session.id": facts.connection.session_id,
             "jsonrpc.request.id": str(getattr(facts.channel, "request_id", "") or "") or None,
         }
         work = handler(ctx, principal, params)

@@ -21,6 +21,7 @@ from spindle.mcp_protocol.names import (
     INVALID_REQUEST,
     LATEST_HANDSHAKE,
     PARSE_ERROR,
+    ROOTS_CHANGED,
 )
 from spindle.mcp_server.calling import answered
 from spindle.mcp_server.channel import RequestChannel, cancelled_message, error_message
@@ -259,6 +260,8 @@ class McpApp:
             if cancelled is not None:
                 await self.sessions.cancelled(session, cancelled)
             return
+        if method == ROOTS_CHANGED:
+            await self.sessions.roots_changed(session)
         self._catalog.kernel.notified(session.connection, method, params)
 
     async def _get(self, request: _Request) -> None:

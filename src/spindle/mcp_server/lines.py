@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.ids import new_id
@@ -17,6 +18,7 @@ from spindle.mcp_protocol.names import (
     MODERN_VERSIONS,
     PARSE_ERROR,
     PROTOCOL_VERSION,
+    ROOTS_CHANGED,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
 from spindle.mcp_server.calling import answered
@@ -25,7 +27,7 @@ from spindle.mcp_server.connection import ClientConnection
 from spindle.mcp_server.envelope import read_envelope
 from spindle.mcp_server.inbound import Inbound, holder_of
 from spindle.mcp_server.listeners import SessionListener
-from spindle.mcp_server.questions import Questions
+from spindle.mcp_server.questions import Questions, roots_of
 
 if TYPE_CHECKING:
     from spindle.domain.identity import Principal
@@ -158,7 +160,15 @@ class LineServer:
                 running[0].cancel()
             return
         if not self._is_modern:
+            if method == ROOTS_CHANGED:
+                self._spawn(self._roots_changed())
             self._catalog.kernel.notified(self._connection, method, params)
+
+    async def _roots_changed(self) -> None:
+        ask = partial(self._questions.ask, send=self._send)
+        holders = [holder_of(self._connection, self._principal)]
+        connections = self._catalog.app.catalog.connections
+        await connections.tell_roots_changed(holders, partial(roots_of, self._connection, ask))
 
     # --- what is sent to the client outside of any request
 

@@ -5,16 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from spindle.domain.json_schema import JsonObject, is_object
 from spindle.mcp_protocol.errors import McpError
-from spindle.mcp_protocol.names import CONNECTION_CLOSED, INTERNAL_ERROR
+from spindle.mcp_protocol.names import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    REQUEST_TIMEOUT,
+)
 from spindle.mcp_server.channel import Send
+from spindle.mcp_server.inbound import is_capable
 
 if TYPE_CHECKING:
+    from spindle.mcp_server.connection import ClientConnection
     from spindle.serving.processes import Processes
+
+ROOTS_TIMEOUT: Final = 30.0
+"""Seconds for an answer that a program gives by itself."""
 
 
 class Questions:
@@ -66,6 +76,19 @@ class Questions:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(McpError(CONNECTION_CLOSED, "the client is gone"))
+
+
+async def roots_of(
+    connection: ClientConnection, ask: Callable[[str, None], Awaitable[JsonObject]]
+) -> JsonObject:
+    """A client's roots, by way of its session. Raises McpError if it gives none."""
+    if not is_capable(connection.client_capabilities, "roots/list"):
+        raise McpError(INVALID_REQUEST, "this client has no roots")
+    try:
+        async with asyncio.timeout(ROOTS_TIMEOUT):
+            return await ask("roots/list", None)
+    except TimeoutError:
+        raise McpError(REQUEST_TIMEOUT, "the client did not say its roots") from None
 
 
 def asked_by(message: JsonObject) -> str | None:

@@ -16,7 +16,7 @@ from spindle.mcp_protocol.errors import same_id
 from spindle.mcp_protocol.names import INTERNAL_ERROR
 from spindle.mcp_server.calling import answered
 from spindle.mcp_server.channel import RequestChannel, cancelled_message, error_message
-from spindle.mcp_server.event_ids import EventId, event
+from spindle.mcp_server.event_ids import FIRST_VERSION_WITH_PRIMERS, EventId, event, primer
 from spindle.mcp_server.exchange import QUIET, SSE_HEADERS, until_gone
 from spindle.mcp_server.inbound import Inbound
 from spindle.mcp_server.kept_answers import KeptAnswer, Waiting
@@ -52,7 +52,10 @@ class Resuming:
         await send(
             {"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *session.headers]}
         )
-        await send({"type": "http.response.body", "body": b": open\n\n", "more_body": True})
+        # A client that loses this connection too goes on from the last event that it got on it.
+        primes = session.connection.protocol_version >= FIRST_VERSION_WITH_PRIMERS
+        begin = primer(last) if primes else b": open\n\n"
+        await send({"type": "http.response.body", "body": begin, "more_body": True})
         events = self._events(session, last, scope)
         leaving = asyncio.create_task(until_gone(receive))
         getting = asyncio.create_task(anext(events, None))

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spindle.auth.details import DetailSealer
@@ -20,7 +21,7 @@ from spindle.mcp_server.inbound import LOG_LEVEL
 from spindle.mcp_server.kept_answers import KeptAnswers
 from spindle.mcp_server.listeners import SessionListener
 from spindle.mcp_server.notices import Notices
-from spindle.mcp_server.questions import Questions, asked_by
+from spindle.mcp_server.questions import Questions, asked_by, roots_of
 from spindle.mcp_server.session_ids import SessionFacts, SessionIds, client_of
 from spindle.mcp_server.session_records import SessionRecord, SessionRecords
 from spindle.serving.quotas import Shares
@@ -136,6 +137,8 @@ class Sessions:
         self._processes.on("cancel", self._cancelled_elsewhere)
         self._processes.on("ended", self._ended_elsewhere)
         self._processes.on("changed", self._changed_elsewhere)
+        self._processes.on("roots changed", self._roots_changed_elsewhere)
+        self._processes.on("ask", self._asked_elsewhere)
 
     def get(self, session_id: str, principal: Principal) -> HttpSession | None:
         """The session of this id, or None if this process does not hold it; also None for another
@@ -245,6 +248,40 @@ class Sessions:
         session = self._by_key.get(body["session"])
         if session is not None:
             self._spawn(self.put_away(session))
+
+    async def roots_changed(self, session: HttpSession) -> None:
+        """Tells the servers that keep a session for this client, in whichever process, that its roots are
+        others."""
+        await self._tell_roots_changed(session)
+        if session.facts is not None:
+            await self._processes.tell_others("roots changed", {"session": session.facts.key})
+
+    def _roots_changed_elsewhere(self, _: str, body: JsonObject) -> None:
+        session = self._by_key.get(body["session"])
+        if session is not None:
+            self._spawn(self._tell_roots_changed(session))
+
+    async def _tell_roots_changed(self, session: HttpSession) -> None:
+        holders = {session.listener.holder, session.principal.holder} - {""}
+        connections = self._catalog.app.catalog.connections
+        await connections.tell_roots_changed(holders, partial(self._roots, session))
+
+    async def _roots(self, session: HttpSession) -> JsonObject:
+        """The client's roots, outside of any request: it is asked on its stream of notices."""
+
+        async def send(message: JsonObject) -> None:
+            if session.notices.is_open:
+                session.notices.put(message)
+            elif session.facts is not None:  # its stream is in another process, if it has one
+                body = {"session": session.facts.key, "message": message}
+                await self._processes.tell_others("ask", body)
+
+        return await roots_of(session.connection, partial(session.questions.ask, send=send))
+
+    def _asked_elsewhere(self, _: str, body: JsonObject) -> None:
+        session = self._by_key.get(body["session"])
+        if session is not None:
+            session.notices.put(body["message"])  # where there is no stream, nobody is asked
 
     # --- what clients set
 

@@ -74,6 +74,9 @@ class QuotaRefusal:
 class QuotaStore(Protocol):
     """Counts what principals use, for all processes that share the store."""
 
+    is_server: bool
+    """True for a database that processes on several machines share."""
+
     async def take_quota(
         self, uses: Sequence[QuotaUse], holds: Sequence[QuotaHold], holder: str, lease: float, now: float
     ) -> QuotaRefusal | None:

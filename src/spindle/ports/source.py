@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 SourceNotice = Callable[[str, str, JsonObject, str], None]
 """Takes the name of a source, the method and parameters of a notification that its server sent, and whom it
 was sent to: see `RelaySession.audience`."""
+
+ListRoots = Callable[[], Awaitable[JsonObject]]
+"""Asks a client for its roots, and returns the result of `roots/list`. Raises McpError if it gives none."""
 
 ConfigT = TypeVar("ConfigT", bound="SourceConfig")
 
@@ -180,6 +183,10 @@ class RelaySession(Session):
     ) -> None:
         """Has the server tell of changes of a resource, until cancelled. Raises ConnectionFailedError when
         the link is lost. `on_ready` is called once no change is missed any more."""
+
+    async def roots_changed(self, list_roots: ListRoots) -> None:
+        """Tells the server that the roots of the client whose session it is are others. It may then ask for
+        them at any time."""
 
 
 class RelaySource(Source[ConfigT]):

@@ -117,7 +117,9 @@ class _Api:
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody reads it
             except asyncio.CancelledError:
-                # Only the end of the server cancels a request, and the request ends with this answer.
+                if self._access.running.is_revoked():
+                    raise
+                # Else only the end of the server cancels a request, and the request ends with this answer.
                 return respond({**problem(503, "cancelled", "the server is stopping"), "retryable": True})
             except (Exception, Interruption) as error:  # noqa: BLE001 - the edge
                 return _failed(error)

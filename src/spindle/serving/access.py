@@ -5,23 +5,33 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from spindle.auth.clients import KnownClients
 from spindle.auth.issued import PREFIX, IssuedToken, IssuedTokens
 from spindle.calls.rates import RateLimiter
+from spindle.calls.stored_rates import StoredRate
 from spindle.domain.identity import Principal
-from spindle.errors import ConfigurationError, SpindleError
-from spindle.http.addresses import is_loopback
-from spindle.listening.addressing import Addressing, network
+from spindle.errors import AuthError, ConfigurationError, SpindleError
+from spindle.listening.addressing import Addressing
 from spindle.listening.connections import CONNECTION
 from spindle.listening.headers import RequestHeaders, headers_of
 from spindle.listening.response import Response
 from spindle.serving.cors import ORIGIN, preflight
 from spindle.serving.exposure import Exposed, with_groups
-from spindle.serving.problems import problem, respond
-from spindle.serving.resource import METADATA, metadata, not_identified, shown_token
+from spindle.serving.resource import metadata, not_identified, shown_token
+from spindle.serving.rules import (
+    Rules,
+    address_of,
+    asks_for_metadata,
+    is_of,
+    misled,
+    refuse_open,
+    too_large,
+    too_often,
+)
+from spindle.serving.running import RunningRequests
 from spindle.serving.widening import widened
 
 if TYPE_CHECKING:
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
     from spindle.domain.access_entry import AccessEntry
     from spindle.domain.serve import ServeConfig
     from spindle.domain.tool import Tool, ToolSummary
+    from spindle.ports.serving_store import QuotaStore
     from spindle.serving.audit import AuditLog
     from spindle.serving.quota_gate import QuotaGate
 
@@ -41,8 +52,6 @@ ANYBODY = Principal("anybody")
 
 _OF_ADMISSION = (b"host", b"authorization")
 """The headers that decide if a request is let in, and for whom."""
-MAX_HOSTS, MAX_HOST = 100, 300
-"""Names that are remembered, and characters of each."""
 
 Public = Callable[["Scope", "ServeConfig"], Literal["page", "list"] | None]
 """Says what needs no token: a page, which holds nothing of the catalog, or a list that the settings open to
@@ -54,30 +63,10 @@ def nothing_public(_scope: Scope, _config: ServeConfig) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rules:
-    """Everything that the settings say about it, at one time."""
-
-    config: ServeConfig
-    clients: KnownClients
-    addressing: Addressing
-    exposed: Exposed
-    rates: RateLimiter | None
-    hosts: set[str] = field(default_factory=set[str])
-    """Names of this server that clients have used: few, and the same in nearly every request."""
-
-    def knows(self, host: str) -> bool:
-        """True if a Host header names this server."""
-        known = self.addressing.knows(host)
-        if known and len(host) <= MAX_HOST and len(self.hosts) < MAX_HOSTS:
-            self.hosts.add(host)
-        return known
-
-
-@dataclass(frozen=True, slots=True)
 class Admitted:
     """The request with which a connection was let in."""
 
-    rules: _Rules
+    rules: Rules
     shown: bytes
     principal: Principal
 
@@ -103,9 +92,12 @@ class ServingAccess:
         self.look_for_token: Callable[[], Awaitable[bool]] | None = None
         """Looks for tokens that were made a moment ago, and returns True if anything changed."""
         self.look_for_changes: Callable[[], Awaitable[bool]] | None = None
+        self._store: QuotaStore | None = None
+        """Counts the requests of each client for all processes, if they share a database."""
         self._rules = self._made(config, None)
-        self.running: dict[str, int] = {}
-        """By client, the requests that are answered at the moment."""
+        self.running = RunningRequests()
+        self._before: Rules | None = None
+        """The rules that were in force when `end_revoked` was last asked, if others are now."""
         self.audit: AuditLog | None = None
         self.gate: QuotaGate | None = None
         """Counts what clients use. Set by the server."""
@@ -126,10 +118,15 @@ class ServingAccess:
     ) -> ServingAccess:
         return cls(config, environ, over_pipe=over_pipe, shared=shared)
 
+    def count_in(self, store: QuotaStore) -> None:
+        """Has `rate_limit` hold over all processes that share this store."""
+        self._store = store
+        self._rules = self._made(self._rules.config, self._rules)
+
     def share(self, entries: Sequence[AccessEntry]) -> None:
         """Puts the tokens, groups and quotas of administrators in force, besides those of the settings."""
         self._entries, self._awaits_entries = entries, False
-        self._rules = self._made(self._rules.config, self._rules)
+        self._replace(self._rules.config)
         self._apply_quotas()
 
     def adopt(self, config: ServeConfig, further: Sequence[str] = ()) -> bool:
@@ -144,9 +141,13 @@ class ServingAccess:
             )
         if config == self._rules.config:
             return False
-        self._rules = self._made(config, self._rules)
+        self._replace(config)
         self._apply_quotas()
         return True
+
+    def _replace(self, config: ServeConfig) -> None:
+        now = self._made(config, self._rules)
+        self._before, self._rules = self._before or self._rules, now
 
     def _apply_quotas(self) -> None:
         if self.gate is not None:
@@ -162,24 +163,25 @@ class ServingAccess:
         self.gate = gate
         self._apply_quotas()
 
-    def _made(self, config: ServeConfig, before: _Rules | None) -> _Rules:
+    def _made(self, config: ServeConfig, before: Rules | None) -> Rules:
         issued = IssuedTokens(IssuedToken.of(entry) for entry in self._entries if entry.kind == "token")
         clients = KnownClients.of(config, self._environ, before.clients.issuer if before else None, issued)
         for host in self._listening_on:
-            _refuse_open(clients, host)
+            refuse_open(clients, host)
         if "*" in config.allowed_origins and not clients.wants_token and not self._awaits_entries:
             raise ConfigurationError(
                 'serve.allowed_origins is "*", and no token is required: every page could call the tools',
                 hint="name the origins, or make a token with `spindle token create NAME`",
             )
-        rates = None
+        rates, stored = None, None
         if config.rate_limit is not None:
             kept = before.rates if before else None
             same = kept is not None and kept.limit == config.rate_limit
             rates = kept if same else RateLimiter(config.rate_limit)
-        return _Rules(
-            config, clients, Addressing.of(config), Exposed(with_groups(config, self._entries)), rates
-        )
+            if self._store is not None:
+                stored = StoredRate("requests of", config.rate_limit, self._store)
+        exposed = Exposed(with_groups(config, self._entries))
+        return Rules(config, clients, Addressing.of(config), exposed, rates, stored)
 
     @property
     def config(self) -> ServeConfig:
@@ -192,7 +194,7 @@ class ServingAccess:
     def require_for(self, host: str) -> None:
         """Refuse to be open to others than this machine without a token. Also asked with the address
         that a name turned out to lead to."""
-        _refuse_open(self._rules.clients, host)
+        refuse_open(self._rules.clients, host)
         self._listening_on.add(host)
 
     # --- what exists for whom
@@ -250,7 +252,7 @@ class ServingAccess:
         # How long it takes tells nothing about a token, though the one before was another's.
         if shown is None or not hmac.compare_digest(shown, before.shown):
             return None
-        return before.principal if _too_large(self._rules, headers) is None else None
+        return before.principal if too_large(self._rules, headers) is None else None
 
     def remember(self, scope: Scope, headers: RequestHeaders, principal: Principal) -> None:
         """Spares the next request on this connection the same look. Not where a rate counts each request, or
@@ -266,27 +268,38 @@ class ServingAccess:
         another look."""
         return admitted.rules is self._rules and size <= self._rules.config.max_body_size
 
-    def begin(self, client: str) -> bool:
+    def begin(self, client: str, scope: Mapping[str, Any]) -> bool:
         """Counts a request of a client, until its `end`. Returns False if the client has too many."""
-        count = self.running.get(client, 0)
-        if count >= self._rules.config.quotas.requests:
-            return False
-        self.running[client] = count + 1
-        return True
+        return self.running.begin(client, scope, self._rules.config.quotas.requests)
 
     def end(self, client: str) -> None:
         """A request of a client is answered."""
-        count = self.running[client]
-        if count == 1:
-            del self.running[client]
-        else:
-            self.running[client] = count - 1
+        self.running.end(client)
+
+    async def end_revoked(self) -> None:
+        """Ends the requests whose tokens were good by the rules before, and are not by those in force. One
+        that has expired meanwhile is another matter: it was good when the work began."""
+        before, self._before = self._before, None
+        if before is None or not before.clients.wants_token:
+            return
+
+        async def is_revoked(scope: Mapping[str, Any], client: str) -> bool:
+            shown = shown_token(RequestHeaders(scope))
+            return await is_of(before, shown, client) and not await is_of(self._rules, shown, client)
+
+        await self.running.end_revoked(is_revoked)
+
+    def revoked(self, scope: Mapping[str, Any]) -> Response:
+        """The answer to a request that was ended so."""
+        clients, config = self._rules.clients, self._rules.config
+        said = "the token was revoked while this ran: it was ended, and whether it had an effect is not known"
+        return not_identified(config, dict(scope), AuthError(said), has_issuer=clients.issuer is not None)
 
     async def admit(self, scope: Scope, public: Public = nothing_public) -> Principal | Response:
         """The principal of a request, or the response that refuses it."""
         rules, headers = self._rules, headers_of(scope)
         way = public(scope, rules.config)
-        refused = _misled(rules, headers, any_origin=way == "list") or _too_large(rules, headers)
+        refused = misled(rules, headers, any_origin=way == "list") or too_large(rules, headers)
         if refused is not None:
             return refused
         if b"origin" in headers and way != "list":
@@ -294,23 +307,23 @@ class ServingAccess:
             if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
                 return preflight(headers)
         clients = rules.clients
-        if clients.issuer is not None and _asks_for_metadata(scope):
-            return _too_often(rules, _address(scope)) or metadata(rules.config, scope)
+        if clients.issuer is not None and asks_for_metadata(scope):
+            return await too_often(rules, address_of(scope)) or metadata(rules.config, scope)
         try:
             principal = await clients.identify(shown_token(headers)) if clients.wants_token else clients.owner
         except SpindleError as error:
             if await self._knows_by_now(headers):
                 return await self.admit(scope, public)
             if way is not None:
-                return _too_often(rules, _address(scope)) or ANYBODY
+                return await too_often(rules, address_of(scope)) or ANYBODY
             # Guessing is limited too.
-            return _too_often(rules, _address(scope)) or not_identified(
+            return await too_often(rules, address_of(scope)) or not_identified(
                 rules.config, scope, error, has_issuer=clients.issuer is not None
             )
         if rules.rates is None:
             return principal
-        key = f"user {principal.id}" if clients.wants_token else _address(scope)
-        return _too_often(rules, key) or principal
+        key = f"user {principal.id}" if clients.wants_token else address_of(scope)
+        return await too_often(rules, key) or principal
 
     async def _knows_by_now(self, headers: RequestHeaders) -> bool:
         """True if another look at the store brought the token that is shown."""
@@ -334,57 +347,3 @@ def admission_of(scope: Scope) -> Admitted | None:
     if found is None or shown is None or not hmac.compare_digest(shown, found.shown):
         return None
     return found if scope.get(PRINCIPAL) == found.principal else None
-
-
-def _refuse_open(clients: KnownClients, host: str) -> None:
-    if not clients.wants_token and not is_loopback(host):
-        raise ConfigurationError(
-            f"{host} can be reached by others, and no token is required",
-            hint="make one with `spindle token create NAME`, set serve.auth_token_env (and that variable), or"
-            " listen on 127.0.0.1",
-        )
-
-
-def _address(scope: Scope) -> str:
-    client = scope.get("client")
-    return f"address {network(str(client[0])) if client else ''}"
-
-
-def _misled(rules: _Rules, headers: RequestHeaders, *, any_origin: bool = False) -> Response | None:
-    hosts = headers.all(b"host")
-    host = hosts[0] if hosts else ""
-    # Two names in one request: we and a proxy before us might each believe another.
-    if len(hosts) != 1 or not (host in rules.hosts or rules.knows(host)):
-        hint = "add the name to serve.allowed_hosts"
-        return respond(problem(421, "permission", f"this server is not called {host[:200]!r}", hint))
-    for origin in () if any_origin else headers.all(b"origin"):
-        if not rules.addressing.trusts(origin, host):
-            message = f"pages of {origin[:200]!r} may not call this server"
-            return respond(problem(403, "permission", message, "add it to serve.allowed_origins"))
-    return None
-
-
-def _too_large(rules: _Rules, headers: RequestHeaders) -> Response | None:
-    """The response to a request that announces too large a body. The bytes really sent are counted by the
-    reader."""
-    limit, announced = rules.config.max_body_size, headers.get(b"content-length", "0")
-    if not announced.isdecimal() or int(announced[:20]) <= limit:
-        return None
-    hint = "send less, or raise serve.max_body_size"
-    return respond(problem(413, "invalid_arguments", f"the body is larger than {limit} bytes", hint))
-
-
-def _too_often(rules: _Rules, client: str) -> Response | None:
-    wait = rules.rates.take(client) if rules.rates is not None else None
-    if wait is None:
-        return None
-    limit = rules.config.rate_limit
-    assert limit is not None
-    message = f"more than {limit.calls:g} requests in {limit.seconds:g} s"
-    body = problem(429, "rate_limited", message, "wait, or ask for a higher serve.rate_limit")
-    return respond({**body, "retryable": True, "retry_after": round(wait, 3)})
-
-
-def _asks_for_metadata(scope: Scope) -> bool:
-    path: str = scope["path"]
-    return scope["method"] in ("GET", "HEAD") and (path == METADATA or path.startswith(f"{METADATA}/"))

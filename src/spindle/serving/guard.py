@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from spindle.listening.response import Response
 from spindle.serving.access import ANYBODY, PRINCIPAL, Public, nothing_public
 from spindle.serving.cors import ORIGIN, readable_by
 from spindle.serving.problems import problem, respond
+from spindle.serving.running import end_without_answer
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -56,7 +58,7 @@ class Guard:
                     recognise(scope)
             scope[PRINCIPAL] = admitted
             client = admitted.id
-            if not access.begin(client):
+            if not access.begin(client, scope):
                 refused = _too_many(access.config)
                 if access.audit is not None:
                     access.audit.turned_away(scope, refused, client)
@@ -65,6 +67,10 @@ class Guard:
             app = self._posts.get(scope["path"], self._app) if scope["method"] == "POST" else self._app
             try:
                 await app(scope, receive, send)
+            except asyncio.CancelledError:
+                if not access.running.was_revoked():
+                    raise
+                await end_without_answer(access.revoked(scope), scope, receive, send)
             finally:
                 access.end(client)
             return

@@ -88,10 +88,10 @@ class Live:
         """Takes over the settings now, also if nothing seems to have changed: a variable of a file may."""
         async with self._looking:
             self._looked_at = self._now()
-            self._mark = self._app.settings.current_mark()
-            await self._take_over()
+            before, self._mark = self._mark, self._app.settings.current_mark()
+            await self._take_over("were read again" if before == self._mark else "changed")
 
-    async def _take_over(self) -> None:
+    async def _take_over(self, how: str = "changed") -> None:
         before, store = self._access.config, self._app.settings.store
         self._untrusted = ""
         try:
@@ -101,19 +101,20 @@ class Live:
                 self._untrusted = self._app.settings.trust_mark()
             said = error.hint_for("shell")
             hint = f" ({said})" if said else ""
-            self._note(f"the settings changed, but the old ones stay in force: {error.message}{hint}")
+            self._note(f"the settings {how}, but the old ones stay in force: {error.message}{hint}")
             self._held_back.say(f"{error.message}{hint}")
             return
         except Exception as error:
             logger.error("reading the settings again failed", exc_info=error)
-            self._note(f"the settings changed, but the old ones stay in force: {error!r}")
+            self._note(f"the settings {how}, but the old ones stay in force: {error!r}")
             return
         self._held_back.clear()
-        self._note("the settings changed, and are in force")
+        self._note(f"the settings {how}, and are in force")
         now = self._access.config
         late = [*self._late, *(["store"] if self._app.settings.store != store else [])]
         if late:
             self._note(f"{' and '.join(late)} will be as changed after the next start")
+        await self._access.end_revoked()
         if before != now:
             # Other tools may exist for those who listen, though the catalog is the same.
             self._app.catalog.tell(SyncReport(""))

@@ -52,6 +52,7 @@ class SharedAccess:
             if await self._store.access_version() == self._version:
                 return False
             await self.load()
+        await self._access.end_revoked()
         self._changed()
         return True
 
@@ -84,10 +85,13 @@ async def sharing(app: Spindle, access: ServingAccess) -> AsyncGenerator[None]:
         # Other tools may exist for those who listen, and some may not listen any more.
         app.catalog.tell(SyncReport(""))
 
+    if app.store.is_server:
+        access.count_in(app.store)
     gate = QuotaGate(app.store)
     access.count_by(gate)
     shared = SharedAccess(app.store, access, changed)
     await shared.load()
+    await access.end_revoked()
     access.look_for_token = shared.look_for_token
     access.look_for_changes = shared.look
     tasks = [

@@ -14,6 +14,8 @@ from spindle.stores.sqlite_queries import SqliteQueries, sql, storable_values
 class SqliteServing(SqliteQueries, SqlServing):
     """The parts of the store that `AuditStore`, `AccessStore` and `QuotaStore` describe."""
 
+    is_server = False
+
     async def append_audit(self, entries: Sequence[AuditEntry]) -> None:
         rows = [storable_values(audit_row(entry)) for entry in entries]
         await self._writer.run(lambda db: db.executemany(sql(INSERT_AUDIT), rows) and None)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from spindle.domain.json_schema import JsonObject, is_object
+from spindle.mcp_protocol.errors import McpError
 from spindle.version import __version__
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class Tracing:
             except BaseException as error:
                 # Messages stay out: they may quote what a trace must not hold.
                 self._failed(span, _kind_of(error), Status(StatusCode.ERROR))
+                if isinstance(error, McpError):
+                    span.set_attribute("rpc.response.status_code", str(error.code))
                 raise
             problem = judge(result) if judge is not None else None
             if problem is not None:
@@ -104,6 +107,8 @@ class Tracing:
 def _kind_of(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
+    if isinstance(error, McpError):
+        return str(error.code)
     return str(getattr(error, "category", type(error).__name__))
 
 

@@ -11,7 +11,7 @@ from spindle.domain import apps, trail
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.mcp_protocol import headers, names
 from spindle.mcp_protocol.errors import McpError, RequestId, as_request_id
-from spindle.sources.mcp.peers import as_sent
+from spindle.sources.mcp.outgoing import as_sent
 from spindle.telemetry import tracing
 from spindle.version import __version__
 
@@ -178,6 +178,10 @@ class McpClient:
         options = {} if options is None else options
         self._stamp(method, sent, options)
         return await self._dispatcher.send_raw_request(method, sent, options)
+
+    async def notify(self, method: str) -> None:
+        """Tells the server something, in a session of the handshake era."""
+        await self._dispatcher.notify(method, None, {"headers": {headers.VERSION: self.spoken}})
 
     def _stamp(self, method: str, params: JsonObject, options: SendOptions) -> None:
         """Adds what the version that was agreed on wants every request to carry."""

@@ -20,6 +20,7 @@ from spindle.errors import (
     ServerError,
     SpindleError,
     from_meaning,
+    from_status,
 )
 from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_protocol.names import (
@@ -279,3 +280,27 @@ def too_large(name: str, message: str) -> ResultTooLargeError:
     return ResultTooLargeError(
         f"{name!r}: {message}", hint=f"ask for less, or raise sources.{name}.max_result_size"
     )
+
+
+def describe_failure(name: str, error: McpError, exchange: CallExchange) -> SpindleError:
+    """The error that a failed request means."""
+    if exchange.too_large:
+        return too_large(name, exchange.too_large)
+    if exchange.failure is not None:
+        reason = str(exchange.failure) or type(exchange.failure).__name__
+        return ConnectionFailedError(
+            f"cannot reach {name!r}: {reason}",
+            hint="check that the server runs and that the URL is right",
+            sent=not exchange.never_sent,
+            unreachable=exchange.never_sent,
+        )
+    # Who may not come in is told so by the status, whatever else the body says.
+    speaks_for_itself = exchange.had_json_rpc_error and exchange.status not in (401, 403, 407, 429)
+    if exchange.status is not None and exchange.status >= 400 and not speaks_for_itself:
+        message = f"{name!r} answered with HTTP status {exchange.status}"
+        if exchange.had_json_rpc_error:
+            message += f": {error.message}"
+        return from_status(
+            exchange.status, message, retry_after=exchange.retry_after, challenge=exchange.challenge
+        )
+    return to_error(error, name, exchange)

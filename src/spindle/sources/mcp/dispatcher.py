@@ -29,7 +29,7 @@ from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.large_lines import LargeLines
 from spindle.sources.mcp.link import TURN, MessageLink, turns
 from spindle.sources.mcp.messages import AT_ONCE, answered_by, is_no_answer, read_message
-from spindle.sources.mcp.peers import as_sent
+from spindle.sources.mcp.outgoing import as_sent
 from spindle.sources.mcp.server_messages import ServerMessages
 
 logger = logging.getLogger("spindle.mcp")

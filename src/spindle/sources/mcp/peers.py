@@ -12,35 +12,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from spindle.domain import trail
-from spindle.domain.json_schema import is_object
 from spindle.domain.levels import LOG_LEVELS
-from spindle.errors import ApprovalRequired, InputRequired, SpindleError
+from spindle.errors import ApprovalRequired, InputRequired, RateLimitedError, SpindleError
 from spindle.mcp_protocol import models
 from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_protocol.names import (
-    CLIENT_CAPABILITIES,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
 )
 from spindle.sources.mcp.asking import AskingTools
-from spindle.sources.mcp.exchange import CallExchange, current_exchange
+from spindle.sources.mcp.exchange import current_exchange
 from spindle.sources.mcp.questions import (
     MAX_QUESTIONS,
     GivenAnswers,
     check_question,
+    only_pauses,
     too_many,
     way_out,
 )
-from spindle.telemetry import tracing
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from spindle.domain.call import Call
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.peer import Peer
+    from spindle.ports.source import ListRoots
 
 logger = logging.getLogger("spindle.mcp")
 
@@ -204,6 +203,9 @@ class Peers:
         """The questions of calls that cannot be told apart, since one ran alone."""
         self._undecided: dict[asyncio.Event, set[Serving]] = {}
         """Of each question that waits until it is clear who asks, the calls that may have."""
+        self.list_roots: ListRoots | None = None
+        """Asks the client whose session it is for its roots, when none of its calls runs. Set once those have
+        changed: a server then wants to know at once."""
         self._principal: str | None = None
         self._is_mixed = False
         """True once several principals have used the session."""
@@ -245,7 +247,7 @@ class Peers:
             return None
         return next((item for item in reversed(running) if not item.is_asked), running[-1])
 
-    async def _asker(self) -> Serving | None:
+    async def _asker(self, method: str) -> Serving | None:
         """The call during which the server asks; None if all that run are of one program, which may be asked
         for any of them. Waits until that is certain. Raises McpError where it cannot be."""
         serving = self.current()
@@ -265,7 +267,11 @@ class Peers:
         try:
             while len(candidates) > 1:
                 if len(self._undecided) >= len(candidates):
-                    # All of them ask: one has to go first.
+                    # All of them ask.
+                    if all(only_pauses(item.call, method) for item in candidates):
+                        await self._made_again_alone(candidates)
+                        raise CallEndedError
+                    # One has to go first.
                     unclear = f"this client cannot tell which of {len(candidates)} calls asks"
                     raise McpError(INVALID_REQUEST, f"{unclear}; the next time each can")
                 await news.wait()
@@ -275,6 +281,17 @@ class Peers:
         if not candidates:
             raise CallEndedError
         return candidates.pop()
+
+    async def _made_again_alone(self, calls: Iterable[Serving]) -> None:
+        """Ends calls that would end with a pause and be made again after it: each is made again now, where
+        nothing else runs."""
+        error = RateLimitedError(
+            f"calls of {self._name!r} asked at once, and nothing says which of them asked what",
+            hint="make the call again",
+            retry_after=0.0,
+            sent=False,
+        )
+        await asyncio.gather(*(item.end(copy.copy(error)) for item in calls))
 
     def wants_logs(self) -> bool:
         return any(item.call.peer is not None and item.call.peer.log_level for item in self._running.values())
@@ -301,17 +318,28 @@ class Peers:
             raise McpError(INVALID_PARAMS, f"this is no {method} of version {version}") from None
         if CAPABILITY.get(method) not in able:
             raise McpError(INVALID_REQUEST, f"{method} is not supported")
-        serving = await self._asker()
+        return self._checked(method, version, await self._said(method, asked))
+
+    async def _said(self, method: str, asked: JsonObject | None) -> JsonObject:
+        if method != "roots/list" or self.list_roots is None:
+            return await self._said_in_call(method, asked)
+        if self._running:
+            with contextlib.suppress(CallEndedError):  # it was not that call which asked
+                return await self._said_in_call(method, asked)
+        return await self.list_roots()
+
+    async def _said_in_call(self, method: str, asked: JsonObject | None) -> JsonObject:
+        serving = await self._asker(method)
         is_alone = serving is not None and not _is_told() and self.runs_alone(serving.call)
         self.occupied += is_alone
         try:
-            said = await (
-                self._elicit(serving, asked or {})
-                if method == "elicitation/create"
-                else self._ask(serving, method, asked)
-            )
+            if method == "elicitation/create":
+                return await self._elicit(serving, asked or {})
+            return await self._ask(serving, method, asked)
         finally:
             self.occupied -= is_alone
+
+    def _checked(self, method: str, version: str, said: JsonObject) -> JsonObject:
         try:
             return models.checked_answer(method, version, said)
         except ValidationError as error:
@@ -367,33 +395,3 @@ def _is_told() -> bool:
     """True if what a server says came as part of what it answers to a call."""
     exchange = current_exchange.get()
     return exchange is not None and exchange.call is not None
-
-
-def as_sent(params: Mapping[str, Any] | None, exchange: CallExchange | None) -> JsonObject:
-    """The parameters of a request as they leave: for the caller of a call, and with the trail so far."""
-    narrowed = as_the_caller(params, exchange) or {}
-    way = trail.current()
-    return dict(tracing.sent_on(trail.with_meta(narrowed, way) if way else narrowed))
-
-
-def as_the_caller(
-    params: Mapping[str, Any] | None, exchange: CallExchange | None
-) -> Mapping[str, Any] | None:
-    """The parameters of a request of 2026-07-28, which says each time what its sender can be asked: that is
-    what whoever made the call can be asked, not what we could pass on to others."""
-    meta = (params or {}).get("_meta")
-    if params is None or exchange is None or exchange.call is None or not is_object(meta):
-        return params
-    ours = meta.get(CLIENT_CAPABILITIES)
-    if not is_object(ours):
-        return params
-    peer = exchange.call.peer
-    # Where nobody waits for the answer, a pause does.
-    by_pause = {"elicitation": ours.get("elicitation")} if exchange.call.can_pause else {}
-    theirs = peer.capabilities if peer is not None else by_pause
-    declared = {
-        key: theirs.get(key) if key in QUESTIONS else value
-        for key, value in ours.items()
-        if key not in QUESTIONS or theirs.get(key) is not None
-    }
-    return {**params, "_meta": {**meta, CLIENT_CAPABILITIES: declared}}

@@ -277,3 +277,10 @@ def way_out(method: str) -> Remedy | None:
 
 _WAYS_OUT = {"elicitation": "answer", "sampling": "name_model"}
 """By the capability that answers it, the remedy."""
+
+
+def only_pauses(call: Call, method: str) -> bool:
+    """True if nobody is there whom this could be asked, so that the call pauses for it."""
+    if method != "elicitation/create" or not call.can_pause:
+        return False
+    return call.peer is None or not (call.peer.comes_back or call.peer.can_answer(method))

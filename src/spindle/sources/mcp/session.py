@@ -21,15 +21,20 @@ from spindle.errors import (
     ConnectionFailedError,
     ServerError,
     SpindleError,
-    from_status,
 )
 from spindle.mcp_protocol.errors import McpError
-from spindle.mcp_protocol.names import HEADER_MISMATCH, LOG_LEVEL, METHOD_NOT_FOUND, TOOLS_CHANGED
+from spindle.mcp_protocol.names import (
+    HEADER_MISMATCH,
+    LOG_LEVEL,
+    METHOD_NOT_FOUND,
+    ROOTS_CHANGED,
+    TOOLS_CHANGED,
+)
 from spindle.ports.source import RelaySession
 from spindle.sources.mcp import tasks
 from spindle.sources.mcp.changes import follow_changes
 from spindle.sources.mcp.client import AgainstProtocolError, McpClient
-from spindle.sources.mcp.convert import against_protocol, plain_result, to_error, too_large
+from spindle.sources.mcp.convert import against_protocol, describe_failure, plain_result
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.lists import LISTS, ToolPages
 from spindle.sources.mcp.negotiation import negotiate
@@ -44,9 +49,13 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.domain.json_schema import JsonObject
     from spindle.domain.tool import Tool, ToolSpec
-    from spindle.ports.source import Notice
+    from spindle.ports.source import ListRoots, Notice
     from spindle.sources.mcp.config import McpConfig
     from spindle.sources.mcp.dispatcher import Coming, LinkDispatcher, SendOptions
+
+
+NO_SESSION = -32000
+"""The code of errors of servers' own, with which the SDK's examples refuse a session."""
 
 
 class McpSession(RelaySession):
@@ -271,6 +280,11 @@ class McpSession(RelaySession):
         finally:
             watching.cancel()
 
+    async def roots_changed(self, list_roots: ListRoots) -> None:
+        if "roots" in self._config.answers and not self.is_modern:
+            self.peers.list_roots = list_roots
+            await self._exchange(lambda: self._client.notify(ROOTS_CHANGED))
+
     @property
     def is_lost(self) -> bool:
         return self._lost.done()
@@ -313,7 +327,7 @@ class McpSession(RelaySession):
             current_exchange.reset(token)
 
     def _error(self, error: McpError, exchange: CallExchange) -> SpindleError:
-        if exchange.status == 404 and error.code != METHOD_NOT_FOUND and not self.is_modern:
+        if not self.is_modern and _is_forgotten(error, exchange):
             # The server restarted and knows nothing of this session: nothing was done, and a new one helps.
             return ConnectionFailedError(f"{self._name!r} no longer knows the session", sent=False)
         failure = describe_failure(self._name, error, exchange)
@@ -324,28 +338,12 @@ class McpSession(RelaySession):
         return failure
 
 
-def describe_failure(name: str, error: McpError, exchange: CallExchange) -> SpindleError:
-    """The error that a failed request means."""
-    if exchange.too_large:
-        return too_large(name, exchange.too_large)
-    if exchange.failure is not None:
-        reason = str(exchange.failure) or type(exchange.failure).__name__
-        return ConnectionFailedError(
-            f"cannot reach {name!r}: {reason}",
-            hint="check that the server runs and that the URL is right",
-            sent=not exchange.never_sent,
-            unreachable=exchange.never_sent,
-        )
-    # Who may not come in is told so by the status, whatever else the body says.
-    speaks_for_itself = exchange.had_json_rpc_error and exchange.status not in (401, 403, 407, 429)
-    if exchange.status is not None and exchange.status >= 400 and not speaks_for_itself:
-        message = f"{name!r} answered with HTTP status {exchange.status}"
-        if exchange.had_json_rpc_error:
-            message += f": {error.message}"
-        return from_status(
-            exchange.status, message, retry_after=exchange.retry_after, challenge=exchange.challenge
-        )
-    return to_error(error, name, exchange)
+def _is_forgotten(error: McpError, exchange: CallExchange) -> bool:
+    """True if a server does not know the session. The protocol says 404; servers made after the examples of
+    an SDK say 400, and name the session."""
+    if exchange.status == 404:
+        return error.code != METHOD_NOT_FOUND
+    return exchange.status == 400 and error.code == NO_SESSION and "session" in error.message.lower()
 
 
 async def _results() -> Any:

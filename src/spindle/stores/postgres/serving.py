@@ -22,6 +22,8 @@ class _RefusedError(Exception):
 class PostgresServing(PostgresQueries, SqlServing):
     """The parts of the store that `AuditStore`, `AccessStore` and `QuotaStore` describe."""
 
+    is_server = True
+
     async def append_audit(self, entries: Sequence[AuditEntry]) -> None:
         rows = [audit_row(entry) for entry in entries]
         await self._db.transaction(lambda it: it.change_each(INSERT_AUDIT, rows), again=False)

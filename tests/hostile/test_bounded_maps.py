@@ -22,7 +22,6 @@ from spindle.calls.breaker import Breakers
 from spindle.calls.guards import SourceGuards
 from spindle.calls.queues import FairQueue
 from spindle.calls.rates import MAX_KEYS, RateLimiter
-from spindle.calls.record import Recorder
 from spindle.calls.validate import MAX_COMPILED, Validation
 from spindle.catalog.connections import MAX_SUPERSEDED
 from spindle.domain.bounded import BoundedMap
@@ -150,15 +149,6 @@ async def credentials_that_were_replaced(parts: Parts) -> tuple[int, int]:
     for number in range(2 * KEYS):
         connections.supersede("python", str(number), str(number + 1))
     return len(connections._superseded), MAX_SUPERSEDED
-
-
-@feed
-async def marks_of_tools_for_records(parts: Parts) -> tuple[int, int]:
-    recorder = Recorder(parts.app.store, lambda _: None)
-    recorder._marked.limit = 500
-    for tool in await tools(parts):
-        recorder.masked(tool, {"n": 1}, frozenset())
-    return len(recorder._marked), 500
 
 
 @feed
@@ -419,6 +409,7 @@ KNOWN: dict[str, str] = {
         rest.schemas.Components._names rest.schemas.Components._plain rest.schemas.Components._waiting
         rest.schemas.Components.schemas runs.stops.Stops._places runs.stops.Stops._first
         runs.journal.RunJournal._unsaved calls.known_secrets.KnownSecrets.named
+        runs.record.RunRecord.*
         runs.journal.RunJournal.asked runs.journal.RunJournal.replaced runs.journal.RunJournal.tasks
         catalog.screening._Screening.* runs.places.RunPlace._made mcp_server.questions.Questions._waiting
         mcp_server.kept_answers.KeptAnswer._answered mcp_server.kept_answers.KeptAnswer.given
@@ -441,7 +432,7 @@ KNOWN: dict[str, str] = {
         http.pool.ConnectionPool._places http.pool.ConnectionPool._resting
     """,
     "the bounds of one answer": """
-        http.answer.HttpAnswer._pieces http.answer.HttpAnswer.cookies http.answer.HttpAnswer.headers
+        http.answer.HttpAnswer._pieces http.answer.HttpAnswer.headers
         http.connection.ServerConnection._raw
     """,
     "serve.max_connections, or one entry for each reason to drop one": """
@@ -471,6 +462,7 @@ KNOWN: dict[str, str] = {
         mcp_server.lines.LineServer._others mcp_server.lines.LineServer._running
         mcp_server.sessions.HttpSession.running mcp_server.sessions.Sessions._tasks
         mcp_server.kept_answers.KeptAnswers._running mcp_server.resuming.Resuming._tasks
+        runs.submissions.Submissions._turns
         runs.executions.Executions._working runs.waits.DueRuns._at_work serving.hooks.Webhooks._at_work
         serving.waiting.AwaitedEvents._at_work
         calls.unsaved.UnsavedRecords.records runs.executions.Executions.running runs.leases.RunLeases._kept

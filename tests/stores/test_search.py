@@ -241,7 +241,9 @@ async def test_a_catalog_of_an_earlier_version_is_found_in_again(tmp_path: Path)
         file.execute("DELETE FROM meta WHERE key IN ('audit_pruned_to', 'access_version')")
         file.execute("DROP INDEX secrets_by_source")
         file.execute("ALTER TABLE calls DROP COLUMN result")
-        file.execute("ALTER TABLE runs DROP COLUMN generation")
+        file.execute("DROP INDEX runs_by_queue")
+        for column in ("generation", "queue", "turn", "priority", "not_before"):
+            file.execute(f"ALTER TABLE runs DROP COLUMN {column}")
         file.execute("DROP INDEX run_events_of_run")
         file.execute("ALTER TABLE sources DROP COLUMN left_out")
         file.execute("CREATE VIRTUAL TABLE tool_search USING fts5 (name, tags, description, parameters)")
@@ -264,7 +266,9 @@ async def test_a_schema_of_an_earlier_version_is_found_in_again(postgres_url: st
             DROP FUNCTION keep_audit;
             DROP INDEX secrets_by_source;
             ALTER TABLE calls DROP COLUMN result;
-            ALTER TABLE runs DROP COLUMN generation;
+            DROP INDEX runs_by_queue;
+            ALTER TABLE runs DROP COLUMN generation, DROP COLUMN queue, DROP COLUMN turn,
+                DROP COLUMN priority, DROP COLUMN not_before;
             DROP INDEX run_events_by_step;
             ALTER TABLE sources DROP COLUMN left_out;
             CREATE TABLE tool_search (tool BIGINT PRIMARY KEY, document TSVECTOR NOT NULL);

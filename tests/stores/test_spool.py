@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sqlite3
@@ -248,6 +249,48 @@ async def test_a_link_is_not_followed(path: Path, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="link"):
             await keys(store)
     assert other.read_bytes() == line(0)
+
+
+async def test_what_is_set_aside_goes_through_no_link(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"mine")
+    file = leave_behind(path, b"nonsense\n")
+    file.with_suffix(spool.DAMAGED).symlink_to(other)
+    async with SqliteStore(path) as store:
+        with pytest.raises(StoreError, match="cannot be read"):
+            await keys(store)
+    assert other.read_bytes() == b"mine"
+
+
+async def test_a_folder_that_is_none_is_a_store_error_that_names_it(path: Path) -> None:
+    async with SqliteStore(path) as store:
+        spool.folder_of(path).write_bytes(b"")
+        with pytest.raises(StoreError, match=r"state\.db-calls cannot be read"):
+            await keys(store)
+        for number in range(FEW):
+            await store.save_call(record(number))
+        with pytest.raises(StoreError, match="could not be written"):
+            await store.save_call(record(FEW))
+
+
+async def test_a_part_of_a_line_that_stays_does_not_spoil_the_next(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    async with SqliteStore(path) as store:
+        for number in range(MANY):
+            await store.save_call(record(number))
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", lambda file, data: write(file, data[:10]))
+            patched.setattr(os, "ftruncate", refuse)
+            with pytest.raises(StoreError, match="broken"):
+                await store.save_call(record(MANY))
+        await store.save_call(record(MANY + 1))
+        assert await keys(store) == [*names(0, MANY), f"k{MANY + 1:05}"]
 
 
 async def test_a_long_file_is_left_for_a_new_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,13 +92,22 @@ class Spool:
             assert self._file is not None
             written = os.write(self._file, lines)
             if written < len(lines):
-                os.ftruncate(self._file, self._size)
+                self._take_back()
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise _as_store_error(error) from None
         self._size += written
         self._rows += rows
         return self._size > MAX_FILE
+
+    def _take_back(self) -> None:
+        """Removes the part of a line that was written."""
+        assert self._file is not None
+        try:
+            os.ftruncate(self._file, self._size)
+        except OSError:
+            self.close()  # what comes next must not become the rest of that line
+            raise
 
     def take(self) -> Unmoved:
         """The records since the last time. If they do not get into the table, they are read from the file."""
@@ -131,6 +140,8 @@ def has_records(folder: Path) -> bool:
             return any(entry.name.endswith(ENDING) for entry in found)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise _unreadable(folder, error) from None
 
 
 def move_own(db: sqlite3.Connection, own: Unmoved) -> bool:
@@ -204,10 +215,7 @@ def _read_or_say(path: Path, start: int) -> _Found:
     try:
         return _read(path, start)
     except OSError as error:
-        raise StoreError(
-            f"the records of calls in {path} cannot be read: {error.strerror or error}",
-            hint="see to its permissions, or move it away",
-        ) from None
+        raise _unreadable(path, error) from None
 
 
 def _read(path: Path, start: int) -> _Found:
@@ -274,11 +282,17 @@ def _is_cell(value: Any) -> bool:
 def _set_aside(path: Path, damaged: Sequence[bytes]) -> None:
     """Keeps what cannot be read beside the file, for a person to look at."""
     if damaged:
-        aside = os.open(
-            path.with_suffix(DAMAGED), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE
-        )
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        aside = os.open(path.with_suffix(DAMAGED), flags, FILE)
         with os.fdopen(aside, "wb") as out:
             out.writelines(line + b"\n" for line in damaged)
+
+
+def _unreadable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"the records of calls in {path} cannot be read: {error.strerror or error}",
+        hint="see to its permissions, or move it away",
+    )
 
 
 def _as_store_error(error: OSError) -> StoreError:

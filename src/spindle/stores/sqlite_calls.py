@@ -138,11 +138,9 @@ class CallRows:
             self._moving = asyncio.ensure_future(self._move())
 
     async def _move(self) -> None:
-        try:
+        # They are safe where they are. Who reads the table moves them too, and is told why that fails.
+        with contextlib.suppress(StoreError):
             await self.settle()
-        except StoreError:
-            # They are safe where they are. Who reads the table moves them too, and is told why that fails.
-            self._unmoved += 1
 
     async def _through_thread(self, row: Row) -> None:
         await self._writer.run(lambda db: db.execute(INSERT, row) and None)

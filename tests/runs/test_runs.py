@@ -16,6 +16,8 @@ from spindle.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
+from spindle.runs.executions import Executions
+from spindle.runs.journal import RunJournal
 from spindle.runs.outcomes import Outcome
 
 DELETE_ASKS = '[sources.tools]\napprove = "delete"\n'
@@ -60,6 +62,45 @@ async def test_a_token_works_once(opened: Open) -> None:
             await app.resume(token, "blue")
         assert "`resume(" in (caught.value.hint or "")
         assert await app.pauses() == []
+
+
+@pytest.mark.parametrize("is_seen", [False, True])
+async def test_an_answer_in_the_moment_of_pausing_is_not_left_lying(
+    opened: Open, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, is_seen: bool
+) -> None:
+    """Two questions, answered one after the other: the second answer takes the run while the execution after
+    the first one has just put it to rest, and looks for answers once more before it ends."""
+    workspace.write(settings=DELETE_ASKS)
+    was_answered, load = Executions._was_answered, Executions.load
+    loaded = asyncio.Event()
+    later: list[asyncio.Task[Outcome]] = []
+
+    async with opened() as app:
+        outcome = await app.run("clean", names=["a", "b"])
+        assert isinstance(outcome, Paused)
+        first, second = outcome.pauses
+
+        async def looked(self: Executions, journal: RunJournal) -> bool:
+            found = await was_answered(self, journal)
+            if journal.run.status == "paused" and not later:
+                later.append(asyncio.create_task(app.resume(second.token, {"approved": True})))
+                await loaded.wait()
+                found = await was_answered(self, journal) if is_seen else found
+            return found
+
+        async def read(self: Executions, id: str) -> RunJournal:
+            found = await load(self, id)
+            if later:
+                loaded.set()
+            return found
+
+        monkeypatch.setattr(Executions, "_was_answered", looked)
+        monkeypatch.setattr(Executions, "load", read)
+        await app.resume(first.token, {"approved": True})
+        done = await later[0]
+        assert isinstance(done, Finished)
+        assert sorted(workspace.effects) == ["deleted a", "deleted b"]
+        assert (await app.store.run(outcome.run_id)).status == "done"  # type: ignore[union-attr]
 
 
 async def test_a_done_run_shows_its_result_again(opened: Open, workspace: Workspace) -> None:

@@ -115,6 +115,13 @@ class Executions:
             raise journal.lost()
         return journal
 
+    async def rest(self, id: str) -> Outcome | None:
+        """Waits for the execution of a run here. None: it paused, and this process has it again."""
+        outcome = await asyncio.shield(self.running[id])
+        run = await self._store.run(id) if isinstance(outcome, Paused) else None
+        is_taken = run is not None and run.status == "running" and run.owner == self.owner
+        return None if is_taken else outcome
+
     async def give_up(self, id: str, why: str) -> None:
         """Cancels a run that nobody executes: its pauses can no longer be answered."""
         if await self._store.take_run(id, self.owner, self.leases.seconds, self._clock.now()):

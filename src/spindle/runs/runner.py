@@ -294,15 +294,16 @@ class Runner:
 
     async def _executed_elsewhere(self, run_id: str) -> Outcome:
         here = self._executions.running.get(run_id)
-        if here is not None:
-            return await asyncio.shield(here)
-        return Continuing(run_id)
+        return Continuing(run_id) if here is None else await asyncio.shield(here)
 
     async def _continue(self, run_id: str, on_progress: Progress | None) -> Outcome:
         """Continues a run that this process has taken over: here, or where it was submitted to."""
         journal = await self._executions.load(run_id)
-        if run_id in self._executions.running:  # taken twice here, while this process stood still
-            return await self._executed_elsewhere(run_id)
+        while run_id in self._executions.running:
+            # It was taken twice here, while this process stood still; or it was about to rest when answered.
+            if (outcome := await self._executions.rest(run_id)) is not None:
+                return outcome
+            journal = await self._executions.load(run_id)
         if await self.submissions.hand_over(journal):
             return Continuing(run_id)
         return await self.go_on(journal, on_progress)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from agents import agents
 from doubt import doubt
+from engine import engine
 from flows import flows
 from openapi import openapi
 from parts import parts
@@ -44,6 +45,7 @@ PARTS = (
     "serving",
     "upstream",
     "scaling",
+    "engine",
 )
 ON_REQUEST = ("openapi", "search", "parts")
 """Parts that need much to be downloaded, by themselves or by `make node`, or compare nothing: only when
@@ -231,7 +233,7 @@ def main() -> int:
     runs: dict[str, Callable[[bool], list[Row]]] = {
         "calls": calls, "startup": startup, "warm": warm, "catalog": catalog, "flows": flows, "doubt": doubt,
         "agents": agents, "tables": tables, "serving": serving, "openapi": openapi, "search": search,
-        "upstream": through_http, "scaling": scaling, "parts": parts,
+        "upstream": through_http, "scaling": scaling, "parts": parts, "engine": engine,
     }  # fmt: skip
     rows = [row for part in given.parts or PARTS for row in runs[part](given.quick)]
     if given.json:

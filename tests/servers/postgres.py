@@ -55,6 +55,11 @@ class PostgresServer:
             os.chown(folder, nobody.pw_uid, nobody.pw_gid)
             self._programs = self._reachable_programs()
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def _reachable_programs(self) -> Path:
         """A home of root's own may be closed to `nobody`; then the programs are copied."""
         if self._run(["test", "-x", str(self._programs / "initdb")]).returncode == 0:

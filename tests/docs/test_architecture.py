@@ -1,8 +1,11 @@
 """The map in ARCHITECTURE.md is that of the code, and every decision and dependency has its page."""
 
+import ast
 import configparser
 import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 from spindle.plugins import BUILT_IN
@@ -98,6 +101,38 @@ def test_every_dependency_has_its_reason() -> None:
     assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row[1])} == needed
     named = {extra for row in rows if len(row) == 5 for extra in re.findall(r"`([\w-]+)`", row[2])}
     assert named == set(extras)
+
+
+BROUGHT_BY_USERS = {"fastapi", "langchain-core"}
+"""What only an adapter imports, for a program that has it anyway."""
+CLIENTS_OF_BROKERS = {"aio-pika", "confluent-kafka", "nats-py", "redis", "zmqtt"}
+"""Come with an extra of `faststream`, each with its broker."""
+
+
+def test_nothing_is_imported_that_only_comes_with_something_else() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"].values()
+    named = {
+        name_of(line).lower() for line in [*project["dependencies"], *(it for them in extras for it in them)]
+    }
+    imported: set[str] = set()
+    for path in PACKAGE.rglob("*.py"):
+        if TEMPLATES not in path.parents:
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Import):
+                    imported |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    imported.add(node.module.partition(".")[0])
+    imported -= sys.stdlib_module_names | {"spindle", "_typeshed"}
+    brought = packages_distributions()
+    found = {
+        module: {name.lower().replace("_", "-") for name in brought[module]}
+        for module in imported
+        if module in brought
+    }
+    assert "pydantic" in found
+    known = named | BROUGHT_BY_USERS | CLIENTS_OF_BROKERS | {"pydantic-core"}
+    assert {module: names for module, names in found.items() if not names & known} == {}
 
 
 def name_of(requirement: str) -> str:

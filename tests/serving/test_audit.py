@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,9 @@ import spindle
 from servers.rest import RestWorkspace
 from servers.serving import ERAS, served
 from spindle.app import Spindle
+from spindle.cli.context import CliContext
+from spindle.cli.logs import logging_as
+from spindle.cli.output import Output
 from spindle.domain.audit import AuditEntry, AuditFilter
 from spindle.domain.identity import Principal
 from spindle.domain.serve import ServeConfig
@@ -112,6 +117,26 @@ def test_logs_are_lines_of_json_with_the_requests_among_them(rest: RestWorkspace
     assert "wrong-one" not in err
     assert "abc" not in err
     assert all(line["time"].endswith("Z") and line["level"] for line in lines)
+
+
+def test_a_library_with_a_log_of_its_own_writes_no_text_between_lines_of_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = logging.StreamHandler(sys.stderr)
+    other.setFormatter(logging.Formatter("TEXT %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(other)
+    try:
+        cli = CliContext(Output(sys.stdout, sys.stderr))
+        with logging_as(cli, "json", requests=False):
+            cli.output.note("something is said")
+            logging.getLogger("a.library").warning("and logged")
+        lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+        assert [line["message"] for line in lines] == ["something is said", "and logged"]
+        logging.getLogger("a.library").warning("later")
+        assert capsys.readouterr().err == "TEXT later\n"
+    finally:
+        root.removeHandler(other)
 
 
 def test_the_access_log_is_text_for_people_and_off_unless_wanted(rest: RestWorkspace) -> None:

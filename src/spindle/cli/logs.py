@@ -93,6 +93,10 @@ def logging_as(cli: CliContext, form: LogForm, *, requests: bool) -> Generator[N
         cli.output.say = lambda text, is_note: own.log(
             logging.WARNING if is_note else logging.INFO, "%s", text
         )
+    # Libraries that set up a log of their own when they are imported would write text between the lines.
+    others = [other for other in root.handlers if _writes_to_stream(other)] if form == "json" else []
+    for other in others:
+        root.removeHandler(other)
     root.addHandler(handed)
     listener.start()
     try:
@@ -100,7 +104,13 @@ def logging_as(cli: CliContext, form: LogForm, *, requests: bool) -> Generator[N
     finally:
         cli.output.say = None
         root.removeHandler(handed)
+        for other in others:
+            root.addHandler(other)
         listener.stop()
         access.setLevel(before[0])
         access.propagate = before[1]
         own.setLevel(own_before)
+
+
+def _writes_to_stream(handler: logging.Handler) -> bool:
+    return isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler)

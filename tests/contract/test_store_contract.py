@@ -13,7 +13,7 @@ from spindle.domain.call import Block, CallRecord, Result
 from spindle.domain.definitions import Definitions
 from spindle.domain.tool import Hints, LeftOut, Loosened, Repaired, Tool, ToolSpec
 from spindle.errors import NameConflictError, NotFoundError, StoreError
-from spindle.ports.store import PinChange, SourceState, Store, StoredTool, ToolFilter
+from spindle.ports.store import CallFilter, CallTiming, PinChange, SourceState, Store, StoredTool, ToolFilter
 
 
 def a_tool(name: str, source: str = "files", **spec: Any) -> Tool:
@@ -413,6 +413,43 @@ class TestCalls:
         assert await keys(outcome="failed") == ["k4", "k2"]
         assert await keys(tool="a.y", outcome="cached") == ["k3"]
         assert await keys(tool="none") == []
+
+    async def test_calls_are_filtered_by_who_when_and_how_long_and_go_on_page_by_page(
+        self, store: Store
+    ) -> None:
+        for number in range(6):
+            fields = {"principal": "ann" if number % 2 else "bob", "source": f"s{number // 3}"}
+            await store.save_call(
+                a_record(f"k{number}", started_at=100.0 + number, duration=number, **fields)
+            )
+
+        async def keys(limit: int = 9, **conditions: Any) -> list[str]:
+            found = await store.calls(limit=limit, where=CallFilter(**conditions))
+            return [record.key for record in found]
+
+        assert await keys(principal="ann") == ["k5", "k3", "k1"]
+        assert await keys(source="s0") == ["k2", "k1", "k0"]
+        assert await keys(since=102.0, until=104.0) == ["k3", "k2"]
+        assert await keys(slower=4) == ["k5", "k4"]
+        assert await keys(principal="ann", slower=3.5, since=1.0) == ["k5"]
+        assert await keys(limit=2, principal="bob") == ["k4", "k2"]
+        assert await keys(limit=2, principal="bob", before="k2") == ["k0"]
+        assert await keys(before="k0") == []
+        assert await keys(before="nothing") == []
+
+    async def test_the_times_of_calls_are_those_of_the_newest(self, store: Store) -> None:
+        assert await store.call_timings(limit=10, since=0) == []
+        for number in range(6):
+            principal = "ann" if number % 2 else "bob"
+            record = a_record(f"k{number}", started_at=100.0 + number, duration=0.5, principal=principal)
+            await store.save_call(record)
+        found = await store.call_timings(limit=10, since=103.0)
+        assert [timing.started_at for timing in found] == [105.0, 104.0, 103.0]
+        assert found[0] == CallTiming(105.0, 0.5, "ok")
+        assert len(await store.call_timings(limit=2, since=0)) == 2
+        ann = await store.call_timings(limit=10, since=0, principal="ann")
+        assert [timing.started_at for timing in ann] == [105.0, 103.0, 101.0]
+        assert await store.call_timings(limit=10, since=0, source="other") == []
 
     async def test_a_call_is_found_by_a_beginning_that_only_it_has(self, store: Store) -> None:
         await store.save_call(a_record("abc1"))

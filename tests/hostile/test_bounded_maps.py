@@ -400,6 +400,10 @@ PACKAGES = (
 )  # fmt: skip
 GROWS = {"dict", "set", "list", "deque", "OrderedDict", "defaultdict", "Counter", "WeakSet"}
 KNOWN: dict[str, str] = {
+    "open pages, of which there are at most MAX_PAGES, each with the topics that there are": """
+        console.live.LiveUpdates._watchers console.live.Watcher._topics
+    """,
+    "one entry for each file of the console": "console.rendering._digests",
     "serve --workers, or those of one step of a call that waits": """
         serving.workers.Workers._kept serving.workers.Workers._running
     """,

@@ -41,6 +41,7 @@ SECTIONS: Sections = {
         "ask": ("ask", "ask", "Say what to do; a flow that does it is written and run."),
         "up": ("up", "up", "Keep the workspace open, so that commands are quick."),
         "down": ("up", "down", "End `spindle up`."),
+        "console": ("console", "console", "See the workspace in a browser."),
         "resources": ("resources", "resources", "List the resources of MCP servers."),
         "read": ("resources", "read", "Read a resource."),
         "watch": ("resources", "watch", "Print a line each time a resource changes."),

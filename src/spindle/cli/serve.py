@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.cli.logs import LogForm
     from spindle.cli.serving_place import ServingPlace
+    from spindle.console.app import Console
     from spindle.domain.serve import ServeConfig
     from spindle.serving.access import ServingAccess
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--http", is_flag=True, help="As an MCP server over Streamable HTTP, at /mcp.")
 @click.option("--sse", is_flag=True, help="With --http: for old clients too, at /sse.")
 @click.option("--rest", is_flag=True, help="As a REST API, with a page to try it at /docs.")
+@click.option("--console", is_flag=True, help="With --http or --rest: a console for browsers, at /console.")
 @click.option("--host", help="The address to listen on; 127.0.0.1 by default.")
 @click.option("--port", type=click.IntRange(0, 65535), help="8321 by default; 0 takes any free port.")
 @click.option("--unix", metavar="PATH", help="Listen on a Unix socket instead.")
@@ -61,6 +63,7 @@ def serve(
     http: bool,
     sse: bool,
     rest: bool,
+    console: bool,
     host: str | None,
     port: int | None,
     unix: str | None,
@@ -99,13 +102,15 @@ def serve(
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     if access_log:
         given["access_log"] = True
+    if console:
+        given["console"] = True
     if sse and not http:
         raise UsageMistakeError("--sse goes with --http")
     if sse:
         given["sse"] = True
     if stdio and given:
         raise UsageMistakeError(
-            "--host, --port, --unix, --tls-cert and --access-log go with --http and --rest"
+            "--host, --port, --unix, --tls-cert, --access-log and --console go with --http and --rest"
         )
     if unix is not None and (host is not None or port is not None):
         raise UsageMistakeError("--unix takes the place of --host and --port")
@@ -176,8 +181,9 @@ async def _serve_http(cli: CliContext, config: ServeConfig, given: Mapping[str, 
     async with _opened(cli, access) as app, serving_place(cli, config, access) as place:
         if cli.worker is None:
             _tell_mcp(cli, config, "", place.url)
+        console = await _console(cli, app, access, place, with_api=True)
         async with _live(cli, app, access, given, place), _said_to_serve(cli, place):
-            await _until_stopped(run_http(app, access, place.listening, place.context))
+            await _until_stopped(run_http(app, access, place.listening, place.context, console))
     return 0
 
 
@@ -196,13 +202,14 @@ async def _serve_rest(cli: CliContext, config: ServeConfig, given: Mapping[str, 
             if cli.worker is None:
                 await note_unsynced(cli, app)
                 _tell_rest(cli, config, "", place.url, plural(len(tools), "tool"))
+            console = await _console(cli, app, access, place)
 
             def stopping() -> None:
                 cli.output.status("waiting for running calls to end …")
 
             async with _live(cli, app, access, given, place), _said_to_serve(cli, place):
                 serving = serve_http(
-                    make_app(app, access),
+                    make_app(app, access, console),
                     place.listening,
                     lambda: access.config,
                     stopping,
@@ -211,6 +218,23 @@ async def _serve_rest(cli: CliContext, config: ServeConfig, given: Mapping[str, 
                 )
                 await _until_stopped(serving)
     return 0
+
+
+async def _console(
+    cli: CliContext, app: Spindle, access: ServingAccess, place: ServingPlace, *, with_api: bool = False
+) -> Console | None:
+    """The console, if there is to be one, with a link to it for the person at the terminal. `with_api`: the
+    server has no REST API, which the console needs."""
+    if not access.config.console:
+        return None
+    from spindle.cli.served_console import link_at, make_console
+
+    made = make_console(app, access, with_api=with_api)
+    if cli.worker is None and access.config.unix is None:
+        assert access.sessions is not None
+        url = access.config.url or place.url
+        cli.output.aside(f"  the console, once: {link_at(url, await access.sessions.new_link())}")
+    return made
 
 
 def _said_to_serve(cli: CliContext, place: ServingPlace) -> AbstractAsyncContextManager[None]:

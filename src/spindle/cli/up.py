@@ -26,7 +26,7 @@ def up(cli: CliContext, status: bool, foreground: bool) -> int:
     down`, and by itself after `[up] idle_timeout` without a command. With `[up] auto = true` the first call
     starts it.
     """
-    settings = _settings(cli)
+    settings = workspace_settings(cli)
     if status:
         return _show_status(cli, settings)
     if foreground:
@@ -39,6 +39,7 @@ def up(cli: CliContext, status: bool, foreground: bool) -> int:
         cli.output.json(said | {"log": str(log_of(settings))})
     elif said["started"]:
         cli.output.line(f"up: pid {said['pid']} keeps {settings.root} open; `spindle down` ends it")
+        cli.output.aside("  `spindle console` shows it in your browser")
     else:
         cli.output.line("already up; `spindle up --status` tells more")
     return 0
@@ -73,7 +74,8 @@ def _root(cli: CliContext) -> Any:
     return found
 
 
-def _settings(cli: CliContext) -> Settings:
+def workspace_settings(cli: CliContext) -> Settings:
+    """The settings of a workspace that `spindle up` can keep open."""
     from spindle.cli.errors import UsageMistakeError
     from spindle.errors import ConfigurationError
 
@@ -109,6 +111,7 @@ async def _serve(cli: CliContext, settings: Settings) -> int:
     import asyncio
     import logging
 
+    from spindle.cli.up_console import UpConsole
     from spindle.cli.warm import execute_warm, preload
     from spindle.errors import SpindleError
     from spindle.up.commands import OwnOutput, streams_of_commands
@@ -131,10 +134,16 @@ async def _serve(cli: CliContext, settings: Settings) -> int:
             try:
                 async with opened(settings, lambda text: logger.warning("note: %s", text)) as workspace:
                     preload(settings)
-                    server = UpServer(workspace, settings.up(), execute_warm, environ, output)
+                    config = settings.up()
+                    console = UpConsole(workspace, config.console_port)
+                    server = UpServer(workspace, config, execute_warm, environ, output, console.link)
+                    console.server = server
                     say_ready({"started": True, "pid": os.getpid()})
                     logger.info("up: pid %s, %s", os.getpid(), settings.root)
-                    await server.run(listener)
+                    try:
+                        await server.run(listener)
+                    finally:
+                        await console.close()
             except asyncio.CancelledError:
                 logger.info("ended by a signal")
             except SpindleError as error:

@@ -75,7 +75,7 @@ NO_CREDENTIAL = Credential()
 
 
 SecretKind = Literal[
-    "token", "pending", "client", "state", "value", "session", "process", "message", "stream"
+    "token", "pending", "client", "state", "value", "session", "process", "message", "stream", "browser"
 ]
 
 
@@ -85,7 +85,7 @@ class Secret:
     was asked for (`pending`), what a provider knows us as (`client`), what others keep with us (`state`),
     what settings refer to (`value`). Of those who serve: what clients set in sessions (`session`), which
     processes there are (`process`), what these tell each other (`message`), answers that wait for a client
-    whose connection was lost (`stream`)."""
+    whose connection was lost (`stream`), sessions of browsers and links to them (`browser`)."""
 
     kind: SecretKind
     key: str

@@ -221,6 +221,7 @@ class ServeConfig(Exposure):
         default=False,
         description='publish the sources at /v0.1/servers; "open": to everybody who reaches the server',
     )
+    console: bool = Field(default=False, description="show the workspace to people in a browser, at /console")
     instruction: str | None = Field(
         default=None,
         description="what the tools are for, as MCP clients read it: the text, or a file that holds it",

@@ -14,6 +14,9 @@ class UpConfig(Section):
     idle_timeout: float = Field(
         default=1800.0, gt=0, description="seconds without a command before it ends by itself"
     )
+    console_port: int = Field(
+        default=0, ge=0, le=65535, description="the port of the console; 0 takes any free port"
+    )
     ignore_env: tuple[str, ...] = Field(
         default=(),
         description="environment variables that may differ between it and a command; `*` stands for any text",

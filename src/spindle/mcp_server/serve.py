@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from spindle.app import Spindle
     from spindle.serving.access import ServingAccess
+    from spindle.serving.operating import ServedConsole
 
 _ABOUT = "This server gives the tools of one workspace to MCP clients, over Streamable HTTP."
 
@@ -30,7 +31,11 @@ async def run_stdio(app: Spindle, stdout: int, access: ServingAccess) -> None:
 
 
 async def run_http(
-    app: Spindle, access: ServingAccess, listening: socket.socket, tls: ssl.SSLContext | None = None
+    app: Spindle,
+    access: ServingAccess,
+    listening: socket.socket,
+    tls: ssl.SSLContext | None = None,
+    console: ServedConsole | None = None,
 ) -> None:
     """Serve every client that `access` lets in, each with the tools that exist for it."""
     from spindle.mcp_server.http import PATH, McpApp
@@ -60,7 +65,8 @@ async def run_http(
     await catalog.start()
     try:
         # The one server of a registry that every client of ours can use is this one.
-        published = Operating(PublishedRegistry(old or served, app, access, mcp_path=PATH), app, access)
+        registry = PublishedRegistry(old or served, app, access, mcp_path=PATH)
+        published = Operating(registry, app, access, console)
         place = FrontLink("mcp", PATH, "the server, for MCP clients")
         front = FrontPage(published, access, _ABOUT, [place])
         guarded = Guard(front, access, front_or_list, {PATH: served})

@@ -168,6 +168,32 @@ class SealedStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class CallFilter:
+    """The conditions that listed calls must all meet. None: any."""
+
+    source: str | None = None
+    principal: str | None = None
+    since: float | None = None
+    until: float | None = None
+    slower: float | None = None
+    """Seconds that a call took at least."""
+    before: str | None = None
+    """The key of a call: only those that are older are listed, for the next page."""
+
+
+ANY_CALL: Final = CallFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class CallTiming:
+    """As much of a call as charts show."""
+
+    started_at: float
+    duration: float
+    outcome: str
+
+
 class CallStore(Protocol):
     """Keeps the records of calls."""
 
@@ -178,9 +204,20 @@ class CallStore(Protocol):
         ...
 
     async def calls(
-        self, *, limit: int, tool: str | None = None, outcome: str | None = None
+        self,
+        *,
+        limit: int,
+        tool: str | None = None,
+        outcome: str | None = None,
+        where: CallFilter = ANY_CALL,
     ) -> list[CallRecord]:
         """Returns records, the newest first."""
+        ...
+
+    async def call_timings(
+        self, *, limit: int, since: float, principal: str | None = None, source: str | None = None
+    ) -> list[CallTiming]:
+        """Returns the times of the calls since then among the `limit` newest of all, the newest first."""
         ...
 
     async def call(self, key: str) -> CallRecord | None:

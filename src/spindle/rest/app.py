@@ -35,7 +35,7 @@ from spindle.serving.access import ServingAccess
 from spindle.serving.connecting import ConnectTools
 from spindle.serving.front import FrontLink, FrontPage, front_or_list
 from spindle.serving.guard import Guard
-from spindle.serving.operating import Operating
+from spindle.serving.operating import Operating, ServedConsole
 from spindle.serving.problems import of_error, of_result, problem, respond
 from spindle.serving.published import PublishedRegistry
 from spindle.serving.resource import base_url
@@ -70,9 +70,16 @@ class _RefusedError(Exception):
         self.body = body
 
 
-def make_app(spindle: Spindle, access: ServingAccess) -> ASGIApp:
+def make_app(spindle: Spindle, access: ServingAccess, console: ServedConsole | None = None) -> ASGIApp:
     """The whole API for an open workspace, behind its guard. The workspace was opened with
     `visible=access.shows`, so that calls keep to the same rules as lists."""
+    app = make_api(spindle, access)
+    published = Operating(PublishedRegistry(app, spindle, access), spindle, access, console)
+    return Guard(FrontPage(published, access, _ABOUT, _LINKS, _HOW), access, _public)
+
+
+def make_api(spindle: Spindle, access: ServingAccess) -> ASGIApp:
+    """The API alone, for a server that has a guard."""
     api = _Api(spindle, access)
     routes = [
         *(Route(path, pages.page, methods=["GET"]) for path in sorted(pages.PATHS)),
@@ -82,9 +89,7 @@ def make_app(spindle: Spindle, access: ServingAccess) -> ASGIApp:
         api.route(f"{PATH}/{{run}}", "GET", api.run),
     ]
     # It sends whatever such a handler returns, of its own class or not.
-    app = Starlette(routes=routes, exception_handlers={HTTPException: cast(Any, _http_error)})
-    published = Operating(PublishedRegistry(app, spindle, access), spindle, access)
-    return Guard(FrontPage(published, access, _ABOUT, _LINKS, _HOW), access, _public)
+    return Starlette(routes=routes, exception_handlers={HTTPException: cast(Any, _http_error)})
 
 
 def _public(scope: Scope, config: ServeConfig) -> Literal["page", "list"] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from spindle.auth.clients import KnownClients
@@ -18,6 +18,7 @@ from spindle.listening.addressing import Addressing
 from spindle.listening.connections import CONNECTION
 from spindle.listening.headers import RequestHeaders, headers_of
 from spindle.listening.response import Response
+from spindle.serving.browser_sessions import SESSION, BrowserSession, BrowserSessions
 from spindle.serving.cors import ORIGIN, preflight
 from spindle.serving.exposure import Exposed, with_groups
 from spindle.serving.resource import metadata, not_identified, shown_token
@@ -27,6 +28,7 @@ from spindle.serving.rules import (
     asks_for_metadata,
     is_of,
     misled,
+    not_from_the_page,
     refuse_open,
     too_large,
     too_often,
@@ -101,6 +103,8 @@ class ServingAccess:
         self.audit: AuditLog | None = None
         self.gate: QuotaGate | None = None
         """Counts what clients use. Set by the server."""
+        self.sessions: BrowserSessions | None = None
+        """The sessions of browsers, where there is a console. Set by the server."""
         self.draining = False
         """True once the server was told to stop."""
         self.on_request: Callable[[], Awaitable[None] | None] | None = None
@@ -232,7 +236,7 @@ class ServingAccess:
         if scope is None:
             return principal
         try:
-            now = await self._rules.clients.identify(shown_token(RequestHeaders(scope)))
+            now = await self._principal_of(self._rules, scope)
         except SpindleError:
             return None
         return now if now.id == principal.id else None
@@ -246,7 +250,7 @@ class ServingAccess:
         before: Admitted | None = connection.admitted if connection is not None else None
         if before is None or before.rules is not self._rules or scope["method"] != "POST":
             return None
-        if b"origin" in headers:
+        if b"origin" in headers or (self.sessions is not None and b"cookie" in headers):
             return None  # a page's, which gets its answer with headers of its own
         shown = headers.shown(_OF_ADMISSION)
         # How long it takes tells nothing about a token, though the one before was another's.
@@ -258,7 +262,7 @@ class ServingAccess:
         """Spares the next request on this connection the same look. Not where a rate counts each request, or
         a token ends by itself."""
         rules, connection, shown = self._rules, scope.get(CONNECTION), headers.shown(_OF_ADMISSION)
-        if connection is None or shown is None or principal is ANYBODY:
+        if connection is None or shown is None or principal is ANYBODY or SESSION in scope:
             return
         if rules.rates is None and rules.clients.are_lasting:
             connection.admitted = Admitted(rules, shown, principal)
@@ -284,7 +288,7 @@ class ServingAccess:
             return
 
         async def is_revoked(scope: Mapping[str, Any], client: str) -> bool:
-            shown = shown_token(RequestHeaders(scope))
+            shown = _token_of(scope)
             return await is_of(before, shown, client) and not await is_of(self._rules, shown, client)
 
         await self.running.end_revoked(is_revoked)
@@ -307,10 +311,15 @@ class ServingAccess:
             if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
                 return preflight(headers)
         clients = rules.clients
+        session = await self._session(headers)
+        if session is not None:
+            scope[SESSION] = session
+            if not session.allows(scope["method"], headers) and way is None:
+                return not_from_the_page()
         if clients.issuer is not None and asks_for_metadata(scope):
             return await too_often(rules, address_of(scope)) or metadata(rules.config, scope)
         try:
-            principal = await clients.identify(shown_token(headers)) if clients.wants_token else clients.owner
+            principal = await self._principal_of(rules, scope)
         except SpindleError as error:
             if await self._knows_by_now(headers):
                 return await self.admit(scope, public)
@@ -325,6 +334,35 @@ class ServingAccess:
         key = f"user {principal.id}" if clients.wants_token else address_of(scope)
         return await too_often(rules, key) or principal
 
+    async def knows(self, token: str) -> bool:
+        """True if a token is good now. None is where nobody has to show one."""
+        if not self.wants_token:
+            return False
+        for look in (None, self.look_for_token):
+            if look is not None and not (token.startswith(PREFIX) and await look()):
+                return False
+            try:
+                await self._rules.clients.identify(token)
+            except SpindleError:
+                continue
+            return True
+        return False
+
+    async def _session(self, headers: RequestHeaders) -> BrowserSession | None:
+        """The session of the browser that a request comes from. A token that it shows goes first."""
+        if self.sessions is None or b"cookie" not in headers or b"authorization" in headers:
+            return None
+        return await self.sessions.of(headers)
+
+    async def _principal_of(self, rules: Rules, scope: Mapping[str, Any]) -> Principal:
+        """Raises AuthError for a request of nobody."""
+        session: BrowserSession | None = scope.get(SESSION)
+        if session is not None and session.token is None:
+            return replace(rules.clients.owner, admin=True)
+        if session is None and self.sessions is not None and self.sessions.alone:
+            raise AuthError("nobody is signed in", hint="`spindle console` makes a link that signs you in")
+        return await rules.clients.identify(_token_of(scope))
+
     async def _knows_by_now(self, headers: RequestHeaders) -> bool:
         """True if another look at the store brought the token that is shown."""
         shown = shown_token(headers)
@@ -337,6 +375,12 @@ class ServingAccess:
         except SpindleError:
             return False
         return True
+
+
+def _token_of(scope: Mapping[str, Any]) -> str | None:
+    """The token that a request shows, itself or by the session of its browser."""
+    session: BrowserSession | None = scope.get(SESSION)
+    return session.token if session is not None else shown_token(RequestHeaders(scope))
 
 
 def admission_of(scope: Scope) -> Admitted | None:

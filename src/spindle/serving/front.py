@@ -13,7 +13,7 @@ from spindle.domain.json_schema import to_json
 from spindle.listening.headers import headers_of
 from spindle.listening.response import Response
 from spindle.runs.waits import HOOK_PATH
-from spindle.serving.operating import HEALTH, READY
+from spindle.serving.operating import CONSOLE, HEALTH, READY, is_console
 from spindle.serving.published import ROOT, open_list
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class FrontLink:
 
 
 _PAGES: Final = frozenset({"/", HEALTH, READY})
+_CONSOLE: Final = FrontLink("console", CONSOLE, "the workspace in your browser")
 PUBLISHED: Final = FrontLink("registry", ROOT, "servers that this workspace publishes")
 
 
@@ -69,6 +70,8 @@ def front_or_list(scope: Scope, config: ServeConfig) -> Literal["page", "list"] 
     """The rule for what needs no token: this page, and the list where the settings open it."""
     if scope["path"].startswith(HOOK_PATH):
         return "page"  # who calls a webhook knows its address
+    if config.console and is_console(scope["path"]):
+        return "page"  # it asks for a session itself
     is_page = scope["path"] in _PAGES and scope["method"] in ("GET", "HEAD")
     return "page" if is_page else open_list(scope, config)
 
@@ -94,7 +97,9 @@ class FrontPage:
         if scope["type"] != "http" or not _is_front(scope):
             await self._app(scope, receive, send)
             return
-        links = (*self._links, *((PUBLISHED,) if self._access.config.registry else ()))
+        config = self._access.config
+        further = (*((_CONSOLE,) if config.console else ()), *((PUBLISHED,) if config.registry else ()))
+        links = (*self._links, *further)
         if "text/html" in headers_of(scope).get(b"accept"):
             response = Response(self._page(links), headers=_HEADERS, media_type="text/html; charset=utf-8")
         else:

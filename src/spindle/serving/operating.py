@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.errors import SpindleError
 from spindle.listening.response import Response
 from spindle.runs.waits import HOOK_PATH
+from spindle.serving.browser_sessions import SESSION
 from spindle.serving.measured import PATH, shown
 from spindle.serving.problems import problem, respond
 
@@ -24,14 +25,35 @@ if TYPE_CHECKING:
 HEALTH: Final = "/healthz"
 READY: Final = "/readyz"
 ADMIN: Final = "/admin/v1"
+CONSOLE: Final = "/console"
 STORE_TIMEOUT: Final = 2.0
 """Seconds in which the store must answer."""
+
+
+def is_console(path: str) -> bool:
+    """True for a path of the console."""
+    return path == CONSOLE or path.startswith(f"{CONSOLE}/")
+
+
+class ServedConsole(Protocol):
+    """The console, which lies in a layer above."""
+
+    @property
+    def has_api(self) -> bool:
+        """True if it brings the REST API with it."""
+        ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
 class Operating:
     """Answers at these paths, and leaves the rest to the app inside."""
 
-    def __init__(self, app: ASGIApp, spindle: Spindle, access: ServingAccess) -> None:
+    def __init__(
+        self, app: ASGIApp, spindle: Spindle, access: ServingAccess, console: ServedConsole | None = None
+    ) -> None:
+        """`console` answers at `/console`, if there is one."""
+        self._console = console
         self._app = app
         self._spindle = spindle
         self._access = access
@@ -46,10 +68,16 @@ class Operating:
             await self._metrics(scope)(scope, receive, send)
         elif path == ADMIN or path.startswith(f"{ADMIN}/"):
             await self._admin(scope, receive, send)
+        elif self._console is not None and (is_console(path) or self._has_api(scope)):
+            await self._console(scope, receive, send)
         elif path.startswith(HOOK_PATH):
             await self._hooks(scope, receive, send)
         else:
             await self._app(scope, receive, send)
+
+    def _has_api(self, scope: Scope) -> bool:
+        """True for a browser with a session, on a server that has no REST API for others."""
+        return SESSION in scope and self._console is not None and self._console.has_api
 
     # Most servers are never asked for these two, and need not hold them in memory.
 

@@ -97,6 +97,12 @@ def misled(rules: Rules, headers: RequestHeaders, *, any_origin: bool = False) -
     return None
 
 
+def not_from_the_page() -> Response:
+    """The response to a change that a browser sends with its cookie, and that no page of the console made."""
+    hint = "reload the page; programs show a token instead"
+    return respond(problem(403, "permission", "this change does not come from a page of the console", hint))
+
+
 def too_large(rules: Rules, headers: RequestHeaders) -> Response | None:
     """The response to a request that announces too large a body. The bytes really sent are counted by the
     reader."""

@@ -8,8 +8,9 @@ from typing import Any
 from spindle.auth.details import CLEAR
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.json_schema import from_json
+from spindle.domain.records import fields_of
 from spindle.errors import NotFoundError
-from spindle.ports.store import DetailForm
+from spindle.ports.store import ANY_CALL, CallFilter, CallTiming, DetailForm
 from spindle.stores.rows import CALL, cache_blob, record_from_row, row_from_record, without_details
 from spindle.stores.sql import NO_LIMIT, SqlQueries, select
 
@@ -33,10 +34,25 @@ class SqlCalls(SqlQueries):
         return cache_blob(key, result, self._seal if self._caching == "sealed" else CLEAR)
 
     async def calls(
-        self, *, limit: int, tool: str | None = None, outcome: str | None = None
+        self,
+        *,
+        limit: int,
+        tool: str | None = None,
+        outcome: str | None = None,
+        where: CallFilter = ANY_CALL,
     ) -> list[CallRecord]:
-        values = {"tool": tool, "outcome": outcome, "limit": limit if limit >= 0 else NO_LIMIT}
-        return [record_from_row(row, self._seal) for row in await self._rows(_SELECT_NEWEST, values)]
+        given: dict[str, Any] = {"tool": tool, "outcome": outcome, **fields_of(where)}
+        given = {name: value for name, value in given.items() if value is not None}
+        conditions = " AND ".join(_CONDITIONS[name] for name in given) or "1 = 1"
+        query = f"{_SELECT} WHERE {conditions} ORDER BY id DESC LIMIT :limit"
+        values = {**given, "limit": limit if limit >= 0 else NO_LIMIT}
+        return [record_from_row(row, self._seal) for row in await self._rows(query, values)]
+
+    async def call_timings(
+        self, *, limit: int, since: float, principal: str | None = None, source: str | None = None
+    ) -> list[CallTiming]:
+        values = {"limit": limit, "since": since, "principal": principal, "source": source}
+        return [CallTiming(*row) for row in await self._rows(_SELECT_TIMINGS, values)]
 
     async def call(self, key: str) -> CallRecord | None:
         # A range over the index of keys, instead of reading every record.
@@ -63,10 +79,21 @@ class SqlCalls(SqlQueries):
 
 
 _SELECT = select("calls", CALL)
-_SELECT_NEWEST = f"""
-    {_SELECT}
-    WHERE (CAST(:tool AS TEXT) IS NULL OR tool = :tool)
-      AND (CAST(:outcome AS TEXT) IS NULL OR outcome = :outcome
-           OR (:outcome = 'failed' AND outcome NOT IN ('ok', 'cached')))
-    ORDER BY id DESC LIMIT :limit
+_CONDITIONS = {
+    "tool": "tool = :tool",
+    "outcome": "(outcome = :outcome OR (:outcome = 'failed' AND outcome NOT IN ('ok', 'cached')))",
+    "source": "source = :source",
+    "principal": "principal = :principal",
+    "since": "started_at >= :since",
+    "until": "started_at < :until",
+    "slower": "duration >= :slower",
+    "before": "id < (SELECT MIN(id) FROM {schema}.calls WHERE key = :before)",
+}
+# There is no index of times: how far back it looks is bounded by the number of calls.
+_SELECT_TIMINGS = """
+    SELECT started_at, duration, outcome FROM {schema}.calls
+    WHERE id > (SELECT MAX(id) FROM {schema}.calls) - :limit AND started_at >= :since
+      AND (CAST(:principal AS TEXT) IS NULL OR principal = :principal)
+      AND (CAST(:source AS TEXT) IS NULL OR source = :source)
+    ORDER BY id DESC
 """

@@ -19,7 +19,17 @@ from spindle.domain.identity import Secret
 from spindle.domain.tool import Tool, ToolSummary
 from spindle.errors import StoreError
 from spindle.owner_only import make_file, make_folder, tighten
-from spindle.ports.store import PinChange, RecordKind, SourceState, StoredEntry, StoredTool, ToolFilter
+from spindle.ports.store import (
+    ANY_CALL,
+    CallFilter,
+    CallTiming,
+    PinChange,
+    RecordKind,
+    SourceState,
+    StoredEntry,
+    StoredTool,
+    ToolFilter,
+)
 from spindle.stores.migrate import migrate, migrations, schema_version, use_write_ahead_log
 from spindle.stores.rows import (
     SharedRows,
@@ -248,10 +258,21 @@ class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqliteServing, SqlCal
         return self._calls.save(self._call_row(record), together=together)
 
     async def calls(
-        self, *, limit: int, tool: str | None = None, outcome: str | None = None
+        self,
+        *,
+        limit: int,
+        tool: str | None = None,
+        outcome: str | None = None,
+        where: CallFilter = ANY_CALL,
     ) -> list[CallRecord]:
         await self._calls.settle_to_read()
-        return await super().calls(limit=limit, tool=tool, outcome=outcome)
+        return await super().calls(limit=limit, tool=tool, outcome=outcome, where=where)
+
+    async def call_timings(
+        self, *, limit: int, since: float, principal: str | None = None, source: str | None = None
+    ) -> list[CallTiming]:
+        await self._calls.settle_to_read()
+        return await super().call_timings(limit=limit, since=since, principal=principal, source=source)
 
     async def call(self, key: str) -> CallRecord | None:
         await self._calls.settle_to_read()

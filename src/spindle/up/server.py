@@ -11,10 +11,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from spindle.errors import UntrustedError
+from spindle.errors import SpindleError, UntrustedError
 from spindle.threads import in_thread
 from spindle.up.commands import NotOursError, OwnOutput, WarmCommand, current
 from spindle.up.environment import differing
@@ -50,8 +50,12 @@ class UpServer:
         execute: Execute,
         environ: Mapping[str, str],
         output: OwnOutput,
+        console: Callable[[], Awaitable[Message]] | None = None,
     ) -> None:
-        """`environ` is the environment that it was started with, `output` the descriptors of the process."""
+        """`environ` is the environment that it was started with, `output` the descriptors of the process.
+        `console` makes a link to the console."""
+        self._console = console
+        self._uses = 0
         self._workspace = workspace
         self._config = config
         self._execute = execute
@@ -101,9 +105,22 @@ class UpServer:
             task.cancel()
         await asyncio.gather(*self._clients, return_exceptions=True)
 
+    def begin_use(self) -> None:
+        """It is used in another way than by a command, until `end_use`."""
+        self._uses += 1
+        if self._idle is not None:
+            self._idle.cancel()
+
+    def end_use(self) -> None:
+        """Ends what began with `begin_use`."""
+        self._uses -= 1
+        self._begin_idling()
+
     def _begin_idling(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
+        if self._running or self._uses:
+            return
         loop = asyncio.get_running_loop()
         words = f"no command for {self._config.idle_timeout:g} s"
         self._idle = loop.call_later(self._config.idle_timeout, self.stop, words)
@@ -149,6 +166,11 @@ class UpServer:
         elif asked.get("ask") == "stop":
             await client.send({"status": self.status()})
             self.stop("asked to")
+        elif asked.get("ask") == "console" and self._console is not None:
+            try:
+                await client.send({"status": await self._console()})
+            except SpindleError as error:
+                await client.send({"status": {"error": error.to_dict("shell")}})
         else:
             await self._do(client, asked)
 
@@ -167,7 +189,7 @@ class UpServer:
 
     def _ends_in(self) -> float | None:
         """Returns the seconds until it ends if nobody comes; None while a command runs."""
-        if self._running or self._idle is None:
+        if self._running or self._uses or self._idle is None:
             return None
         return max(self._idle.when() - asyncio.get_running_loop().time(), 0)
 

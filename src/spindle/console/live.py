@@ -1,0 +1,177 @@
+"""Live updates: pages are told what has changed, and ask for it again with their own rights.
+
+All pages share one look at the store every second, which also sees what other processes did. While no page
+is open, nothing is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any, Final
+
+from spindle.errors import SpindleError
+from spindle.listening.response import Response
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from spindle.app import Spindle
+
+logger = logging.getLogger("spindle")
+
+INTERVAL: Final = 1.0
+HEARTBEAT: Final = 15.0
+MAX_PAGES: Final = 2000
+_LOOKED_AT: Final = 50
+"""Runs of which a change is seen: the newest."""
+
+
+class Watcher:
+    """One page that waits for news."""
+
+    def __init__(self) -> None:
+        self._topics: set[str] = set()
+        self._news = asyncio.Event()
+        self.closed = False
+
+    def tell(self, topics: set[str]) -> None:
+        """Says that these have changed. What a slow page has not taken yet is told once."""
+        self._topics |= topics
+        self._news.set()
+
+    def close(self) -> None:
+        """Has the page's stream end."""
+        self.closed = True
+        self._news.set()
+
+    async def taken(self, timeout: float) -> set[str]:
+        """Waits for news and returns them; nothing after `timeout` seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._news.wait()
+        self._news.clear()
+        taken, self._topics = self._topics, set()
+        return taken
+
+
+class LiveUpdates:
+    """Looks at the store for all open pages."""
+
+    def __init__(self, app: Spindle, is_stopping: Callable[[], bool] = lambda: False) -> None:
+        """`is_stopping`: True once the server was told to stop; streams would not end by themselves."""
+        self._app = app
+        self._is_stopping = is_stopping
+        self._watchers: set[Watcher] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def pages(self) -> int:
+        """The number of pages that are open."""
+        return len(self._watchers)
+
+    @contextlib.contextmanager
+    def watching(self) -> Generator[Watcher | None]:
+        """A page's watcher, or None if there are too many, for as long as the page is open."""
+        if len(self._watchers) >= MAX_PAGES or self._closed:
+            yield None
+            return
+        watcher = Watcher()
+        self._watchers.add(watcher)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(), name="looking for news of the console")
+        try:
+            yield watcher
+        finally:
+            self._watchers.discard(watcher)
+
+    def _close(self) -> None:
+        self._closed = True
+        for watcher in self._watchers:
+            watcher.close()
+
+    async def _look(self) -> None:
+        known = await self._marks()
+        while self._watchers:
+            await asyncio.sleep(INTERVAL)
+            if self._is_stopping():
+                self._close()
+                return
+            now = await self._marks()
+            changed = {topic for topic, mark in now.items() if known.get(topic) != mark}
+            if changed:
+                for watcher in self._watchers:
+                    watcher.tell(changed)
+            known |= now
+
+    async def _marks(self) -> dict[str, Any]:
+        """By topic, something that differs after a change. What cannot be read now is left out."""
+        store, found = self._app.store, dict[str, Any]()
+        looks: dict[str, Callable[[], Awaitable[Any]]] = {
+            "tools": store.catalog_version,
+            "sources": store.sources,
+            "calls": self._newest_call,
+            "runs": self._newest_runs,
+            "pauses": self._open_pauses,
+        }
+        for topic, look in looks.items():
+            try:
+                found[topic] = await look()
+            except SpindleError as error:
+                logger.debug("the console could not look at %s: %s", topic, error)
+        return found
+
+    async def _newest_call(self) -> str | None:
+        calls = await self._app.store.calls(limit=1)
+        return calls[0].key if calls else None
+
+    async def _newest_runs(self) -> list[tuple[str, str, float]]:
+        runs = await self._app.store.runs(limit=_LOOKED_AT)
+        return [(run.id, run.status, run.updated_at) for run in runs]
+
+    async def _open_pauses(self) -> list[str]:
+        return [pause.token for pause in await self._app.pauses()]
+
+
+class LiveStream(Response):
+    """Tells one page what has changed, until it or its session ends."""
+
+    def __init__(self, live: LiveUpdates, is_signed_in: Callable[[], Awaitable[bool]]) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(b"", 200, headers, "text/event-stream; charset=utf-8")
+        self._live = live
+        self._is_signed_in = is_signed_in
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._live.watching() as watcher:
+            if watcher is None:
+                busy = Response("too many pages are open\n", 503, {"Retry-After": "30"}, "text/plain")
+                await busy(scope, receive, send)
+                return
+            left = asyncio.create_task(_left(receive), name="a page of the console")
+            left.add_done_callback(lambda _: watcher.close())
+            try:
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                await _send(send, b"retry: 2000\n\n")
+                while not watcher.closed:
+                    topics = await watcher.taken(HEARTBEAT)
+                    if not topics and not watcher.closed and not await self._is_signed_in():
+                        await _send(send, b"event: ended\ndata: signed out\n\n")
+                        break
+                    named = " ".join(sorted(topics)).encode()
+                    await _send(send, b"event: changed\ndata: " + named + b"\n\n" if named else b":\n\n")
+                await _send(send, b"", more=False)
+            finally:
+                left.cancel()
+
+
+async def _send(send: Send, data: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

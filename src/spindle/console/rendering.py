@@ -1,0 +1,151 @@
+"""Templates into pages. A text of somebody else stays text, whatever is in it, and is no longer than a page
+bears."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from spindle.console import charts
+from spindle.console.icons import icon
+from spindle.domain.visible import visible
+from spindle.listening.response import Response
+
+FOLDER: Final = Path(__file__).parent
+LONGEST: Final = 50_000
+"""Characters of one text on a page."""
+
+
+def text(value: Any) -> Any:
+    """Returns what a template shows of a value: nothing of it turns the order of words around or stays
+    unseen. Called for every `{{ … }}`."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    if len(value) > LONGEST:
+        value = f"{value[:LONGEST]} … ({len(value):,} characters)"
+    return visible(value)
+
+
+def cut(value: str, length: int = 160) -> str:
+    """Returns the beginning of a text, on one line."""
+    line = " ".join(value[: length * 4].split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def seconds(value: float | None) -> str:
+    """Returns a time span as a person says it."""
+    if value is None:
+        return "none"
+    if value < 0.0005:
+        return "<1 ms"
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
+
+
+def when(value: float | None) -> Markup:
+    """Returns a time that the page's script shows as the reader's own: "3 min ago", and exact on hover."""
+    if value is None:
+        return Markup('<span class="muted">never</span>')
+    try:
+        at = datetime.fromtimestamp(value, UTC)
+    except (ValueError, OverflowError, OSError):
+        return Markup('<span class="muted">unknown</span>')
+    shown = Markup('<time datetime="{}Z" data-ago>{:%Y-%m-%d %H:%M:%S} UTC</time>')
+    return shown.format(at.isoformat().removesuffix("+00:00"), at)
+
+
+def in_path(name: str) -> str:
+    """Returns a name as one part of a path."""
+    return quote(name, safe="")
+
+
+def with_query(query: Mapping[str, str], **changed: str | int | None) -> str:
+    """Returns a query with some parameters changed; None takes one out."""
+    merged = {**query, **{key: str(value) for key, value in changed.items() if value is not None}}
+    kept = {key: value for key, value in merged.items() if value != "" and changed.get(key, "") is not None}
+    return f"?{urlencode(kept)}" if kept else "?"
+
+
+def asset(path: str) -> str:
+    """Returns the address of a file, which changes with the file: browsers may keep it for ever."""
+    return f"/console/static/{path}?v={_digest(path)}"
+
+
+_digests: dict[str, str] = {}
+
+
+def _digest(path: str) -> str:
+    if path not in _digests:  # as many as there are files
+        _digests[path] = hashlib.sha256((FOLDER / "static" / path).read_bytes()).hexdigest()[:12]
+    return _digests[path]
+
+
+def environment() -> Environment:
+    """Makes what renders templates: everything escaped, and nothing that is missing passed over."""
+    made = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=text,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    filters = cast("dict[str, Any]", made.filters)  # pyright: ignore[reportUnknownMemberType]
+    names = cast("dict[str, Any]", made.globals)  # pyright: ignore[reportUnknownMemberType]
+    filters |= {"cut": cut, "seconds": seconds, "when": when, "path": in_path}
+    names |= {"icon": icon, "chart": charts, "asset": asset, "with_query": with_query}
+    # A block that is rendered alone sees no imports of its template.
+    names["ui"] = made.get_template("pieces.html").module
+    return made
+
+
+def headers_for(nonce: str) -> dict[str, str]:
+    """The headers of a page: it runs the scripts that it names, and sends nothing elsewhere."""
+    return {
+        "Content-Security-Policy": (
+            f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; connect-src 'self';"
+            " img-src 'self' data:; media-src 'self' data:; form-action 'self'; frame-ancestors 'none';"
+            " base-uri 'none'; require-trusted-types-for 'script'; trusted-types htmx"
+        ),
+        "Cache-Control": "no-store",
+        "Referrer-Policy": "same-origin",
+        "X-Content-Type-Options": "nosniff",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Vary": "HX-Request, HX-Target",
+    }
+
+
+class Pages:
+    """Renders templates into responses."""
+
+    def __init__(self) -> None:
+        self._environment = environment()
+
+    def respond(
+        self, template: str, block: str | None = None, /, status: int = 200, **shown: Any
+    ) -> Response:
+        """Returns a page, or one block of it, if it has that."""
+        nonce = secrets.token_urlsafe(16)
+        found = self._environment.get_template(template)
+        given = {**shown, "nonce": nonce, "hx": Markup('hx-nonce="{}"').format(nonce)}
+        if block in found.blocks:
+            body = "".join(found.blocks[block](found.new_context(given)))
+        else:
+            body = found.render(given)
+        return Response(body, status, headers_for(nonce), "text/html; charset=utf-8")

@@ -1,0 +1,79 @@
+"""The console in a real Chromium."""
+
+from __future__ import annotations
+
+import pytest
+
+from servers.console import Scheme, axe, console_browser, fits
+from servers.rest import RestWorkspace
+
+pytestmark = [pytest.mark.browser, pytest.mark.npm]
+
+PAGES = ("", "/tools", "/tools?q=nothing-fits-this", "/nothing-here")
+
+
+async def test_pages_fit_every_width_and_are_usable_by_everybody(rest: RestWorkspace) -> None:
+    schemes: tuple[Scheme, ...] = ("light", "dark")
+    async with console_browser(rest) as console:
+        for scheme in schemes:
+            page = await console.page(scheme=scheme)
+            for path in PAGES:
+                await page.goto(f"/console{path}")
+                await page.get_by_role("main").wait_for()
+                assert await axe(page) == [], (path, scheme)
+        for width in (360, 768, 1280, 1920):
+            page = await console.page(width=width)
+            for path in PAGES:
+                await page.goto(f"/console{path}")
+                assert await fits(page), (path, width)
+        console.problems[:] = [
+            text for text in console.problems if "404" not in text
+        ]  # the page that is not there
+
+
+async def test_what_happens_elsewhere_appears_by_itself(rest: RestWorkspace) -> None:
+    async with console_browser(rest) as console:
+        page = await console.page()
+        calls = page.locator(".figure", has_text="Calls")
+        assert await calls.locator(".value").text_content() == "0"
+        rest.json("call", "say", "--text", "hi", "--json")
+        await calls.locator(".value", has_text="1").wait_for()
+        # A tool that another process found is in the list without a reload, and what was typed stays.
+        await page.goto("/console/tools")
+        await page.get_by_label("Search tools").fill("")
+        (rest.root / "tools" / "more.py").write_text(
+            'from spindle import tool\n@tool\ndef newcomer() -> int:\n    """Comes later."""\n    return 1\n'
+        )
+        rest.json("tools", "--json")
+        await page.get_by_role("link", name="newcomer").wait_for()
+
+
+async def test_search_is_used_by_keyboard_alone(rest: RestWorkspace) -> None:
+    async with console_browser(rest) as console:
+        page = await console.page()
+        await page.keyboard.press("/")
+        await page.keyboard.type("give everything back")
+        option = page.get_by_role("option", name="echo")
+        await option.wait_for()
+        await page.keyboard.press("ArrowDown")
+        assert await option.get_attribute("aria-selected") == "true"
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/console/tools**")
+        await page.keyboard.press("j")
+        await page.wait_for_function("document.activeElement.textContent.includes('echo')")
+        await page.keyboard.press("?")
+        await page.get_by_role("heading", name="Keys").wait_for()
+
+
+async def test_a_hostile_server_does_nothing_to_the_page(rest: RestWorkspace) -> None:
+    (rest.root / "tools" / "evil.py").write_text(
+        "from spindle import tool\n@tool\ndef evil() -> int:\n"
+        '    """<img src=x onerror=alert(1)><style>body{display:none}</style> \\u202edlrow"""\n    return 1\n'
+    )
+    async with console_browser(rest) as console:
+        page = await console.page("/tools?q=evil")
+        text = await page.locator("tr", has_text="evil").text_content()
+        assert text is not None
+        assert "<img src=x onerror=alert(1)>" in text
+        assert "\u202e" not in text
+        assert await page.locator("main img, main style").count() == 0

@@ -1,0 +1,161 @@
+"""Pages without a browser: texts of others stay texts, lists have pages, and all scripts are small."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from spindle.console import charts
+from spindle.console.icons import NAMES, icon
+from spindle.console.paging import page_of
+from spindle.console.rendering import LONGEST, Pages, cut, environment, seconds, text, when, with_query
+from spindle.console.screens.overview import COLUMNS, glance
+from spindle.console.static_files import files
+from spindle.errors import SpindleError
+from spindle.ports.store import CallTiming
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}\u202eevil\x00\x1b[31m"
+
+
+def test_a_hostile_text_is_shown_as_text_wherever_a_template_puts_it() -> None:
+    made = environment().from_string('<p title="{{ x }}">{{ x }}</p>').render(x=HOSTILE)
+    assert "<script" not in made
+    assert "<img" not in made
+    assert "49" not in made
+    assert "\u202e" not in made
+    assert "\\u202e" in made
+    assert "\x1b" not in made
+    assert made.count('"') == 2
+
+
+def test_a_text_of_ten_megabytes_does_not_reach_a_page() -> None:
+    shown = text("x" * 10_000_000)
+    assert len(shown) < LONGEST + 100
+    assert shown.endswith("(10,000,000 characters)")
+    assert cut("a\n b " * 1000, 10) == "a b a b a…"
+
+
+def test_what_is_missing_in_a_template_is_an_error() -> None:
+    with pytest.raises(Exception, match="nothing"):
+        environment().from_string("{{ nothing }}").render()
+
+
+def test_a_problem_can_be_asked_for_alone_and_its_words_are_text() -> None:
+    pages = Pages()
+    answer = pages.respond("problem.html", "problem", 404, view=SpindleError(HOSTILE, hint=HOSTILE))
+    body = answer.body.decode()
+    assert answer.status_code == 404
+    assert "<html" not in body
+    assert "<script" not in body
+    assert "&lt;script&gt;" in body
+
+
+def test_times_and_spans_are_those_of_people() -> None:
+    assert 'datetime="1970-01-01T00:00:01.500000Z"' in when(1.5)
+    assert "never" in when(None)
+    assert "unknown" in when(1e300)
+    spans = (None, 0.0001, 0.25, 1.5, 61, 7300, 86400 * 3)
+    assert [seconds(span) for span in spans] == [
+        "none", "<1 ms", "250 ms", "1.5 s", "1 min 1 s", "2 h 1 min", "3 days",
+    ]  # fmt: skip
+
+
+def test_addresses_keep_what_was_asked_for() -> None:
+    query = {"q": "a&b", "page": "3", "kind": ""}
+    assert with_query(query, page=4) == "?q=a%26b&page=4"
+    assert with_query(query, page=None) == "?q=a%26b"
+    assert with_query({}) == "?"
+
+
+@pytest.mark.parametrize("asked", ["0", "-1", "99", "9" * 400, "x", "²", ""])
+def test_a_page_that_is_not_there_is_the_nearest(asked: str) -> None:
+    found = page_of(list(range(95)), {"page": asked}, 10)
+    assert found.number in (1, 10)
+    assert found.total == 95
+
+
+def test_pages_of_a_list_follow_each_other() -> None:
+    items = list(range(25))
+    first, last = page_of(items, {}, 10), page_of(items, {"page": "3"}, 10)
+    assert (first.first, first.last, first.previous, first.next) == (1, 10, None, 2)
+    assert (last.first, last.last, last.previous, last.next) == (21, 25, 2, None)
+    none = page_of([], {}, 10)
+    assert (none.first, none.last, none.previous, none.next) == (0, 0, None, None)
+
+
+def test_calls_fall_into_columns_by_time() -> None:
+    now = 10_000.0
+    timings = [
+        CallTiming(now - 3599, 1.0, "ok"),
+        CallTiming(now - 30, 0.1, "timeout"),
+        CallTiming(now - 31, 0.3, "cached"),
+        CallTiming(now + 5, 0.2, "ok"),  # a clock that is ahead
+    ]
+    found = glance(timings, now)
+    assert len(found.counts) == COLUMNS
+    assert (found.counts[0], found.counts[-1], found.total, found.failed) == (1, 3, 4, 1)
+    assert found.medians[-1] == 0.2
+    assert found.medians[1] is None
+    assert found.share_failed == 0.25
+    nothing = glance([], now)
+    assert (nothing.total, nothing.median, nothing.slow, nothing.share_failed) == (0, None, None, 0.0)
+
+
+def test_charts_and_icons_are_drawn_without_styles() -> None:
+    drawn = charts.bars([0, 3, 9], [0, 1, 0], label='a "chart"') + charts.line(
+        [None, 1, None, 2, 3], label="l"
+    )
+    assert drawn.count("<rect") == 3
+    assert drawn.count("<path") == 4
+    assert "a &#34;chart&#34;" in drawn
+    assert "style" not in drawn
+    assert charts.line([], label="nothing").count("<path") == 1
+    assert 'width="100.0"' in charts.share(2, "all")
+    assert len(NAMES) <= 30
+    for name in NAMES:
+        assert 'aria-hidden="true"' in icon(name)
+
+
+def test_all_scripts_together_take_less_than_60_kb() -> None:
+    scripts = {name: len(gzip.compress(data, 9)) for name, data in files().items() if name.endswith(".js")}
+    assert {"console.js", "vendor/htmx.min.js", "vendor/hx-csp.min.js"} <= scripts.keys()
+    assert sum(scripts.values()) < 60_000, scripts
+
+
+def test_own_scripts_make_no_markup_out_of_texts() -> None:
+    for name, data in files().items():
+        if name.endswith(".js") and not name.startswith("vendor/"):
+            for word in (
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "new Function",
+            ):
+                assert word not in data.decode(), name
+
+
+def test_files_of_others_are_the_ones_that_were_chosen() -> None:
+    folder = Path(charts.__file__).parent / "static" / "vendor"
+    chosen = json.loads((folder / "chosen.json").read_text("utf-8"))
+    assert chosen["package"] == "htmx.org"
+    for name, digest in chosen["sha256"].items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest, name
+    assert (folder / "LICENSE-htmx.txt").read_text("utf-8").startswith("Zero-Clause BSD")
+    assert {path.name for path in folder.glob("*.js")} == {Path(name).name for name in chosen["sha256"]}
+
+
+@pytest.mark.npm
+def test_files_of_others_are_those_of_npm() -> None:
+    folder = Path(charts.__file__).parent / "static" / "vendor"
+    chosen = json.loads((folder / "chosen.json").read_text("utf-8"))
+    package = ROOT / ".node" / "node_modules" / chosen["package"]
+    assert json.loads((package / "package.json").read_text("utf-8"))["version"] == chosen["version"]
+    for name, place in chosen["from"].items():
+        assert (folder / name).read_bytes() == (package / place).read_bytes(), name

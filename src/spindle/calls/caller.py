@@ -119,6 +119,12 @@ class Caller:
         """The tool that a call of this principal would reach."""
         return await self._catalog.find(name, principal, partial(self._visible, principal))
 
+    async def find_callable(self, name: str, principal: Principal) -> Tool:
+        """The same. Raises PermissionDeniedError if the principal may not call it."""
+        tool = await self.find(name, principal)
+        require(self._permission, principal, tool)
+        return tool
+
     async def check(self, name: str, arguments: JsonObject) -> None:
         """Raises what is wrong with these arguments for this tool."""
         self._validation.check_arguments(await self._catalog.find(name), arguments)

@@ -56,6 +56,7 @@ SECTIONS: Sections = {
         "check": ("flow.check", "check", "Check a flow without running it."),
         "runs": ("runs", "runs", "List, cancel and retry runs."),
         "trace": ("trace", "trace", "Show one run, node by node."),
+        "schedule": ("schedule", "schedule", "Submit flows at times."),
     },
     "Share": {
         "worker": ("worker", "worker", "Execute submitted runs."),

@@ -64,7 +64,7 @@ async def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, 
 
     async with cli.open() as app:
         try:
-            meant = await or_log_in(cli, app, lambda: _meant(app, flow, words, ctx.command))
+            meant = await or_log_in(cli, app, lambda: find_meant(app, flow, words, ctx.command))
         except AuthorizationRequired:
             later = _readable_later(app, flow, words, ctx.command, options)
             if later is None or options["detach"]:
@@ -78,7 +78,7 @@ async def run(ctx: click.Context, cli: CliContext, flow: str, words: tuple[str, 
         return await _Running(cli, app, found, names, options).run(said.values)
 
 
-async def _meant(
+async def find_meant(
     app: Spindle, text: str, words: tuple[str, ...], command: click.Command
 ) -> tuple[Loaded, InputNames, RunWords]:
     """Returns the flow, its inputs, and the words that were given. Flags after a single tool are that

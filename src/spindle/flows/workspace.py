@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from spindle.flows.library import Library
     from spindle.flows.made_flows import MadeFlows
     from spindle.flows.node_cache import PureNodes
+    from spindle.flows.schedules import Schedules
     from spindle.flows.text.files import Loaded
     from spindle.flows.trace import NodeEvent, Observe
     from spindle.ports.store import CacheStore, RunStore
@@ -117,7 +118,7 @@ class WorkspaceFlows:
         return await read_pipe(text, self._finder(principal))
 
     def _finder(self, principal: Principal) -> Callable[[str], Awaitable[Tool]]:
-        return lambda name: self._caller.find(name, principal)
+        return partial(self._caller.find, principal=principal)
 
     async def _require(self, kind: str, given: JsonObject) -> None:
         await self._caller.works[kind].require(given)
@@ -170,14 +171,34 @@ class WorkspaceFlows:
     ) -> Run:
         """Submits a flow to a queue, where a worker runs it."""
         assert self.runner is not None
+        name, kept = await self.to_submit(flow, inputs, options, params)
+        return await self.runner.submissions.submit(KIND, name, kept, options, placing)
+
+    async def to_submit(
+        self,
+        flow: Flow | FlowDefinition | str,
+        inputs: Mapping[str, Any] | None,
+        options: CallOptions,
+        params: Mapping[str, Any] | None = None,
+    ) -> tuple[str, JsonObject]:
+        """Returns the name of a flow's run and what a worker is given. Raises what is wrong with the flow or
+        its inputs, and PermissionDeniedError for a tool that the principal may not call."""
         found = await self.find(flow, options.principal) if isinstance(flow, str) else flow
-        made, kept = await self._prepared(found, inputs, options, params)
+        made, kept = await self._prepared(found, inputs, options, params, find=self._caller.find_callable)
         if kept["definition"] is None:
             raise FlowError(
                 f"the flow {made.name!r} has parts written in Python, which a worker would not know",
                 hint="make these parts tools of the workspace, or run it here",
             )
-        return await self.runner.submissions.submit(KIND, name_of(made), kept, options, placing)
+        return name_of(made), kept
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """The flows that are submitted at times."""
+        from spindle.flows.schedules import Schedules
+
+        assert self.runner is not None
+        return Schedules(self._store, self.runner.submissions, self._sealer, self.to_submit)
 
     async def _prepared(
         self,
@@ -189,6 +210,7 @@ class WorkspaceFlows:
         *,
         only: bool = False,
         reuse: str | None = None,
+        find: Callable[[str, Principal], Awaitable[Tool]] | None = None,
     ) -> tuple[Flow, JsonObject]:
         """Returns the flow to run, checked, and what its run is given."""
         from spindle.flows.check.before import refuse_broken
@@ -202,7 +224,8 @@ class WorkspaceFlows:
             starting_at(made, start, only=only)  # raises if that cannot be
         shared = given if reuse is None else {**await self.left(reuse, made, before=start), **given}
         if not only:
-            await refuse_broken(made, self._finder(options.principal), shared, params, self._require)
+            finder = partial(find or self._caller.find, principal=options.principal)
+            await refuse_broken(made, finder, shared, params, self._require)
         return made, {
             "flow": made.name,
             "definition": document,

@@ -12,6 +12,7 @@ from spindle.domain.tool import LeftOut, Loosened, Tool, ToolSummary
 from spindle.ports.run_store import LEASE as LEASE
 from spindle.ports.run_store import Claim as Claim
 from spindle.ports.run_store import RunStore, TraceStore
+from spindle.ports.schedule_store import ScheduleStore
 from spindle.ports.serving_store import AccessStore, AuditStore, QuotaStore
 
 
@@ -339,6 +340,7 @@ class Store(
     CallStore,
     CacheStore,
     RunStore,
+    ScheduleStore,
     TraceStore,
     SecretStore,
     LeaseStore,

@@ -114,6 +114,18 @@ class Submissions:
     ) -> Run:
         """Stores a run and hands it to the engine. Returns it as it stands, when it would survive the death
         of this process. Raises BusyError if its queue is full."""
+        id = new_id() if placing.dedup is None else _id_of(placing, options.principal.id)
+        run, started = await self.prepared(kind, name, given, options, placing, id)
+        if not await self._store.save_run(run, [started]):
+            run = await self._store.run(id) or run  # of the first with this key
+        await self.hand_to_engine(run)
+        return run
+
+    async def prepared(
+        self, kind: str, name: str, given: JsonObject, options: CallOptions, placing: Placing, id: str
+    ) -> tuple[Run, RunEvent]:
+        """Returns a run with this id and its first event, to be stored and then handed to the engine. Raises
+        BusyError if its queue is full."""
         queue = self.engine.queue(placing.queue)
         waiting = await self._store.queued(placing.queue) if queue.limit is not None else 0
         if queue.limit is not None and waiting >= queue.limit:
@@ -122,18 +134,18 @@ class Submissions:
                 hint="try again later, start more workers, or raise `limit` of the queue",
                 retry_after=1.0,
             )
-        id = new_id() if placing.dedup is None else _id_of(placing, options.principal.id)
         now = self._clock.now()
         run = Run(
             name, kind, options.principal, "queued", now, now,
             id=id, queue=placing.queue, turn=1, priority=placing.priority, not_before=placing.at,
         )  # fmt: skip
         sealed = self._sealer.seal(kept(given, options), f"run:{id}:started")
-        if not await self._store.save_run(run, [RunEvent(id, "started", now, sealed=sealed)]):
-            run = await self._store.run(id) or run  # of the first with this key
+        return run, RunEvent(id, "started", now, sealed=sealed)
+
+    async def hand_to_engine(self, run: Run) -> None:
+        """Hands a stored run that waits to the engine. Where that fails, a worker finds it later."""
         if run.status == "queued":
             await self._hand_over(run)
-        return run
 
     async def _hand_over(self, run: Run) -> None:
         assert run.queue is not None

@@ -40,7 +40,11 @@ async def work(
     worker = EngineWorker(app.runner.owner, submissions.execute, queues, concurrency, on_ready)
     async with continued_meanwhile(app, note):
         working = asyncio.create_task(submissions.engine.work(worker), name="worker")
-        tasks = [working, asyncio.create_task(_watch(submissions, note), name="watching over runs")]
+        tasks = [
+            working,
+            asyncio.create_task(_watch(submissions, note), name="watching over runs"),
+            asyncio.create_task(app.flows.schedules.watch(note), name="ticks of schedules"),
+        ]
         if until_empty:
             tasks.append(asyncio.create_task(_until_empty(app, queues), name="until there is nothing to do"))
         try:
@@ -59,8 +63,9 @@ async def _until_empty(app: Spindle, queues: Collection[str]) -> None:
     while True:
         await asyncio.sleep(LOOK_IF_EMPTY)
         waiting = [await app.store.queued(name) for name in queues]
-        if not any(waiting) and not app.runner.submissions.is_busy:
-            return
+        if any(waiting) or app.runner.submissions.is_busy or await app.flows.schedules.is_due():
+            continue
+        return
 
 
 async def _watch(submissions: Submissions, note: Note) -> None:

@@ -31,8 +31,8 @@ def run_row(run: Run, seal: Seal = CLEAR) -> dict[str, Any]:
     if error is not None:
         error = seal.seal(error, f"run:{run.id}:error")
     values = (
-        run.id, run.kind, storable(run.name), storable(run.principal.id), _groups(run.principal), run.status,
-        run.created_at, run.updated_at, error, run.owner, run.lease, run.generation,
+        run.id, run.kind, storable(run.name), storable(run.principal.id), groups_row(run.principal),
+        run.status, run.created_at, run.updated_at, error, run.owner, run.lease, run.generation,
         run.queue, run.turn, run.priority, run.not_before,
     )  # fmt: skip
     return dict(zip(RUN, values, strict=True))
@@ -56,12 +56,14 @@ def run_from_row(row: tuple[Any, ...], seal: Seal = CLEAR) -> Run:
         *submitted,
     ) = row
     return Run(
-        name, kind, Principal(principal, frozenset(from_json(groups))), status, created_at, updated_at,
-        _opened(error, f"run:{id}:error", seal) if error else None, owner, lease, generation, id, *submitted,
+        name, kind, principal_of(principal, groups), status, created_at, updated_at,
+        opened_error(error, f"run:{id}:error", seal) if error else None, owner, lease, generation, id,
+        *submitted,
     )  # fmt: skip
 
 
-def _opened(error: bytes, place: str, seal: Seal) -> Any:
+def opened_error(error: bytes, place: str, seal: Seal) -> Any:
+    """The error in a column. One that cannot be opened is replaced by a word on why."""
     try:
         return from_json(seal.open(error, place))
     except StoreError as unreadable:
@@ -82,7 +84,7 @@ def pause_row(pause: Pause) -> dict[str, Any]:
     """The columns of a pause."""
     values = (
         pause.token, pause.run, storable(pause.path), pause.kind, storable(pause.message),
-        storable(pause.principal.id), _groups(pause.principal), pause.created_at, pause.source,
+        storable(pause.principal.id), groups_row(pause.principal), pause.created_at, pause.source,
         pause.tool and storable(pause.tool), pause.expires_at, pause.state, pause.sealed, pause.answer,
     )  # fmt: skip
     return dict(zip(PAUSE, values, strict=True))
@@ -91,10 +93,16 @@ def pause_row(pause: Pause) -> dict[str, Any]:
 def pause_from_row(row: tuple[Any, ...]) -> Pause:
     """The pause in a row."""
     token, run, path, kind, message, principal, groups, *rest = row
-    return Pause(token, run, path, kind, message, Principal(principal, frozenset(from_json(groups))), *rest)
+    return Pause(token, run, path, kind, message, principal_of(principal, groups), *rest)
 
 
-def _groups(principal: Principal) -> bytes:
+def principal_of(id: str, groups: bytes) -> Principal:
+    """The principal in two columns."""
+    return Principal(id, frozenset(from_json(groups)))
+
+
+def groups_row(principal: Principal) -> bytes:
+    """The column of a principal's groups."""
     return to_json(sorted(principal.groups))
 
 

@@ -46,6 +46,7 @@ from spindle.stores.search import index, search
 from spindle.stores.search_index import weighed_words
 from spindle.stores.sql import insert, select
 from spindle.stores.sql_calls import SqlCalls
+from spindle.stores.sql_schedules import SqlSchedules
 from spindle.stores.sql_secrets import ACQUIRE, DELETE_SAME, INSERT_SECRET, SqlSecrets
 from spindle.stores.sql_tools import (
     BUMP_VERSION,
@@ -70,14 +71,20 @@ from spindle.stores.worker import Worker, as_store_error
 BUSY_TIMEOUT = 15.0
 
 
-class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqliteServing, SqlCalls, SqlTools):
+class SqliteStore(SqliteRuns, SqliteRetention, SqlSchedules, SqlSecrets, SqliteServing, SqlCalls, SqlTools):
     """Implements the whole store port. `SqliteStore(":memory:")` keeps everything in memory. `clock` is the
-    one by which leases end; all who open a file must share it."""
+    one by which leases end, `wall` that of schedules; all who open a file must share them."""
 
     _acquire = ACQUIRE + ENDED.format(end="held.until")
 
-    def __init__(self, path: str | Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self._clock = clock
+        self._wall = wall
         self._memory = str(path) == ":memory:"
         self._path = str(path)
         self._writer = Worker(self._connect, name="spindle-store-write", transactions=True)
@@ -147,6 +154,9 @@ class SqliteStore(SqliteRuns, SqliteRetention, SqlSecrets, SqliteServing, SqlCal
         if self._loop_connection is not None:
             self._loop_connection.close()
             self._loop_connection = None
+
+    async def time(self) -> float:
+        return self._wall()
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(

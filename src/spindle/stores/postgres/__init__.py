@@ -8,13 +8,20 @@ from spindle.stores.postgres.connection import Database
 from spindle.stores.postgres.migrate import bring_up_to_date
 from spindle.stores.postgres.retention import PostgresRetention
 from spindle.stores.postgres.runs import PostgresRuns
+from spindle.stores.postgres.schedules import PostgresSchedules
 from spindle.stores.postgres.secrets import PostgresSecrets
 from spindle.stores.postgres.serving import PostgresServing
 from spindle.stores.postgres.tools import PostgresTools
 
 
 class PostgresStore(
-    PostgresCalls, PostgresTools, PostgresRuns, PostgresSecrets, PostgresServing, PostgresRetention
+    PostgresCalls,
+    PostgresTools,
+    PostgresRuns,
+    PostgresSchedules,
+    PostgresSecrets,
+    PostgresServing,
+    PostgresRetention,
 ):
     """Implements the whole store port. Each part is a class of its own that uses one `Database`."""
 

@@ -81,7 +81,7 @@ class Caller:
         self.files = files
         self._credentials, self.secret = credentials, credentials.secret
         self.note = note
-        self._permission = permission
+        self.permission = permission
         self._visible = visible
         self._clock = clock
         self._validation = Validation()
@@ -118,12 +118,6 @@ class Caller:
     async def find(self, name: str, principal: Principal) -> Tool:
         """The tool that a call of this principal would reach."""
         return await self._catalog.find(name, principal, partial(self._visible, principal))
-
-    async def find_callable(self, name: str, principal: Principal) -> Tool:
-        """The same. Raises PermissionDeniedError if the principal may not call it."""
-        tool = await self.find(name, principal)
-        require(self._permission, principal, tool)
-        return tool
 
     async def check(self, name: str, arguments: JsonObject) -> None:
         """Raises what is wrong with these arguments for this tool."""
@@ -162,8 +156,8 @@ class Caller:
             prepared = running.prepared = self._prepared.of(tool, self._catalog.sources)
             config, running.secrets = prepared.config, with_known(prepared.guards.secrets)
             running.stage = "permission"
-            if self._permission is not allow_all:
-                require(self._permission, options.principal, tool)
+            if self.permission is not allow_all:
+                require(self.permission, options.principal, tool)
             running.stage, key = "validate", None
             if prepared.key_place is not None:
                 step = journal.step_id if journal is not None else running.key

@@ -47,6 +47,22 @@ def allow_all(_principal: Principal, _tool: Tool) -> bool:
     return True
 
 
+class Finds(Protocol):
+    """The part of a Caller that is needed here."""
+
+    permission: Permission
+
+    async def find(self, name: str, principal: Principal) -> Tool: ...
+
+
+async def find_callable(caller: Finds, name: str, principal: Principal) -> Tool:
+    """Returns the tool that a call of this principal would reach. Raises PermissionDeniedError if they may
+    not call it."""
+    tool = await caller.find(name, principal)
+    require(caller.permission, principal, tool)
+    return tool
+
+
 def require(permission: Permission, principal: Principal, tool: Tool) -> None:
     """Raises PermissionDeniedError unless this principal may call this tool."""
     if not permission(principal, tool):

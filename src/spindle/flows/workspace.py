@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.calls.options import DEFAULT_OPTIONS, CallOptions
+from spindle.calls.permissions import find_callable
 from spindle.errors import AuthorizationRequired, FlowError, NotFoundError, did_you_mean
 from spindle.flows.run_names import name_of, named_flow
 from spindle.remedies import Remedy
@@ -184,7 +185,9 @@ class WorkspaceFlows:
         """Returns the name of a flow's run and what a worker is given. Raises what is wrong with the flow or
         its inputs, and PermissionDeniedError for a tool that the principal may not call."""
         found = await self.find(flow, options.principal) if isinstance(flow, str) else flow
-        made, kept = await self._prepared(found, inputs, options, params, find=self._caller.find_callable)
+        made, kept = await self._prepared(
+            found, inputs, options, params, find=partial(find_callable, self._caller)
+        )
         if kept["definition"] is None:
             raise FlowError(
                 f"the flow {made.name!r} has parts written in Python, which a worker would not know",

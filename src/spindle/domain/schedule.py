@@ -26,7 +26,7 @@ class Schedule:
     zone: str = "UTC"
     """The time zone by which `cron` is read."""
     catch_up: int = 0
-    """How many missed ticks are made up for; the newest of them."""
+    """The number of missed ticks that are made up for; the newest of them."""
     queue: str = DEFAULT_QUEUE
     priority: int = USUAL_PRIORITY
     principal: Principal = LOCAL

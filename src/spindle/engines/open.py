@@ -37,5 +37,5 @@ def open_engine(
     from spindle.engines.dbos import DbosEngine, EnginePlace
 
     found, schema = conninfo or (None, None)
-    place = EnginePlace(found, f"{schema[:56]}_engine" if schema else None, folder / "engine.db")
+    place = EnginePlace.of(found, f"{schema[:56]}_engine" if schema else None, folder / "engine.db")
     return DbosEngine(place, config.all_queues, note)

@@ -54,6 +54,8 @@ class EngineWorker:
     """Turns of each queue that it executes at once, if fewer than the queue's settings say."""
     on_ready: Callable[[], None] | None = None
     """Told when it takes turns."""
+    may_take: Callable[[], bool] = lambda: True
+    """False: it ends those in hand, and takes no more."""
 
 
 class Engine(Protocol):

@@ -89,7 +89,8 @@ class Submissions:
         self._note = note
         self._open_engine = engine
         self._engine: Engine | None = None
-        self._is_stopping = False
+        self.takes_turns = True
+        """False when this process is about to end."""
         self._turns: set[asyncio.Task[Any]] = set()
         """The turns that are executed here."""
 
@@ -211,7 +212,7 @@ class Submissions:
             # This process was taken for dead, and is given its own run once more.
             self._executions.let_go(id)
             await asyncio.wait([earlier])
-        if self._is_stopping:
+        if not self.takes_turns:
             await asyncio.get_running_loop().create_future()  # others get it when this process has ended
         task = asyncio.current_task()
         assert task is not None
@@ -242,7 +243,7 @@ class Submissions:
                 wait = min(queue.backoff * 2**journal.known.retries, MAX_BACKOFF)
                 await self.retry(id, self._clock.now() + wait)
         else:
-            if isinstance(outcome, Paused) and not outcome.pauses and self._is_stopping:
+            if isinstance(outcome, Paused) and not outcome.pauses and not self.takes_turns:
                 await self._leave(id)
 
     @property
@@ -268,7 +269,7 @@ class Submissions:
     async def stop(self, patience: float) -> None:
         """Lets the runs that execute here come to rest, and gives them to other workers. Steps in flight have
         so many seconds to end."""
-        self._is_stopping = True
+        self.takes_turns = False
         for id in self._executions.running:
             self._executions.suspend(id)
         if self._turns:

@@ -37,7 +37,14 @@ async def work(
     for name in queues:
         submissions.engine.queue(name)  # raises if there is no such queue
     submissions.begin()
-    worker = EngineWorker(app.runner.owner, submissions.execute, queues, concurrency, on_ready)
+    worker = EngineWorker(
+        app.runner.owner,
+        submissions.execute,
+        queues,
+        concurrency,
+        on_ready,
+        lambda: submissions.takes_turns,
+    )
     async with continued_meanwhile(app, note):
         working = asyncio.create_task(submissions.engine.work(worker), name="worker")
         tasks = [

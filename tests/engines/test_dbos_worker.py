@@ -18,7 +18,8 @@ from dbos import _queue, _sys_db
 from servers.postgres import PostgresServer, running_server
 from servers.running import PATIENCE
 from spindle.domain.engine import QueueConfig
-from spindle.engines.dbos import DbosEngine, EnginePlace
+from spindle.engines.dbos import DbosEngine
+from spindle.engines.dbos_place import EnginePlace
 from spindle.engines.dbos_worker import PRIVATE, DbosWorker
 from spindle.ports.engine import EngineWorker, RunTurn
 from spindle.stores.postgres.address import parse

@@ -11,15 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spindle.domain.engine import QueueConfig
-from spindle.engines.alive import FileLocks, Locks, PostgresLocks
+from spindle.engines.dbos_place import APPLICATION, THREAD, UNFINISHED, VERSION, WORKFLOW, EnginePlace
 from spindle.engines.waking import Bell, channel_of
 from spindle.errors import NotFoundError, StoreError, did_you_mean
 from spindle.ports.engine import EngineWorker, RunTurn
@@ -30,72 +27,6 @@ if TYPE_CHECKING:
     from dbos import DBOSClient, EnqueueOptions
 
     from spindle.ports.source import Note
-
-APPLICATION = "spindle"
-VERSION = "1"
-"""Of what a turn is. DBOS would take a digest of the source code, and an edit would leave turns behind."""
-WORKFLOW = "turn"
-BEGUN = "PENDING"
-UNFINISHED = ["ENQUEUED", "DELAYED", BEGUN]
-CONNECTIONS = 5
-NOTICED = {"keepalives_idle": 3, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000}
-"""As libpq calls them: of connections that wait for hours, and some that nobody asks anything."""
-THREAD = "spindle-engine"
-BUSY = 30.0
-"""Seconds that writers wait for each other, in SQLite."""
-
-
-@dataclass(frozen=True, slots=True)
-class EnginePlace:
-    """The database of an engine: the connection string and schema of PostgreSQL, or the file of SQLite."""
-
-    conninfo: str | None
-    schema: str | None
-    file: Path
-
-    @classmethod
-    def of(cls, conninfo: str | None, schema: str | None, file: Path) -> EnginePlace:
-        """Has connections notice within seconds that their cable has no end."""
-        if conninfo is None:
-            return cls(None, schema, file)
-        from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
-        usual = {name: value for name, value in NOTICED.items() if name not in conninfo_to_dict(conninfo)}
-        return cls(make_conninfo(conninfo, **usual), schema, file)
-
-    def locks(self) -> Locks:
-        if self.conninfo is None:
-            return FileLocks(self.file.parent / "workers")
-        return PostgresLocks(self.conninfo, self.schema or "")
-
-    def engine(self) -> sqlalchemy.Engine:
-        """The connections for DBOS, which takes an engine of SQLAlchemy as it is."""
-        import sqlalchemy
-        from sqlalchemy import event
-
-        if self.conninfo is not None:
-            import psycopg
-
-            conninfo = self.conninfo
-            return sqlalchemy.create_engine(
-                "postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo),
-                pool_size=CONNECTIONS, max_overflow=0, pool_pre_ping=True,
-            )  # fmt: skip
-        self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.file.touch(mode=0o600)
-        engine = sqlalchemy.create_engine(
-            f"sqlite:///{self.file}", pool_size=CONNECTIONS, max_overflow=0, connect_args={"timeout": BUSY}
-        )
-
-        def set_up(connection: sqlite3.Connection, _: Any) -> None:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA foreign_keys = ON")
-            # Writers wait for each other at the beginning of a transaction, where that is no deadlock.
-            connection.isolation_level = "IMMEDIATE"
-
-        event.listen(engine, "connect", set_up)
-        return engine
 
 
 class DbosEngine:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spindle.engines.dbos import APPLICATION, BEGUN, THREAD, VERSION, WORKFLOW
+from spindle.engines.dbos_place import APPLICATION, BEGUN, THREAD, VERSION, WORKFLOW
 from spindle.engines.waking import DEAF, Waking, listen
 from spindle.errors import ConfigurationError
 from spindle.ports.engine import turn_id
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from spindle.domain.engine import QueueConfig
     from spindle.engines.alive import Locks
-    from spindle.engines.dbos import EnginePlace
+    from spindle.engines.dbos_place import EnginePlace
     from spindle.ports.engine import EngineWorker
     from spindle.ports.source import Note
 

@@ -34,7 +34,8 @@ def open_engine(
             "an engine needs a store that workers can share, and this workspace stores nothing",
             hint='take `store = ":memory:"` out of the settings',
         )
-    from spindle.engines.dbos import DbosEngine, EnginePlace
+    from spindle.engines.dbos import DbosEngine
+    from spindle.engines.dbos_place import EnginePlace
 
     found, schema = conninfo or (None, None)
     place = EnginePlace.of(found, f"{schema[:56]}_engine" if schema else None, folder / "engine.db")

@@ -1,5 +1,6 @@
-"""Workers that die, stand still and lose the database while they execute runs: every run ends, no finished
-step is made again, and a dead worker's runs go on within seconds. `make soak` does the same for longer."""
+"""Workers that die, stand still and lose the database while they execute runs, and a database that dies,
+stands still and hangs up: every run ends, no finished step is made again, and a dead worker's runs go on
+within seconds. `make soak` does the same for longer."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ import itertools
 import random
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,11 +19,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from hostile.conftest import Figures
+from servers.postgres import PostgresServer, running_server
 from servers.workers import Place, WorkerProcess, flow, until_it_is, worker, workspace
 
 STEPS = 10
 FREEZE = 12.0
 """Seconds: longer than the lease of a worker."""
+TAKEOVER = 3.0
+FAULTS = ("kill", "kill", "hang up", "cut", "kill", "die", "freeze", "kill", "stand still", "cut", "restart")
 
 
 class Cables:
@@ -80,6 +85,17 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     writer.transport.abort()
 
 
+@dataclass(frozen=True)
+class Fault:
+    """What was broken, and from when to when it could not be worked with."""
+
+    kind: str
+    pid: int
+    """The worker's process, or 0 for the database."""
+    began: float
+    ended: float
+
+
 class Fleet:
     """Three workers, each with a cable of its own to the database."""
 
@@ -103,98 +119,172 @@ class Fleet:
         store = self._place.store.replace(f"127.0.0.1:{port}", f"127.0.0.1:{cables.port}")
         return await self._stack.enter_async_context(worker(self._place, SPINDLE_STORE=store))
 
-    async def kill(self, number: int) -> tuple[int, float]:
-        """Kills a worker and starts another in its place. Returns which process died, and when."""
+    async def kill(self, number: int) -> Fault:
+        """Kills a worker and starts another in its place."""
         dead, at = self.workers[number].pid, time.time()
         await self.workers[number].end(signal.SIGKILL)
         self.workers[number] = await self._started(self.cables[number])
-        return dead, at
+        return Fault("kill", dead, at, at)
 
-    async def freeze(self, number: int) -> None:
-        frozen = self.workers[number]
+    async def cut(self, number: int, seconds: float) -> Fault:
+        cut, at = self.workers[number].pid, time.time()
+        await self.cables[number].cut(seconds)
+        return Fault("cut", cut, at, time.time())
+
+    async def freeze(self, number: int) -> Fault:
+        frozen, at = self.workers[number], time.time()
         frozen.signal(signal.SIGSTOP)
         await asyncio.sleep(FREEZE)
         with contextlib.suppress(ProcessLookupError):  # killed meanwhile
             frozen.signal(signal.SIGCONT)
+        return Fault("freeze", frozen.pid, at, time.time())
 
 
-def takeovers(lines: list[dict[str, Any]], deaths: list[tuple[int, float]]) -> list[float]:
-    """Returns, of each run that a dead worker had in hand, the seconds until another made a step of it."""
-    found: list[float] = []
+async def broken(server: PostgresServer, kind: str, seconds: float) -> Fault:
+    """Breaks the database server, and mends it."""
+    began = time.time()
+    if kind == "hang up":
+        server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+    elif kind == "stand still":
+        frozen = server.processes()
+        for process in frozen:
+            process.suspend()
+        await asyncio.sleep(seconds)
+        for process in frozen:
+            process.resume()
+    else:
+        if kind == "die":
+            for process in server.processes():
+                process.kill()
+        await asyncio.to_thread(server.stop, signal.SIGQUIT)
+        await asyncio.sleep(seconds / 2)
+        await asyncio.to_thread(server.start)
+    return Fault(kind, 0, began, time.time())
+
+
+def takeovers(lines: list[dict[str, Any]], faults: list[Fault]) -> tuple[list[float], list[float]]:
+    """Returns, of each run that a dead worker had in hand, the seconds until another made a step of it: first
+    those of runs that nothing else happened to, then those where the database or the next worker was broken
+    meanwhile too."""
+    alone: list[float] = []
+    others: list[float] = []
     by_run: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
         by_run.setdefault(line["item"], []).append(line)
     for steps in by_run.values():
         for before, after in itertools.pairwise(steps):
-            for pid, at in deaths:
-                if before["pid"] == pid and after["pid"] != pid and before["at"] <= at <= after["at"]:
-                    found.append(after["at"] - at)
-    return found
+            for death in faults:
+                if (
+                    death.kind == "kill"
+                    and before["pid"] == death.pid != after["pid"]
+                    and before["at"] <= death.began <= after["at"]
+                ):
+                    at = (death.began, after["at"])
+                    (others if _was_hindered(death, at, faults) else alone).append(at[1] - at[0])
+    return sorted(alone), sorted(others)
 
 
-async def attack(tmp_path: Path, store: str, runs: int, seconds: float) -> str:
-    """Executes runs on three workers while they are attacked, and checks what became of them."""
-    place = workspace(tmp_path, store, "[engine.queues.default]\nconcurrency = 4\n")
+def _was_hindered(death: Fault, at: tuple[float, float], faults: list[Fault]) -> bool:
+    """True if nobody could go on at once: the database was broken, or both other workers, or one of them was
+    broken later, perhaps with the run in hand."""
+    meanwhile = [fault for fault in faults if fault.began < at[1] and fault.ended > at[0] and fault != death]
+    return len({fault.pid for fault in meanwhile}) > 1 or any(
+        not fault.pid or fault.began > at[0] for fault in meanwhile
+    )
+
+
+async def attack(tmp_path: Path, server: PostgresServer, runs: int, seconds: float, *, is_long: bool) -> str:
+    """Executes runs on three workers while these and the database are attacked, and checks what became of
+    them."""
+    place = workspace(tmp_path, server.url(schema="attacked"), "[engine.queues.default]\nconcurrency = 4\n")
     place.save("ten", flow(STEPS, seconds=0.25))
     chance = random.Random(7)
-    deaths: list[tuple[int, float]] = []
-    frozen: list[asyncio.Task[None]] = []
-    faults = 0
+    faults: list[Fault] = []
+    frozen: list[asyncio.Task[Fault]] = []
     async with place.opened() as app, contextlib.AsyncExitStack() as stack:
         assert [report.error for report in await app.sync()] == [None, None]
         fleet = Fleet(place, stack)
         await fleet.start(3)
         submitted = [await app.submit("ten", {"item": f"i{number}"}) for number in range(runs)]
         ends = time.monotonic() + seconds
-        kinds = itertools.cycle(["kill", "cut", "kill", "freeze"])
-        while time.monotonic() < ends:
+        for kind in itertools.cycle(FAULTS):
+            if time.monotonic() > ends:
+                break
             await asyncio.sleep(chance.uniform(0.5, 1.5))
-            number, kind = chance.randrange(3), next(kinds)
-            faults += 1
+            number = chance.randrange(3)
             if kind == "kill":
-                deaths.append(await fleet.kill(number))
+                faults.append(await fleet.kill(number))
             elif kind == "cut":
-                await fleet.cables[number].cut(chance.uniform(0.2, 2.0))
-            else:
+                faults.append(await fleet.cut(number, chance.uniform(0.2, 2.0)))
+            elif kind == "freeze":
                 frozen.append(asyncio.create_task(fleet.freeze(number)))
-        await asyncio.gather(*frozen)
+            else:
+                faults.append(await broken(server, kind, chance.uniform(0.2, 2.0)))
+        faults += await asyncio.gather(*frozen)
         for run in submitted:
             ended = await until_it_is(app, run.id, "done", "failed", "cancelled")
             assert ended.status == "done", ended.error
     ended = place.counted("ended")
     begun = place.counted("begun")
     assert set(ended) == {(f"i{number}", step) for number in range(runs) for step in range(STEPS)}
-    # Steps in flight at a fault are made again: at most those that a worker may have in hand.
+    # Steps in flight at a fault are made again: at most those that the workers it hits may have in hand.
     again = sum(begun.values()) - len(begun)
-    assert again <= faults * 4, (again, faults)
-    check_order(place.lines())
-    waits = sorted(takeovers(place.lines(), deaths))
-    assert waits, "no worker died with a run in hand"
-    assert waits[len(waits) // 2] < 3
-    middle, longest = waits[len(waits) // 2], waits[-1]
+    assert again <= sum(4 if fault.pid else 12 for fault in faults), (again, faults)
+    check_order(place.lines(), faults)
+    alone, others = takeovers(place.lines(), faults)
+    assert alone or others, "no worker died with a run in hand"
+    assert not alone or alone[-1 if is_long else len(alone) // 2] < TAKEOVER, (alone, others, faults)
+    deaths = sum(fault.kind == "kill" for fault in faults)
+    of_database = sum(not fault.pid for fault in faults)
     return (
-        f"{runs} runs of {STEPS} steps, {faults} faults: {again} steps in flight were made again; a run went"
-        f" on {middle:.2f} s after its worker's death (median), {longest:.2f} s at the latest"
+        f"{runs} runs of {STEPS} steps, {len(faults)} faults ({deaths} deaths of workers, {of_database} of"
+        f" the database): {again} steps in flight were made again; after a worker's death went on"
+        f" {_spread(alone)}; where something else was broken too {_spread(others)}"
     )
 
 
-def check_order(lines: list[dict[str, Any]]) -> None:
-    """Asserts that no step was begun after a later step of its run: what is on record is not made again."""
+def _spread(seconds: list[float]) -> str:
+    if not seconds:
+        return "no run"
+    middle = seconds[len(seconds) // 2]
+    return f"{len(seconds)} runs after {middle:.2f} s (median), {seconds[-1]:.2f} s at the latest"
+
+
+def check_order(lines: list[dict[str, Any]], faults: list[Fault]) -> None:
+    """Asserts that no step was begun after a later step of its run: what is on record is not made again. The
+    step that a frozen process had in flight begins where it wakes up, one for each run."""
     reached: dict[str, int] = {}
+    woken: set[tuple[str, int]] = set()
     for line in lines:
-        if line["what"] == "begun":
-            assert line["step"] >= reached.get(line["item"], 0), line
-            reached[line["item"]] = line["step"]
+        if line["what"] != "begun":
+            continue
+        item, step, pid = line["item"], line["step"], line["pid"]
+        if step >= reached.get(item, 0):
+            reached[item] = step
+            continue
+        was_frozen = any(
+            fault.kind == "freeze" and fault.pid == pid and fault.began <= line["at"] for fault in faults
+        )
+        assert was_frozen, (line, [each for each in lines if each["item"] == item], faults)
+        assert (item, pid) not in woken, (line, [each for each in lines if each["item"] == item], faults)
+        woken.add((item, pid))
+
+
+@pytest.fixture
+def attacked() -> Iterator[PostgresServer]:
+    """A server that no other test uses."""
+    with running_server() as server:
+        yield server
 
 
 async def test_runs_outlive_workers_that_die_stand_still_and_lose_the_database(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, attacked: PostgresServer
 ) -> None:
-    print(await attack(tmp_path, postgres_url, runs=80, seconds=25))
+    print(await attack(tmp_path, attacked, runs=60, seconds=20, is_long=False))
 
 
 @pytest.mark.soak
 async def test_runs_outlive_workers_for_minutes(
-    tmp_path: Path, postgres_url: str, seconds: float, figures: Figures
+    tmp_path: Path, attacked: PostgresServer, seconds: float, figures: Figures
 ) -> None:
-    figures(await attack(tmp_path, postgres_url, runs=200, seconds=seconds))
+    figures(await attack(tmp_path, attacked, runs=200, seconds=seconds, is_long=True))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import psutil
 import psycopg
 
 USER = "postgres"
@@ -126,6 +127,12 @@ class PostgresServer:
                 self._process.send_signal(how)
             self._process.wait(300)
             self._process = None
+
+    def processes(self) -> list[psutil.Process]:
+        """All of its processes, those of its sessions too."""
+        assert self._process is not None
+        main = psutil.Process(self._process.pid)
+        return [main, *main.children(recursive=True)]
 
     def restart(self) -> None:
         self.stop()

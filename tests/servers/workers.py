@@ -149,6 +149,10 @@ class WorkerProcess:
             self._process.send_signal(how)
             if how == signal.SIGTERM:
                 self._process.send_signal(signal.SIGCONT)
+        return await self.ended()
+
+    async def ended(self) -> int:
+        """Waits until it has ended by itself, and returns its exit code."""
         code = await asyncio.wait_for(self._process.wait(), PATIENCE)
         await self._reading
         return code

@@ -22,6 +22,9 @@ EventKind = Literal[
 `stopped`: it asked somebody, and is made again with the answer. `retried`: what failed before is
 made again."""
 
+RECORD = 1
+"""The version of what a submitted run may be and its flow may say. It goes up with all that workers of
+earlier versions would not understand: they leave such runs to others."""
 DEFAULT_QUEUE = "default"
 USUAL_PRIORITY = 100
 

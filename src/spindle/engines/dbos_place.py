@@ -1,4 +1,4 @@
-"""Where DBOS keeps turns, and under which names."""
+"""The database in which DBOS keeps turns, and the names under which it does."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from spindle.ports.engine import EngineWorker
     from spindle.ports.source import Note
 
-LOOK = 1.0
+LOOK = 0.5
 """Seconds between two looks for turns that nobody executes."""
 SETTINGS_AGE = 5.0
 """Seconds after which a worker reads the settings of a queue again."""

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Protocol, cast
 from spindle.domain.call import CallRecord, Result
 from spindle.domain.identity import Secret, SecretKind
 from spindle.domain.tool import LeftOut, Loosened, Tool, ToolSummary
+from spindle.errors import StoreError
 from spindle.ports.run_store import LEASE as LEASE
 from spindle.ports.run_store import Claim as Claim
 from spindle.ports.run_store import RunStore, TraceStore
@@ -352,6 +353,11 @@ class Store(
     Protocol,
 ):
     """All of these ports at once, except for files."""
+
+    async def newer(self) -> StoreError | None:
+        """Returns the error to end with if a newer Spindle has changed the form of what is stored since this
+        one opened it."""
+        ...
 
     async def close(self) -> None:
         """Writes all that is not written yet, and closes the store."""

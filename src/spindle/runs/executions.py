@@ -78,6 +78,10 @@ class Executions:
         """Stops renewing leases."""
         await self.leases.close()
 
+    def knows(self, kind: str) -> bool:
+        """True if runs of this kind can be executed."""
+        return kind == "call" or kind in self._works
+
     def suspend(self, run: str) -> bool:
         """Lets a run come to rest, as `Runner.suspend` says."""
         if run not in self._working:

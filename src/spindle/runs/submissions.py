@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spindle.domain.call import new_id
 from spindle.domain.json_schema import to_json
-from spindle.domain.run import DEFAULT_QUEUE, USUAL_PRIORITY, Run, RunEvent
+from spindle.domain.run import DEFAULT_QUEUE, RECORD, USUAL_PRIORITY, Run, RunEvent
 from spindle.errors import (
     BusyError,
     CallTimeoutError,
@@ -49,6 +49,8 @@ HANDED_OVER: Final = 10.0
 """Seconds in which a stored run is certainly handed over, unless its process died meanwhile."""
 WORKER_LEASE: Final = 10.0
 """Seconds without a sign of life after which a worker has lost its runs."""
+LEFT: Final = 2.0
+"""Seconds after which a run is offered to workers again that one did not understand."""
 ADRIFT_AT_ONCE: Final = 200
 MAX_BACKOFF: Final = 3600.0
 
@@ -91,6 +93,8 @@ class Submissions:
         self._engine: Engine | None = None
         self.takes_turns = True
         """False when this process is about to end."""
+        self._has_left = False
+        """True if it was said that runs are left to others."""
         self._turns: set[asyncio.Task[Any]] = set()
         """The turns that are executed here."""
 
@@ -140,7 +144,7 @@ class Submissions:
             name, kind, options.principal, "queued", now, now,
             id=id, queue=placing.queue, turn=1, priority=placing.priority, not_before=placing.at,
         )  # fmt: skip
-        sealed = self._sealer.seal(kept(given, options), f"run:{id}:started")
+        sealed = self._sealer.seal({**kept(given, options), "record": RECORD}, f"run:{id}:started")
         return run, RunEvent(id, "started", now, sealed=sealed)
 
     async def hand_to_engine(self, run: Run) -> None:
@@ -225,6 +229,9 @@ class Submissions:
 
     async def _execute(self, id: str) -> None:
         journal = await self._executions.load(id)
+        if not self._understands(journal):
+            await self.hand_over(journal, self._clock.now() + LEFT)
+            return
         if journal.known.takeovers >= MAX_TAKEOVERS:
             await self._executions.conclude(id, _deadly(journal.known.takeovers))
             return
@@ -245,6 +252,19 @@ class Submissions:
         else:
             if isinstance(outcome, Paused) and not outcome.pauses and not self.takes_turns:
                 await self._leave(id)
+
+    def _understands(self, journal: RunJournal) -> bool:
+        """False for a run of a newer Spindle, whose workers will take it."""
+        record = journal.given.get("record", 1)
+        if record <= RECORD and self._executions.knows(journal.run.kind):
+            return True
+        if not self._has_left:
+            self._has_left = True
+            self._note(
+                f"run {journal.run.id} was begun by a newer Spindle (its record is of version {record}, this"
+                f" one knows {RECORD}): such runs are left to other workers; upgrade this one"
+            )
+        return False
 
     @property
     def is_busy(self) -> bool:

@@ -13,7 +13,6 @@ from spindle.serving.waiting import continued_meanwhile
 if TYPE_CHECKING:
     from spindle.app import Spindle
     from spindle.ports.source import Note
-    from spindle.runs.submissions import Submissions
 
 LOOK: Final = 2.0
 """Seconds between two looks for runs that nobody has."""
@@ -49,7 +48,7 @@ async def work(
         working = asyncio.create_task(submissions.engine.work(worker), name="worker")
         tasks = [
             working,
-            asyncio.create_task(_watch(submissions, note), name="watching over runs"),
+            asyncio.create_task(_watch(app, note), name="watching over runs"),
             asyncio.create_task(app.flows.schedules.watch(note), name="ticks of schedules"),
         ]
         if until_empty:
@@ -75,12 +74,17 @@ async def _until_empty(app: Spindle, queues: Collection[str]) -> None:
         return
 
 
-async def _watch(submissions: Submissions, note: Note) -> None:
+async def _watch(app: Spindle, note: Note) -> None:
+    """Watches over runs that nobody has. Raises StoreError when a newer Spindle has taken over the store."""
     while True:
+        newer = None
         try:
-            count = await submissions.recover()
+            newer = await app.store.newer()
+            count = await app.runner.submissions.recover()
             if count:
                 note(f"queued {count} {'run' if count == 1 else 'runs'} again that nobody had")
         except SpindleError as error:
             note(f"runs that nobody has could not be looked for: {error.message}")
+        if newer is not None:
+            raise newer
         await asyncio.sleep(LOOK)

@@ -38,16 +38,23 @@ def schema_version(db: sqlite3.Connection) -> int:
     return db.execute("PRAGMA user_version").fetchone()[0]
 
 
+def written_by_newer(current: int, known: int) -> StoreError | None:
+    """Returns the error for a file that a newer Spindle has brought up to date."""
+    if current <= known:
+        return None
+    return StoreError(
+        f"the state was written by a newer Spindle (version {current}, this one knows {known})",
+        hint="upgrade Spindle, or use another workspace",
+    )
+
+
 def migrate(db: sqlite3.Connection, up_to: int | None = None) -> None:
     """Applies the missing migrations in one transaction, so several processes may try at once. `up_to` stops
     at an older version."""
     known = migrations()[:up_to]
     current = schema_version(db)
-    if current > len(known):
-        raise StoreError(
-            f"the state was written by a newer Spindle (version {current}, this one knows {len(known)})",
-            hint="upgrade Spindle, or use another workspace",
-        )
+    if (error := written_by_newer(current, len(known))) is not None:
+        raise error
     for number, path in enumerate(known[current:], start=current + 1):
         for statement in _statements(path.read_text("utf-8")):
             db.execute(statement)

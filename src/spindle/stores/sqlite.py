@@ -30,7 +30,7 @@ from spindle.ports.store import (
     StoredTool,
     ToolFilter,
 )
-from spindle.stores.migrate import migrate, migrations, schema_version, use_write_ahead_log
+from spindle.stores.migrate import migrate, migrations, schema_version, use_write_ahead_log, written_by_newer
 from spindle.stores.rows import (
     SharedRows,
     definition_rows,
@@ -138,6 +138,9 @@ class SqliteStore(SqliteRuns, SqliteRetention, SqlSchedules, SqlSecrets, SqliteS
         # What SQLite makes beside the file has its permissions.
         for ending in ("", "-wal", "-shm"):
             tighten(Path(f"{file}{ending}"))
+
+    async def newer(self) -> StoreError | None:
+        return written_by_newer(await self._reader.run(schema_version), len(migrations()))
 
     async def __aenter__(self) -> SqliteStore:
         return await self.open()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from spindle.errors import StoreError
 from spindle.stores.postgres.address import parse
 from spindle.stores.postgres.calls import PostgresCalls
 from spindle.stores.postgres.connection import Database
-from spindle.stores.postgres.migrate import bring_up_to_date
+from spindle.stores.postgres.migrate import bring_up_to_date, newer
 from spindle.stores.postgres.retention import PostgresRetention
 from spindle.stores.postgres.runs import PostgresRuns
 from spindle.stores.postgres.schedules import PostgresSchedules
@@ -36,6 +37,9 @@ class PostgresStore(
             await self.close()
             raise
         return self
+
+    async def newer(self) -> StoreError | None:
+        return await newer(self._db)
 
     async def __aenter__(self) -> PostgresStore:
         return await self.open()

@@ -73,13 +73,26 @@ async def _version(it: Statements, database: Database) -> int:
     return rows[0][0]
 
 
+async def newer(database: Database) -> StoreError | None:
+    """Returns the error for a schema that a newer Spindle has brought up to date."""
+    current = await database.run(lambda it: _version(it, database))
+    return _written_by_newer(current, len(migrations()), database)
+
+
 def _refuse_newer(current: int, known: int, database: Database) -> None:
-    if current > known:
-        raise StoreError(
-            f"the state was written by a newer Spindle (version {current}, this one knows {known};"
-            f" {database.address.shown})",
-            hint="upgrade Spindle, or name another `?schema=` in `store`",
-        )
+    error = _written_by_newer(current, known, database)
+    if error is not None:
+        raise error
+
+
+def _written_by_newer(current: int, known: int, database: Database) -> StoreError | None:
+    if current <= known:
+        return None
+    return StoreError(
+        f"the state was written by a newer Spindle (version {current}, this one knows {known};"
+        f" {database.address.shown})",
+        hint="upgrade Spindle, or name another `?schema=` in `store`",
+    )
 
 
 def _refuse_unfit_server(connection: Connection, database: Database) -> None:

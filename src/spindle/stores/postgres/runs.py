@@ -9,7 +9,7 @@ from spindle.domain.run import Pause, Run, RunEvent
 from spindle.ports.store import Claim
 from spindle.stores.postgres.connection import Statements
 from spindle.stores.postgres.queries import PostgresQueries
-from spindle.stores.run_rows import event_row, pause_row, run_from_row, run_row
+from spindle.stores.run_rows import EVENT, event_row, event_values, pause_row, run_from_row, run_row
 from spindle.stores.sql_runs import (
     ANSWER_PAUSE,
     INSERT_EVENT,
@@ -19,6 +19,7 @@ from spindle.stores.sql_runs import (
     OWN_RUN,
     SELECT_ADRIFT,
     TAKE_ENDED,
+    TAKE_TURN,
     UPSERT_RUN,
     SqlRuns,
 )
@@ -30,26 +31,20 @@ class PostgresRuns(PostgresQueries, SqlRuns):
     run: whoever takes it waits for them, and sees them."""
 
     async def save_run(self, run: Run, events: Sequence[RunEvent] = (), pauses: Sequence[Pause] = ()) -> bool:
-        row = run_row(run, self._seal)
+        row = {**run_row(run, self._seal), **_columns(events)}
 
         async def work(it: Statements) -> bool:
-            if not await it.change(UPSERT_RUN if it.tries == 1 else _UPSERT_AGAIN, row):
+            if not await it.rows(_SAVE_RUN if it.tries == 1 else _SAVE_RUN_AGAIN, row):
                 return False
-            await _insert_events(it, events)
             if pauses:
                 await it.change_each(INSERT_PAUSE, [pause_row(pause) for pause in pauses])
             return True
 
-        return await self._db.transaction(work)
+        # One statement is a transaction of its own, with a third of the messages.
+        return await (self._db.transaction(work) if pauses else self._db.run(work))
 
     async def save_events(self, run: Run, events: Sequence[RunEvent]) -> bool:
-        async def work(it: Statements) -> bool:
-            if not await it.rows(_LOCK_HELD, run_row(run)):
-                return False
-            await _insert_events(it, events)
-            return True
-
-        return await self._db.transaction(work)
+        return bool(await self._db.rows(_SAVE_EVENTS, {**run_row(run), **_columns(events)}))
 
     def save_events_at_once(self, run: Run, events: Sequence[RunEvent]) -> bool | None:
         return None  # a server is always waited for
@@ -73,6 +68,10 @@ class PostgresRuns(PostgresQueries, SqlRuns):
             return "claimed" if await it.change(_CLAIM_RUN, values) else "noted"
 
         return await self._db.transaction(work)
+
+    async def take_turn(self, id: str, turn: int, owner: str, lease: float, now: float) -> bool:
+        values = {"id": id, "turn": turn, "owner": owner, "lease": lease, "now": now}
+        return await self._db.run(lambda it: it.change(TAKE_TURN, values)) == 1
 
     async def take_run(self, id: str, owner: str, lease: float, now: float) -> bool:
         return await self._change(_TAKE_RUN, {"id": id, "owner": owner, "lease": lease, "now": now}) == 1
@@ -105,6 +104,12 @@ async def _insert_events(it: Statements, events: Sequence[RunEvent]) -> None:
         await it.change_each(INSERT_EVENT, [event_row(event) for event in events])
 
 
+def _columns(events: Sequence[RunEvent]) -> dict[str, list[Any]]:
+    """The events as a list of values for each column."""
+    rows = [event_values(event) for event in events]
+    return {f"event_{name}": [row[number] for row in rows] for number, name in enumerate(EVENT)}
+
+
 async def _claimed_before(
     it: Statements, values: dict[str, Any], answer: bytes | None, known: bytes | None
 ) -> Claim:
@@ -116,7 +121,21 @@ async def _claimed_before(
 _UPSERT_AGAIN = UPSERT_RUN.replace(
     "held.status = 'running'", "(held.status = 'running' OR held.updated_at = excluded.updated_at)"
 )
-_LOCK_HELD = f"{LOOK_AT_HELD} FOR NO KEY UPDATE"
+_TYPES = {"at": "DOUBLE PRECISION", "sealed": "BYTEA"}
+_ADD_EVENTS = f"""
+    added AS (
+        INSERT INTO {{schema}}.run_events ({", ".join(EVENT)})
+        SELECT {", ".join(EVENT)} FROM unnest(
+            {", ".join(f"CAST(:event_{name} AS {_TYPES.get(name, 'TEXT')}[])" for name in EVENT)}
+        ) WITH ORDINALITY AS event ({", ".join(EVENT)}, place)
+        WHERE EXISTS (SELECT 1 FROM held) ORDER BY place
+        ON CONFLICT DO NOTHING
+    )
+    SELECT 1 FROM held
+"""  # noqa: S608 - only constants
+_SAVE_EVENTS = f"WITH held AS ({LOOK_AT_HELD} FOR NO KEY UPDATE), {_ADD_EVENTS}"
+_SAVE_RUN = f"WITH held AS ({UPSERT_RUN} RETURNING 1), {_ADD_EVENTS}"
+_SAVE_RUN_AGAIN = f"WITH held AS ({_UPSERT_AGAIN} RETURNING 1), {_ADD_EVENTS}"
 _CLAIM_RUN = f"{OWN_RUN} AND (status = 'paused' OR (status = 'running' AND lease_until <= {{now}}))"
 _TAKE_RUN = f"""
     {OWN_RUN} AND (status IN ('paused', 'cancelled') OR (status = 'running' AND

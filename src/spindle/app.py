@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,16 +119,16 @@ class Spindle(OffersResources):
         """Has others answer what sources ask in calls that no other program made."""
         self._caller.answers = answers
 
-    async def call(
+    def call(
         self,
         tool: str,
         arguments: Mapping[str, Any] | None = None,
         options: CallOptions = DEFAULT_OPTIONS,
         /,
         **named: Any,
-    ) -> Result:
-        """Calls a tool, with arguments by name or as one mapping: `call("fs.read", path="x")`."""
-        return await self._caller.call(tool, {**(arguments or {}), **named}, options)
+    ) -> Coroutine[Any, Any, Result]:
+        """Calls a tool, with arguments by name or as one mapping: `await call("fs.read", path="x")`."""
+        return self._caller.call(tool, {**arguments, **named} if arguments else named, options)
 
     async def run(
         self,

@@ -5,6 +5,7 @@ one of the loop's."""
 from __future__ import annotations
 
 import asyncio
+import time
 
 MAX_UNUSED = 32
 """Lengths whose timer of the loop is kept while no timer is set."""
@@ -48,15 +49,14 @@ class Timers:
 
     def start(self, timer: Timer) -> None:
         """Sets a timer that is not set."""
-        loop = asyncio.get_running_loop()
         seconds = timer._seconds  # pyright: ignore[reportPrivateUsage]
-        timer._when = loop.time() + seconds  # pyright: ignore[reportPrivateUsage]
+        timer._when = time.monotonic() + seconds  # pyright: ignore[reportPrivateUsage]
         line = self._lines.get(seconds)
         if line is None:
             line = self._lines[seconds] = _Line()
         line.waiting[timer] = None
         if line.handle is None:
-            line.handle = loop.call_later(seconds, self._ring, seconds)
+            line.handle = asyncio.get_running_loop().call_later(seconds, self._ring, seconds)
 
     def stop(self, timer: Timer) -> None:
         """Stops a timer, if it is set."""
@@ -72,12 +72,12 @@ class Timers:
 
     def _ring(self, seconds: float) -> None:
         line = self._lines[seconds]
-        loop = asyncio.get_running_loop()
-        due = loop.time() + PRECISION
+        now = time.monotonic()
         while line.waiting:
             first = next(iter(line.waiting))
-            if first._when > due:  # pyright: ignore[reportPrivateUsage]
-                line.handle = loop.call_at(first._when, self._ring, seconds)  # pyright: ignore[reportPrivateUsage]
+            left = first._when - now  # pyright: ignore[reportPrivateUsage]
+            if left > PRECISION:
+                line.handle = asyncio.get_running_loop().call_later(left, self._ring, seconds)
                 return
             del line.waiting[first]
             first.ring()

@@ -448,6 +448,7 @@ KNOWN: dict[str, str] = {
     """,
     "one entry for each address that is listened on": "listening.server.EmbeddedServer.listening",
     "one entry for each tool that is stored": "catalog.catalog.Catalog._known",
+    "forgets a sealer with its end, and an open workspace has one or two": "auth.details._sealers",
     "sources.NAME.max_sessions for each source": """
         catalog.connections.Connections._alive catalog.connections.Connections._open
         catalog.connections.Connections._further

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hmac
+import itertools
 import os
+import time
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 from spindle.errors import ConfigurationError, StoreError
 
@@ -17,6 +20,7 @@ MARK: Final = b"\x01"
 """The first byte of what is sealed. JSON in clear, as an older Spindle wrote it, never begins so."""
 _SALT: Final = 16
 _NONCE: Final = 12
+_COUNTED: Final = 0xFFFFFFFF
 _MAX_KNOWN: Final = 256
 
 
@@ -44,16 +48,24 @@ class NoSeal:
 CLEAR: Final = NoSeal()
 
 
+_sealers: WeakSet[DetailSealer] = WeakSet()
+os.register_at_fork(after_in_child=lambda: [sealer.forget_own() for sealer in _sealers])
+
+
 class DetailSealer:
     """Encrypts bytes for a place in the store with AES-256-GCM. Each process derives a key of its own from
-    the first of the workspace's keys and a random salt, so that random nonces do not repeat however many
-    records there are. All keys are tried to open what is stored; what was stored in clear stays as it is."""
+    the first of the workspace's keys and a random salt, also a process that was forked, and counts what it
+    encrypts with it: so no nonce comes twice with one key. The time is a part of the nonce for copies of a
+    process that nothing tells, such as of a whole machine with its memory.
+    All keys are tried to open what is stored; what was stored in clear stays as it is."""
 
     def __init__(self, keys: Callable[[], Sequence[str]]) -> None:
         self._read_keys = keys
         self._keys: Sequence[str] = ()
         self._known: dict[tuple[str, bytes], AESGCM] = {}
         self._own: tuple[bytes, AESGCM] | None = None
+        self._count = itertools.count()
+        _sealers.add(self)
 
     def seal(self, data: bytes, place: str) -> bytes:
         """Returns the data, encrypted for this place."""
@@ -62,8 +74,12 @@ class DetailSealer:
             self._load()
             self._own = MARK + salt, self._cipher(self._keys[0], salt)
         head, cipher = self._own
-        nonce = os.urandom(_NONCE)
+        nonce = ((next(self._count) & _COUNTED) << 64 | time.time_ns()).to_bytes(_NONCE, "big")
         return head + nonce + cipher.encrypt(nonce, data, place.encode())
+
+    def forget_own(self) -> None:
+        """Has a new key be derived: another process has the one that there is."""
+        self._own = None
 
     def open(self, stored: bytes, place: str) -> bytes:
         """Returns what was sealed for this place, or what was stored in clear."""

@@ -34,7 +34,7 @@ from spindle.calls.permissions import (
 from spindle.calls.prepared import PreparedTools
 from spindle.calls.record import Recorder, ended_by, hide_secrets, secrets_in, without_secrets
 from spindle.calls.remarks import Remarks
-from spindle.calls.reported import error_of, problem_of, refined, understood
+from spindle.calls.reported import error_of, problem_of, understood
 from spindle.calls.retries import may_be_repeated, wait_before_retry
 from spindle.calls.running import RunningCall, TracedCall
 from spindle.calls.validate import LargeArgumentsError, Validation, has_many_parts
@@ -111,10 +111,6 @@ class Caller:
             name, given, options.principal, lambda place: self.make(name, given, options, place)
         )
 
-    def _at_hand(self, name: str, principal: Principal) -> Tool | None:
-        tool = self._catalog.at_hand(name)
-        return tool if tool is not None and self._visible(principal, tool.name) else None
-
     async def find(self, name: str, principal: Principal) -> Tool:
         """The tool that a call of this principal would reach."""
         return await self._catalog.find(name, principal, partial(self._visible, principal))
@@ -151,7 +147,10 @@ class Caller:
             running.stage, principal = "find", options.principal
             if self.recorder.unsaved.records:
                 await self.recorder.unsaved.wait_for_space()
-            tool = running.tool = self._at_hand(name, principal) or await self.find(name, principal)
+            tool = self._catalog.at_hand(name)
+            if tool is None or (self._visible is not show_all and not self._visible(principal, tool.name)):
+                tool = await self.find(name, principal)
+            running.tool = tool
             running.stage = "settings"
             prepared = running.prepared = self._prepared.of(tool, self._catalog.sources)
             config, running.secrets = prepared.config, with_known(prepared.guards.secrets)
@@ -189,8 +188,9 @@ class Caller:
             if credential is not NO_CREDENTIAL:
                 running.secrets |= credential.secrets
             host, peer = CallHost(self, options.principal, journal), options.peer
-            if self.answers is not None:
-                peer = self.answers.peer(tool.source, tool.name, config, host, peer)
+            answers = self.answers
+            if answers is not None and (prepared.asks_model or answers.on_question is not None):
+                peer = answers.peer(tool.source, tool.name, config, host, peer)
             running.timeout = config.timeout if options.timeout is None else options.timeout
             running.peer = None if peer is None else PatientPeer(peer, running.timeout)
             call = running.call = Call(
@@ -202,15 +202,24 @@ class Caller:
             ttl = config.cache.ttl if config.cache is not None else options.cache_ttl
             if ttl is not None and options.use_cache:
                 result = await self._cache.get(prepared, call, ttl)
-            if result is None:
+            if result is not None:
+                outcome = "cached"
+            else:
                 running.limits = in_order(options.limits, prepared.guards.limit)
                 running.journal = journal if prepared.leaves_doubt else None
-                result = await self._attempted(running)
+                while result is None:
+                    attempt = self._attempt(running)
+                    try:
+                        result = await (attempt if tracing.active is None else tracing.attempt(running, attempt))
+                    except SpindleError as error:
+                        if not await self._may_go_again(running, error):
+                            raise
+                    else:
+                        if result.meaning is not None:
+                            result = await self._last_or_none(running, result)
                 if ttl is not None:
                     running.stage = "keep"
                     await self._cache.put(prepared, call, ttl, result)
-            else:
-                outcome = "cached"
             if result.is_error:
                 named = secrets_in(given, tool.input_schema)
                 result = without_secrets(result, running.secrets, named)
@@ -256,21 +265,12 @@ class Caller:
                     await self._idle.wait()
         await self.recorder.unsaved.close()
 
-    async def _attempted(self, running: RunningCall) -> Result:
-        """Makes the call, again where that is safe and may help."""
-        while True:
-            attempt = self._attempt(running)
-            try:
-                result = await (attempt if tracing.active is None else tracing.attempt(running, attempt))
-            except SpindleError as error:
-                if not await self._may_go_again(running, error):
-                    raise
-                continue
-            if result.meaning is None:
-                return result
-            reported = error_of(running.prepared.tool, result)
-            if not await self._may_go_again(running, reported):
-                return replace(result, meaning=reported.meaning)
+    async def _last_or_none(self, running: RunningCall, result: Result) -> Result | None:
+        """The result that reports an error, with what it means; None once the call may be sent again."""
+        reported = error_of(running.prepared.tool, result)
+        if await self._may_go_again(running, reported):
+            return None
+        return replace(result, meaning=reported.meaning)
 
     async def _may_go_again(self, running: RunningCall, error: SpindleError) -> bool:
         """Waits until the call may be sent again. Returns False if it must not be."""
@@ -308,10 +308,12 @@ class Caller:
         )
 
     async def _attempt(self, running: RunningCall) -> Result:
+        """Sends the call once: within the limits, past the breaker, on a session, in its time."""
         prepared, call = running.prepared, running.call
-        guards, credential = prepared.guards, call.credential.key
-        holder = running.holder = prepared.source.holder_of(call.principal, running.peer)
-        credential = f"{credential} {holder}" if holder else credential
+        tool, source, guards = prepared.tool, prepared.source, prepared.guards
+        holder, credential = source.holder_of(call.principal, running.peer), call.credential.key
+        if holder:
+            credential = f"{credential} {holder}"
         running.stage = "limits"
         left = running.timeout - running.waited
         held = hold(running.limits, call.principal.id, left)
@@ -329,9 +331,31 @@ class Caller:
             # Now that it has its place: the source may have failed while the call waited.
             admission = guards.breakers.enter(prepared.server, credential)
             running.attempts += 1
-            running.stage = "connect"
             try:
-                result = await self._send(running, left)
+                running.stage = "connect"
+                use = self._catalog.connections.session(
+                    tool.source, source, prepared.config, call.credential, holder,
+                    alone=source.runs_alone(call), seconds=left,
+                )  # fmt: skip
+                session = use.at_once() or await use.opened()
+                try:
+                    if running.journal is not None:
+                        await running.journal.begin(keyed=call.is_keyed)
+                    running.stage = "call"
+                    seconds = left - use.waited
+                    deadline = Deadline(self.timers, use.task, seconds)
+                    if running.peer is not None:
+                        running.peer.deadline = deadline
+                    try:
+                        with deadline:
+                            asked = session.invoke(tool, call)
+                            result = await (asked if tracing.active is None else tracing.source(tool, asked))
+                    except Exception as error:  # noqa: BLE001 - a source is anybody's code
+                        running.fail(error, seconds if deadline.expired else None)
+                except BaseException as error:
+                    use.leave(error)
+                    raise
+                use.leave(None)
             except BaseException as error:
                 guards.breakers.failed(error, admission)
                 raise
@@ -340,46 +364,12 @@ class Caller:
             if held.leave() is not None:
                 await held.reclaim()
         running.stage = "check"
+        if result.is_error:
+            result = understood(result, prepared.config)
         # After the breaker: a tool that breaks its own promise must not close the way to its neighbours.
-        if prepared.checks_results and not result.is_error and result.asked is None:
+        elif prepared.checks_results and result.asked is None:
             await self._check(running, result)
         return await keep_large_content(result, self.files, self.note) if has_large(result) else result
-
-    async def _send(self, running: RunningCall, seconds: float) -> Result:
-        prepared, tool, call = running.prepared, running.prepared.tool, running.call
-        use = self._catalog.connections.session(
-            tool.source, prepared.source, prepared.config, call.credential, running.holder,
-            alone=prepared.source.runs_alone(call), seconds=seconds,
-        )  # fmt: skip
-        session = use.at_once() or await use.opened()
-        try:
-            if running.journal is not None:
-                await running.journal.begin(keyed=call.is_keyed)
-            running.stage = "call"
-            seconds -= use.waited
-            deadline = Deadline(self.timers, use.task, seconds)
-            if running.peer is not None:
-                running.peer.deadline = deadline
-            try:
-                with deadline:
-                    result = await tracing.source(tool, session.invoke(tool, call))
-                if result.is_error:
-                    result = understood(result, prepared.config)
-            except SpindleError as error:
-                raise refined(error, tool, prepared.config) from error.__cause__
-            except Exception as error:
-                if isinstance(error, TimeoutError) and deadline.expired:
-                    raise running.timed_out(seconds) from None
-                # A source is anybody's code; what it should have mapped itself is mapped here.
-                raise ServerError(
-                    f"the source of {tool.name} failed: {type(error).__name__}: {error}",
-                    hint="tell the author of the source",
-                ) from error
-        except BaseException as error:
-            use.leave(error)
-            raise
-        use.leave(None)
-        return result
 
     def _validate(self, tool: Tool, given: JsonObject, config: SourceConfig, running: RunningCall) -> None:
         odd = self._validation.check_arguments(tool, given, config.check_formats, aside=running.is_large)

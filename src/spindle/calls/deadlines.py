@@ -20,7 +20,7 @@ class Deadline(Timer):
     __slots__ = ("_cancelling", "_own", "_task", "_timers", "expired")
 
     def __init__(self, timers: Timers, task: asyncio.Task[object], seconds: float) -> None:
-        super().__init__(seconds)
+        self._seconds = seconds
         self._timers: Timers | None = timers
         self._task = task
         self._cancelling = task.cancelling()
@@ -34,7 +34,11 @@ class Deadline(Timer):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop()
+        assert self._timers is not None
+        if self._own is None:
+            self._timers.stop(self)
+        else:
+            self._own.cancel()
         self._timers = None
         if self.expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
@@ -43,17 +47,14 @@ class Deadline(Timer):
         """Has it end so many seconds from now, or not at all. One that has ended, or was left, stays so."""
         if self.expired or self._timers is None:
             return
-        self._stop()
+        if self._own is None:
+            self._timers.stop(self)
+        else:
+            self._own.cancel()
+            self._own = None
         if seconds is not None:
-            self._own = asyncio.get_running_loop().call_later(seconds, self.ring)
+            self._own = self._task.get_loop().call_later(seconds, self.ring)
 
     def ring(self) -> None:
         self.expired = True
         self._task.cancel()
-
-    def _stop(self) -> None:
-        if self._own is not None:
-            self._own.cancel()
-            self._own = None
-        elif self._timers is not None:
-            self._timers.stop(self)

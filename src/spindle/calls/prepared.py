@@ -37,6 +37,8 @@ class PreparedTool:
     """True if calls must be noted before they are sent, where somebody could make them again."""
     checks_results: bool
     """True if what the tool promises of its results is to be checked."""
+    asks_model: bool
+    """True if its source may ask for a model during calls."""
     credential: Credential | None
     """The credential that everybody has here; None if it depends on who calls."""
 
@@ -64,6 +66,8 @@ class PreparedTools:
                 config.key_place(tool.local_name, tool.spec),
                 leaves_doubt(tool, config),
                 bool(config.check_results) and tool.output_schema is not None,
+                # As a field, since asking a model of Pydantic for one that it has not costs more.
+                "sampling" in vars(config).get("answers", ()),
                 self._credentials.shared(tool.source, config),
             )
         return found

@@ -21,23 +21,24 @@ class FairQueue:
         self._most = most
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         """By client, in the order of their turns."""
-        self._count = 0
+        self.count = 0
+        """The number of those who wait."""
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     async def wait(
         self, client: str, seconds: float | None, give_back: Callable[[], None], *, bounded: bool = True
     ) -> float:
         """Waits for a turn, and returns the seconds that it took. Raises BusyError after `seconds`, or if the
         line is full. `give_back` is called if the turn comes to one that was cancelled."""
-        if bounded and self._count >= self._most:
+        if bounded and self.count >= self._most:
             self._make_room(client)
         loop = asyncio.get_running_loop()
         began = loop.time()
         turn: asyncio.Future[None] = loop.create_future()
         self._lines.setdefault(client, deque()).append(turn)
-        self._count += 1
+        self.count += 1
         timer = None if seconds is None else loop.call_later(seconds, self._expire, client, turn, seconds)
         try:
             await turn
@@ -57,7 +58,7 @@ class FairQueue:
         while (client := self._next(may_go)) is not None:
             line = self._lines.pop(client)
             turn = line.popleft()
-            self._count -= 1
+            self.count -= 1
             if line:
                 self._lines[client] = line
             if not turn.done():
@@ -73,12 +74,12 @@ class FairQueue:
         if line is None or turn not in line:
             return
         line.remove(turn)
-        self._count -= 1
+        self.count -= 1
         if not line:
             del self._lines[client]
 
     def _expire(self, client: str, turn: asyncio.Future[None], seconds: float) -> None:
-        self._refuse(client, turn, f"no turn came within {seconds:.3g} s, and {self._count} calls wait")
+        self._refuse(client, turn, f"no turn came within {seconds:.3g} s, and {self.count} calls wait")
 
     def _make_room(self, client: str) -> None:
         longest = max(self._lines, key=lambda each: len(self._lines[each]))

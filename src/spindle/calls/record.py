@@ -72,7 +72,9 @@ class Recorder:
 
     def masked(self, tool: Tool, arguments: JsonObject, secrets: frozenset[str]) -> JsonObject:
         """Returns the arguments of a call of this tool without what is secret in them."""
-        marked = marks_secrets(tool)
+        marked = tool.forms.get("marks secrets")
+        if marked is None:
+            marked = marks_secrets(tool)
         if not marked and not secrets and _is_plain(arguments):
             return arguments
         return masked(arguments, tool.input_schema, secrets, marked=marked)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from spindle.calls.record import fit_to_store, kept_result
+from spindle.calls.reported import refined
 from spindle.domain.call import CallRecord, new_id
-from spindle.errors import CallTimeoutError
+from spindle.errors import CallTimeoutError, ServerError, SpindleError
 
 if TYPE_CHECKING:
     from spindle.calls.host import PatientPeer
@@ -37,8 +38,6 @@ class RunningCall:
     """The call's own, for which its time limit stands still."""
 
     # Defaults of the class, as most calls change none of them.
-    holder = ""
-    """The holder of the session that it runs on; empty if that is everybody's."""
     tool: Tool | None = None
     attempts = 0
     waited = 0.0
@@ -81,8 +80,21 @@ class RunningCall:
             None if kept is None else kept_result(kept, tool, given, self.secrets),
         )  # fmt: skip
 
-    def timed_out(self, seconds: float) -> CallTimeoutError:
-        """The error of an attempt that had this time and was not answered."""
+    def fail(self, error: Exception, seconds: float | None) -> NoReturn:
+        """Raises what the error of an attempt means to its caller. `seconds`: the time that it had, if that
+        is over."""
+        tool = self.prepared.tool
+        if isinstance(error, SpindleError):
+            raise refined(error, tool, self.prepared.config) from error.__cause__
+        if isinstance(error, TimeoutError) and seconds is not None:
+            raise self._timed_out(seconds) from None
+        # A source is anybody's code; what it should have mapped itself is mapped here.
+        raise ServerError(
+            f"the source of {tool.name} failed: {type(error).__name__}: {error}",
+            hint="tell the author of the source",
+        ) from error
+
+    def _timed_out(self, seconds: float) -> CallTimeoutError:
         tool, waited = self.prepared.tool, self.timeout - seconds
         said = f"{self.timeout:.6g} s"
         if waited > 0.05:

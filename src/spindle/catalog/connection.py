@@ -59,6 +59,8 @@ class Connection:
         self._ready: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        """True from when it takes no further calls."""
         self._retired = False
         self.uses: set[Use] = set()
         """Those who have the session in hand."""
@@ -78,7 +80,7 @@ class Connection:
     @property
     def usable(self) -> bool:
         """True if it takes further calls."""
-        if self._stop.is_set() or self.lost_because or self._retired or self.task.done():
+        if self._is_closed:
             return False
         # The owner hears of a loss later than those whose calls it fails, who may be here already.
         return self.ready is None or not self.ready.is_lost
@@ -126,7 +128,7 @@ class Connection:
 
     def retire(self) -> None:
         """Takes no more calls, and ends with the last of those that run; at once if there is none."""
-        self._retired = True
+        self._is_closed = self._retired = True
         if self.users == 0:
             self.stop()
             if self.opening:
@@ -135,10 +137,11 @@ class Connection:
 
     def serve_once(self) -> None:
         """Takes only the calls of whoever uses it first, and ends with them."""
-        self._retired = True
+        self._is_closed = self._retired = True
 
     def stop(self) -> None:
         """Has the owner end the calls that run, and close the session."""
+        self._is_closed = True
         self._stop.set()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -156,6 +159,8 @@ class Connection:
             self._failed(ConnectionFailedError(f"the session with {self.name!r} broke off", sent=False))
         except Exception as error:  # noqa: BLE001 - a task's top: callers get it, as a typed error
             self._failed(error)
+        finally:
+            self._is_closed = True
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> Session:
         limit = self._config.connect_timeout
@@ -173,7 +178,7 @@ class Connection:
     def end(self, use: Use) -> None:
         """Notes that a caller is done with the session."""
         self.uses.discard(use)
-        if not self.uses and self._stop.is_set():
+        if self._is_closed and not self.uses:
             self._unused.set()
 
     async def _interrupt_uses(self) -> None:
@@ -190,7 +195,7 @@ class Connection:
         try:
             await asyncio.wait({lost, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if lost.done():
-                self.lost_because = lost.result()
+                self.lost_because, self._is_closed = lost.result(), True
             else:
                 await self._interrupt_uses()
         finally:
@@ -198,6 +203,7 @@ class Connection:
             stopped.cancel()
 
     def _failed(self, error: BaseException) -> None:
+        self._is_closed = True
         self.lost_because = self.lost_because or str(error) or type(error).__name__
         if not self._ready.done():
             self._ready.set_exception(as_connection_error(error, self.name))

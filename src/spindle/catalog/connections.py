@@ -105,7 +105,7 @@ class SessionUse:
 
     def _in_hand(self, connection: Connection, session: Session) -> Session:
         self._connection = connection
-        task = asyncio.current_task()
+        task = asyncio.current_task(connection.task.get_loop())
         assert task is not None
         self.task = task
         """Whoever uses the session."""

@@ -260,7 +260,7 @@ class Result:
     @property
     def text(self) -> str:
         """All text of the result, blocks joined by a newline."""
-        return "\n".join(block.text for block in self.content if block.text is not None)
+        return "\n".join([block.text for block in self.content if block.text is not None])
 
     @property
     def value(self) -> Any:

@@ -49,13 +49,10 @@ def folder_of(database: str | Path) -> Path:
     return Path(f"{database}-calls")
 
 
-def is_whole(row: Row) -> bool:
-    """True if nothing is missing that the table requires."""
-    return None not in row[:_REQUIRED]
-
-
-def line_of(row: Row) -> bytes:
-    """The row as a line of a file."""
+def line_of(row: Row) -> bytes | None:
+    """The row as a line of a file; None if something is missing that the table requires."""
+    if None in row[:_REQUIRED]:
+        return None
     cells: list[Any] = list(row)
     for place in _BLOBS:
         if cells[place] is not None:
@@ -268,7 +265,7 @@ def _row_of(line: bytes) -> Row | None:
     except (ValueError, TypeError, NotBase64, OverflowError):
         return None
     row = tuple(cells)
-    return row if is_whole(row) and all(_is_cell(cell) for cell in row) else None
+    return row if None not in row[:_REQUIRED] and all(_is_cell(cell) for cell in row) else None
 
 
 def _is_cell(value: Any) -> bool:

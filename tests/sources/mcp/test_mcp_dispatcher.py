@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,12 +17,16 @@ from spindle.mcp_protocol.names import PARSE_ERROR, REQUEST_TIMEOUT
 from spindle.sources.mcp import dispatcher as dispatcher_module
 from spindle.sources.mcp.answers import LinkLostError, MessageTooLargeError
 from spindle.sources.mcp.dispatcher import MAX_QUEUED_NOTIFICATIONS, MAX_SERVER_REQUESTS, LinkDispatcher
+from spindle.sources.mcp.exchange import CallExchange
 from spindle.sources.mcp.link import EDGE
 from spindle.sources.mcp.messages import AT_ONCE
+from spindle.sources.mcp.pending import Pending, resume_all
 
 
 class PaperLink:
     """Keeps what is written; a test plays the server."""
+
+    brought: list[Pending] | None = None
 
     def __init__(self) -> None:
         self.written: list[dict[str, Any]] = []
@@ -50,8 +54,20 @@ class PaperLink:
             self.written.append(json.loads(line))
         return self.takes
 
+    def write_at_once(self, line: bytes, *, together: bool = False) -> bool:
+        self.write_now(line)
+        return True
+
     def write_now(self, line: bytes) -> None:
         self.written.append(json.loads(line))
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """What is said inside comes in one piece, which is read outside of all tasks."""
+        self.brought = brought = []
+        yield
+        self.brought = None
+        asyncio.get_running_loop().call_soon(resume_all, brought)
 
     def pause_reading(self) -> None:
         self.paused = True
@@ -415,3 +431,144 @@ async def test_a_flood_of_notifications_leaves_others_their_turns(monkeypatch: p
             seen.append(len(handlers.noted))
             await asyncio.sleep(0)
     assert set(seen) == {0, 1, 2, 3, 4}
+
+
+# --- calls that are sent in one step
+
+
+def calling(dispatcher: LinkDispatcher, ended: list[str], name: str = "call") -> asyncio.Task[dict[str, Any]]:
+    """A call in a task of its own, which says when it goes on."""
+
+    async def call() -> dict[str, Any]:
+        coming = dispatcher.begin_call({"name": name}, {}, CallExchange())
+        assert coming is not None
+        try:
+            return await coming
+        finally:
+            ended.append(name)
+
+    return asyncio.create_task(call())
+
+
+async def test_a_call_goes_on_where_its_answer_is_read_without_another_turn_of_the_loop() -> None:
+    async with dispatching() as (dispatcher, link, _):
+        ended: list[str] = []
+        calls = [calling(dispatcher, ended, name) for name in ("first", "second")]
+        await settled()
+        with link.reading():
+            for request_id in (2, 1):
+                link.say({"jsonrpc": "2.0", "id": request_id, "result": {"of": request_id}})
+            assert ended == [], "nobody goes on while lines are still read"
+        await asyncio.sleep(0)  # one turn, in which the lines are read
+        assert ended == ["second", "first"]
+        assert [await call for call in calls] == [{"of": 1}, {"of": 2}]
+        link.say({"jsonrpc": "2.0", "id": 1, "result": {}})
+        assert dispatcher.late_answers == 1
+
+
+async def test_what_a_server_tells_before_an_answer_is_taken_before_the_call_goes_on() -> None:
+    async with dispatching() as (dispatcher, link, handlers):
+        call = calling(dispatcher, handlers.noted)
+        await settled()
+        with link.reading():
+            link.say({"jsonrpc": "2.0", "method": "notifications/x", "params": {}})
+            link.say({"jsonrpc": "2.0", "id": 1, "result": {}})
+        assert await call == {}
+        assert handlers.noted == ["notifications/x", "call"]
+
+
+async def test_a_call_that_is_cancelled_is_told_to_its_server_and_its_answer_comes_too_late() -> None:
+    async with dispatching() as (dispatcher, link, _):
+        ended: list[str] = []
+        call = calling(dispatcher, ended)
+        await settled()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert [message["method"] for message in link.written] == ["tools/call", "notifications/cancelled"]
+        assert link.written[1]["params"]["requestId"] == link.written[0]["id"]
+        with link.reading():
+            link.say({"jsonrpc": "2.0", "id": 1, "result": {}})
+        assert dispatcher.late_answers == 1
+        assert ended == ["call"]
+
+
+async def test_a_call_that_another_cancels_in_the_same_reading_ends_cancelled() -> None:
+    async with dispatching() as (dispatcher, link, _):
+        ended: list[str] = []
+        second = calling(dispatcher, ended, "second")
+
+        async def cancels() -> None:
+            await calling(dispatcher, ended, "first")
+            second.cancel()
+
+        await settled()
+        first = asyncio.create_task(cancels())
+        await settled()
+        with link.reading():
+            link.say({"jsonrpc": "2.0", "id": 2, "result": {}})
+        await first
+        with pytest.raises(asyncio.CancelledError):
+            await second
+
+
+async def test_a_cancel_between_the_answer_and_its_task_wins() -> None:
+    async with dispatching() as (dispatcher, link, _):
+        call = calling(dispatcher, [])
+        await settled()
+        with link.reading():
+            link.say({"jsonrpc": "2.0", "id": 1, "result": {}})
+        call.cancel()  # the answer is there, and its task has not gone on yet
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+
+async def test_errors_end_calls_that_were_sent_in_one_step_and_nothing_of_them_is_kept() -> None:
+    async with dispatching() as (dispatcher, link, _):
+        calls = [calling(dispatcher, [], str(number)) for number in range(4)]
+        await settled()
+        with link.reading():
+            link.say({"jsonrpc": "2.0", "id": 1, "error": {"code": -5, "message": "no"}})
+            link.line(b'{"jsonrpc": "2.0", "id": 2, "result": {')
+            link.too_long(b'{"jsonrpc": "2.0", "id": 3, "result": {"content": ["', b'"]}}')
+        link.is_lost = True
+        link.lose()
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(end).__name__ for end in ends] == [
+            "McpError", "UnreadableAnswerError", "MessageTooLargeError", "LinkLostError",
+        ]  # fmt: skip
+        assert not dispatcher._pending
+
+
+async def test_the_others_go_on_when_one_ends_the_program() -> None:
+    loop = asyncio.get_running_loop()
+    ended: list[str] = []
+
+    async def waits(pending: Pending, name: str, error: type[BaseException] | None) -> None:
+        await pending
+        ended.append(name)
+        if error is not None:
+            raise error
+
+    pendings = [Pending(loop=loop) for _ in range(3)]
+    errors = [None, KeyboardInterrupt, None]
+    tasks = [
+        asyncio.ensure_future(waits(pending, str(number), error))
+        for number, (pending, error) in enumerate(zip(pendings, errors, strict=True))
+    ]
+    await settled()
+    raised: list[str] = []
+
+    def read() -> None:
+        for pending in pendings:
+            pending.take({})
+        try:
+            resume_all(pendings)
+        except KeyboardInterrupt:
+            raised.append("KeyboardInterrupt")
+
+    loop.call_soon(read)
+    await asyncio.wait(tasks)
+    assert ended == ["0", "1", "2"]
+    assert raised == ["KeyboardInterrupt"]
+    assert isinstance(tasks[1].exception(), KeyboardInterrupt)

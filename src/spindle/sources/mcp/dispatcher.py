@@ -10,12 +10,11 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypedDict
 
-from spindle.domain.json_schema import JsonObject, is_object, to_json
+from spindle.domain.json_schema import JsonObject, is_object
 from spindle.mcp_protocol import names
 from spindle.mcp_protocol.errors import McpError, RequestId, as_request_id, same_id
 from spindle.sources.mcp.answers import (
@@ -28,8 +27,9 @@ from spindle.sources.mcp.answers import (
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.large_lines import LargeLines
 from spindle.sources.mcp.link import TURN, MessageLink, turns
-from spindle.sources.mcp.messages import AT_ONCE, answered_by, is_no_answer, read_message
+from spindle.sources.mcp.messages import AT_ONCE, answered_by, as_line, is_no_answer, read_message
 from spindle.sources.mcp.outgoing import as_sent
+from spindle.sources.mcp.pending import OnProgress, Pending
 from spindle.sources.mcp.server_messages import ServerMessages
 
 logger = logging.getLogger("spindle.mcp")
@@ -46,11 +46,7 @@ HEEDED = frozenset(
 wants to see it."""
 
 
-OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Takes the progress of a request: how much is done, of how much, and a message."""
-
-
-Coming = Coroutine[Any, Any, JsonObject]
+Coming = Awaitable[JsonObject]
 """The result of a request that was sent, to wait for."""
 
 
@@ -66,17 +62,6 @@ class SendOptions(TypedDict, total=False):
     """For links that have some."""
 
 
-@dataclass(slots=True)
-class Pending:
-    """A request that waits for its answer."""
-
-    id: RequestId
-    future: asyncio.Future[dict[str, Any]]
-    on_progress: OnProgress | None = None
-    newest_progress: Mapping[str, Any] | None = None
-    reporting: asyncio.Task[None] | None = None
-
-
 class LinkDispatcher:
     """Sends JSON-RPC requests over a link, and matches the answers with them."""
 
@@ -84,6 +69,7 @@ class LinkDispatcher:
         self._link = link
         self._heeded = heeded
         self._max_message = max_message
+        self._loop = asyncio.get_running_loop()
         self._ids = 0
         self._pending: dict[RequestId, Pending] = {}
         self._requests: set[asyncio.Task[None]] = set()
@@ -96,11 +82,7 @@ class LinkDispatcher:
         """The last lines that were not JSON-RPC."""
         self.late_answers = 0
         self.heeds_logs: Callable[[], bool] = lambda: False
-        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def is_crowded(self) -> bool:
-        """True if several requests wait for their answers."""
-        return len(self._pending) > 1
+        self.lost: asyncio.Future[None] = self._loop.create_future()
 
     def when_lost(self, tell: Callable[[], None]) -> None:
         self.lost.add_done_callback(lambda _future: tell())
@@ -114,23 +96,18 @@ class LinkDispatcher:
         if self._link.lost:
             return None
         request_id = self._ids + 1
-        line = to_json({"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params})
-        future = asyncio.get_running_loop().create_future()
-        pending = self._pending[request_id] = Pending(request_id, future)
-        if not self._link.write_at_once(line + b"\n"):
+        message = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
+        pending = self._pending[request_id] = Pending(loop=self._loop)
+        pending.id, pending.abandon = request_id, self._abandoned
+        if not self._link.write_at_once(as_line(message), together=len(self._pending) > 1):
             del self._pending[request_id]
             return None
         self._ids = request_id
-        return self._answer_to(pending)
+        return pending
 
-    async def _answer_to(self, pending: Pending) -> JsonObject:
-        try:
-            return await pending.future
-        except asyncio.CancelledError:
-            self._cancel(pending.id)
-            raise
-        finally:
-            del self._pending[pending.id]
+    def _abandoned(self, pending: Pending) -> None:
+        self._pending.pop(pending.id, None)
+        self._cancel(pending.id)
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: SendOptions | None = None
@@ -140,12 +117,13 @@ class LinkDispatcher:
             raise await self._unsent()
         request_id, pending, line = self._begin(method, params, opts)
         timeout = opts.get("timeout")
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(timeout, _expire, pending.future, method) if timeout is not None else None
+        timer = None
+        if timeout is not None:
+            timer = self._loop.call_later(timeout, pending.expire, NoAnswerError(method))
         try:
-            if not await self._link.write(line + b"\n"):
+            if not await self._link.write(line):
                 raise await self._unsent()
-            result = await pending.future
+            result = await pending
             if pending.reporting is not None:
                 # Progress that came before the answer is passed on before it.
                 await pending.reporting
@@ -177,18 +155,18 @@ class LinkDispatcher:
             key = same_id(request_id)
         if key in self._pending:
             raise ValueError(f"request id {request_id!r} is already in flight")
-        future = asyncio.get_running_loop().create_future()
-        pending = self._pending[key] = Pending(request_id, future, opts.get("on_progress"))
+        pending = self._pending[key] = Pending(loop=self._loop)
+        pending.id, pending.on_progress = request_id, opts.get("on_progress")
         body = as_sent(params, current_exchange.get())
         if pending.on_progress is not None:
             body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
         if body:
             message["params"] = body
-        return request_id, pending, to_json(message)
+        return request_id, pending, as_line(message)
 
     def _end(self, key: RequestId, pending: Pending) -> None:
-        del self._pending[key]
+        self._pending.pop(key, None)
         if pending.reporting is not None:
             pending.reporting.cancel()
 
@@ -199,7 +177,7 @@ class LinkDispatcher:
         if params is not None:
             message["params"] = dict(params)
         if not self._link.lost:
-            await self._link.write(to_json(message) + b"\n")
+            await self._link.write(as_line(message))
 
     def listen(self, receiver: ServerMessages) -> None:
         """Takes what the server sends from now on."""
@@ -249,25 +227,33 @@ class LinkDispatcher:
         self.noise.append(line[:200].decode("utf-8", "replace"))
         answered = answered_by(line, line) if self._pending else None
         pending = self._pending.get(answered) if answered is not None else None
-        if pending is not None and not pending.future.done():
-            pending.future.set_exception(
-                UnreadableAnswerError("the answer is not valid JSON, or nested too deeply")
-            )
+        if pending is not None:
+            self._fail(pending, UnreadableAnswerError("the answer is not valid JSON, or nested too deeply"))
 
     def _answer(self, message: dict[str, Any]) -> None:
         request_id: Any = message["id"]
         is_ours = request_id.__class__ is int  # as we sent it
         pending = self._pending.get(request_id) if is_ours else self._waiting_for(request_id)
-        if pending is None or pending.future.done():
+        if pending is None or pending.done():
             self.late_answers += 1
             return
         found: Any = message.get("result")
         if found.__class__ is not dict or "error" in message:
             found = outcome(message)
-        if isinstance(found, McpError):
-            pending.future.set_exception(found)
+            if isinstance(found, McpError):
+                self._fail(pending, found)
+                return
+        del self._pending[pending.id if is_ours else same_id(pending.id)]
+        brought = self._link.brought
+        if brought is None or self._telling is not None or self._requests:
+            pending.set_result(found)  # what the server sent before it is passed on before it
         else:
-            pending.future.set_result(found)
+            pending.take(found)
+            brought.append(pending)
+
+    def _fail(self, pending: Pending, error: McpError) -> None:
+        self._pending.pop(same_id(pending.id), None)
+        pending.expire(error)
 
     def _waiting_for(self, request_id: Any) -> Pending | None:
         key = as_request_id(request_id)
@@ -326,7 +312,7 @@ class LinkDispatcher:
             return
         pending.newest_progress = params
         if pending.reporting is None or pending.reporting.done():
-            pending.reporting = asyncio.create_task(_report(pending))
+            pending.reporting = asyncio.create_task(pending.report())
 
     def _request(self, request_id: Any, method: str, params: dict[str, Any] | None) -> None:
         if len(self._requests) >= MAX_SERVER_REQUESTS:
@@ -347,7 +333,7 @@ class LinkDispatcher:
             logger.warning("could not serve %s: %r", method, error)
             answer["error"] = {"code": names.INTERNAL_ERROR, "message": "the client failed to answer"}
         if not self._link.lost:
-            await self._link.write(to_json(answer) + b"\n")
+            await self._link.write(as_line(answer))
 
     def _too_long(self, head: bytes, tail: bytes) -> None:
         """Fail the request whose answer it was; where the line does not show it, all that wait."""
@@ -357,8 +343,7 @@ class LinkDispatcher:
         answered = answered_by(head, tail)
         pending = self._pending.get(answered) if answered is not None else None
         for waiting in [pending] if pending else list(self._pending.values()):
-            if not waiting.future.done():
-                waiting.future.set_exception(MessageTooLargeError(self._max_message))
+            self._fail(waiting, MessageTooLargeError(self._max_message))
 
     def _resume(self) -> None:
         if not self._paused and not self._large.are_waiting:
@@ -370,31 +355,12 @@ class LinkDispatcher:
         self._fail_all(f"the server {self._link.epitaph()}")
 
     def _fail_all(self, reason: str) -> None:
-        for pending in self._pending.values():
-            if not pending.future.done():
-                pending.future.set_exception(LinkLostError(reason, sent=True))
+        for pending in list(self._pending.values()):
+            self._fail(pending, LinkLostError(reason, sent=True))
 
     def _cancel(self, request_id: RequestId) -> None:
         """Tell the server to stop working on a request. Written at once: the caller is leaving."""
         if not self._link.lost:
             params = {"requestId": request_id, "reason": "the caller cancelled"}
             message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
-            self._link.write_now(to_json(message) + b"\n")
-
-
-def _expire(future: asyncio.Future[Any], method: str) -> None:
-    if not future.done():
-        future.set_exception(NoAnswerError(method))
-
-
-async def _report(pending: Pending) -> None:
-    """Pass progress on, the newest only: a slow listener falls behind, it does not queue up."""
-    while pending.newest_progress is not None and pending.on_progress is not None:
-        params, pending.newest_progress = pending.newest_progress, None
-        done = params.get("progress")
-        if not isinstance(done, (int, float)):
-            continue
-        try:
-            await pending.on_progress(done, params.get("total"), params.get("message"))
-        except Exception as error:  # noqa: BLE001 - a listener's own mistake must not fail the call
-            logger.warning("the progress listener failed: %r", error)
+            self._link.write_now(as_line(message))

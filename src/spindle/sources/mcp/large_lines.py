@@ -27,10 +27,8 @@ class LargeLines:
         self._resume = resume
         self._waiting: deque[bytes | Callable[[], None]] = deque()
         self._reading: asyncio.Task[None] | None = None
-
-    @property
-    def are_waiting(self) -> bool:
-        return self._reading is not None
+        self.are_waiting = False
+        """True while lines are read, or wait for that."""
 
     def after(self, act: Callable[[], None]) -> None:
         """Does something after all that waits, or now."""
@@ -44,6 +42,7 @@ class LargeLines:
         self._waiting.append(line)
         if self._reading is None:
             self._link.pause_reading()
+            self.are_waiting = True
             self._reading = asyncio.create_task(self._read(), name="large lines of a server")
 
     def stop(self) -> None:
@@ -63,5 +62,5 @@ class LargeLines:
                 else:
                     self._take(item, read_message(item))
         finally:
-            self._reading = None
+            self._reading, self.are_waiting = None, False
             self._resume()

@@ -20,11 +20,14 @@ from spindle.mcp_protocol.errors import McpError
 from spindle.mcp_protocol.names import CONNECTION_CLOSED, INVALID_REQUEST
 from spindle.sources.mcp.exchange import CallExchange, current_exchange
 from spindle.sources.mcp.link import LineReader, turns
+from spindle.sources.mcp.pending import Pending
 from spindle.sources.mcp.session_http import SessionHttp
 
 
 class SseLink:
     """One session's stream of events, and the address that messages are posted to."""
+
+    brought: list[Pending] | None = None  # a task reads
 
     def __init__(self, http: SessionHttp, url: str, max_message: int) -> None:
         self._http = http
@@ -68,7 +71,7 @@ class SseLink:
         await self._post(line)
         return True
 
-    def write_at_once(self, line: bytes) -> bool:
+    def write_at_once(self, line: bytes, *, together: bool = False) -> bool:
         return False  # each line is a request of its own
 
     def write_now(self, line: bytes) -> None:

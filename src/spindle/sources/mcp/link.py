@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from spindle.sources.mcp.pending import Pending
 
 EDGE = 256
 """Bytes that are kept of each end of a line that is too long: they may name the request it answers."""
@@ -17,6 +20,10 @@ never take more than a fifth of the event loop."""
 
 class MessageLink(Protocol):
     """Carries messages to a server and back, one at a time."""
+
+    brought: list[Pending] | None
+    """While lines are read outside of all tasks, the requests whose answers they brought: their tasks go on
+    when all are read. None at other times."""
 
     def listen(
         self,
@@ -37,8 +44,9 @@ class MessageLink(Protocol):
         """False when the line was not written, because the link was lost before it could be."""
         ...
 
-    def write_at_once(self, line: bytes) -> bool:
-        """Writes a line if that takes no waiting. Returns False if it was not written."""
+    def write_at_once(self, line: bytes, *, together: bool = False) -> bool:
+        """Writes a line if that takes no waiting, `together` with others that may come in this turn of the
+        event loop. Returns False if it was not written."""
         ...
 
     def write_now(self, line: bytes) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from spindle.domain.json_schema import is_array, shallow
+from spindle.domain.json_schema import MAX_DEPTH, JsonObject, is_array, shallow, to_json
 from spindle.giving_way import give_way
 from spindle.sources.mcp.link import EDGE
 from spindle.threads import without_collector
@@ -31,6 +31,14 @@ AT_ONCE = 256 * 1024
 PIECE = 64 * 1024
 
 
+def as_line(message: JsonObject) -> bytes:
+    """Returns a message as a line."""
+    try:
+        return orjson.dumps(message, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # for numbers and texts that only the slower way writes
+        return to_json(message) + b"\n"
+
+
 def read_message(line: bytes) -> dict[str, Any] | None:
     """Returns the JSON object in a line; None if there is none, or one of too many parts."""
     if not line.startswith(b"{") and not line.lstrip().startswith(b"{"):
@@ -44,6 +52,8 @@ def read_message(line: bytes) -> dict[str, Any] | None:
         message = _read_leniently(line)
     if message.__class__ is not dict:
         return None
+    if line.count(b"[") + line.count(b"{") <= MAX_DEPTH:  # as nearly always
+        return message
     result = message.get("result")
     if result.__class__ is dict and is_array(result.get("tools")):
         return message  # one definition that is too deep costs that tool alone, when the list is read

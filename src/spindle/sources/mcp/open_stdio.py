@@ -69,7 +69,6 @@ async def _start(
     from spindle.sources.mcp.session import open_session
 
     dispatcher = LinkDispatcher(process, config.max_result_size)
-    process.is_crowded = dispatcher.is_crowded
     place = f"{name} ({' '.join(config.command[:3])})"
     opening = open_session(name, config, place, dispatcher, on_change, tell, handshake_only=handshake_only)
     try:

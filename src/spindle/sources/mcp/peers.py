@@ -79,12 +79,14 @@ class Serving:
     """The requests other than questions that its server made of the caller."""
     unanswered: str | None = None
     """The request of its server that nobody here answers, if it made one."""
-    others: frozenset[asyncio.Task[Any]] | set[asyncio.Task[Any]] = frozenset()
+    others: frozenset[asyncio.Task[Any]] = frozenset()
     """Questions to its client that another call of the same client may have asked."""
     was_alone = True
     """False if it ever ran beside another call."""
     has_asked = False
     """True if its server asked something during the call, or may have."""
+    _open: frozenset[asyncio.Task[Any]] = frozenset()
+    """Those who wait for answers of whoever made the call."""
     _reason: BaseException | None = None
     _given: GivenAnswers | None = None
     _count = 0
@@ -95,9 +97,8 @@ class Serving:
         self._peers = peers
         self._running = running
         self.call = call
-        self._task = asyncio.current_task()
+        self._task = asyncio.current_task(peers.loop)
         self._cancelling = self._task.cancelling() if self._task is not None else 0
-        self._open: set[asyncio.Task[Any]] = set()
 
     def __enter__(self) -> Serving:
         self._running[self.call.key] = self
@@ -172,9 +173,9 @@ class Serving:
         task = asyncio.current_task()
         assert task is not None
         before = task.cancelling()
-        self._open.add(task)
+        self._open |= {task}
         if not is_own:
-            self.others = {*self.others, task}
+            self.others |= {task}
         try:
             return await peer.ask(method, params)
         except asyncio.CancelledError:
@@ -183,8 +184,8 @@ class Serving:
             # Not let out: the task is one of the SDK's, whose end would close the session for all calls.
             raise CallEndedError from None
         finally:
-            self._open.discard(task)
-            self.others = self.others - {task}
+            self._open -= {task}
+            self.others -= {task}
 
 
 class Peers:
@@ -193,6 +194,8 @@ class Peers:
     def __init__(self, name: str) -> None:
         self._name = name
         self._running: dict[str, Serving] = {}
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The loop of the session, which is not asked for with each call then."""
         self.asking = AskingTools()
         """The tools of the source that ask something. Set by the source, for all its sessions."""
         self.runs_alone: Callable[[Call], bool] = lambda _: False
@@ -223,7 +226,7 @@ class Peers:
         for news, candidates in self._undecided.items():
             candidates.discard(serving)
             news.set()
-        if serving.was_alone and not serving.has_asked and serving.call.tool in self.asking:
+        if self.asking and serving.was_alone and not serving.has_asked and serving.call.tool in self.asking:
             self.asking.was_quiet(serving.call.tool)
 
     def current(self) -> Serving | None:

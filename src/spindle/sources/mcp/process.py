@@ -13,6 +13,7 @@ from typing import cast
 
 from spindle.errors import ConnectionFailedError
 from spindle.sources.mcp.link import LineReader, turns
+from spindle.sources.mcp.pending import Pending, resume_all
 from spindle.sources.programs.groups import end_group, signal_group, started
 from spindle.sources.programs.starting import start_program
 
@@ -34,15 +35,15 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._transport: asyncio.SubprocessTransport | None = None
         self._writable = asyncio.Event()
         self._writable.set()
+        self._is_full = False
         self._exited = asyncio.Event()
         self._ending: asyncio.TimerHandle | None = None
         self._output_ended = False
         self._outgoing: list[bytes] = []
         """Lines that are written at the end of this turn of the event loop."""
-        self.is_crowded: Callable[[], bool] = lambda: False
-        """True if several requests wait for their answers."""
         self._unread = b""
         """Lines that were received and wait for their turn."""
+        self.brought: list[Pending] | None = None
         self._held = False
         self._told_lost = False
         self._early: deque[bytes] = deque(maxlen=EARLY_LINES)
@@ -100,11 +101,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
             await self._writable.wait()
         return self.write_at_once(line)
 
-    def write_at_once(self, line: bytes) -> bool:
-        if self._ending is not None or not self._writable.is_set():
+    def write_at_once(self, line: bytes, *, together: bool = False) -> bool:
+        if self._ending is not None or self._is_full:
             return False
-        if self.is_crowded():
-            # Others wait for answers, so more may come in this turn of the event loop: all go in one piece.
+        if together or self._outgoing:
             if not self._outgoing:
                 asyncio.get_running_loop().call_soon(self._write_outgoing)
             self._outgoing.append(line)
@@ -200,18 +200,17 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._transport = cast(asyncio.SubprocessTransport, transport)
         started(self.pid)
 
-    def _output_received(self, data: bytes) -> None:
-        if self._unread:
-            self._unread += data
-        else:
-            self._read_lines(data)
-
     def _read_lines(self, data: bytes) -> None:
-        read = self._lines.feed_a_while(data)
+        brought = self.brought = []
+        try:
+            read = self._lines.feed_a_while(data)
+        finally:
+            self.brought = None
         if read < len(data):
             self._unread = data[read:]
             self._pause_output()
             asyncio.get_running_loop().call_later(turns.wait(), self._read_on)
+        resume_all(brought)
 
     def _read_on(self) -> None:
         data, self._unread = self._unread, b""
@@ -223,8 +222,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 self._end()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 1 and not self._unread:
+            self._read_lines(data)
+            return
         if fd == 1:
-            self._output_received(data)
+            self._unread += data
             return
         *lines, rest = (self._stderr_rest + data).split(b"\n")
         # Of a flood only the last lines are kept, so the others are not even read.
@@ -247,9 +249,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._end()
 
     def pause_writing(self) -> None:
+        self._is_full = True
         self._writable.clear()
 
     def resume_writing(self) -> None:
+        self._is_full = False
         self._writable.set()
 
     def _end(self) -> None:

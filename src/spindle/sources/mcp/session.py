@@ -80,7 +80,8 @@ class McpSession(RelaySession):
         """Names all that use the session, in what its server tells of resources."""
         self._log_level: str | None = None
         self._watched: Counter[str] = Counter()
-        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        peers.loop = asyncio.get_running_loop()
+        self._lost: asyncio.Future[str] = peers.loop.create_future()
 
     @property
     def protocol_version(self) -> str | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from spindle.domain.identity import Credential
     from spindle.http.answer import HttpAnswer
     from spindle.http.client import RepeatableRequest
+    from spindle.sources.mcp.pending import Pending
     from spindle.sources.mcp.session_http import SessionHttp
 
 logger = logging.getLogger("spindle.mcp")
@@ -129,7 +130,9 @@ class StreamableLink:
             logger.debug("a message did not arrive: %s", failure)
         return True
 
-    def write_at_once(self, line: bytes) -> bool:
+    brought: list[Pending] | None = None  # the tasks of requests read their answers themselves
+
+    def write_at_once(self, line: bytes, *, together: bool = False) -> bool:
         return False  # each line is a request of its own
 
     def write_now(self, line: bytes) -> None:

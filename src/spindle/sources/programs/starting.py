@@ -12,8 +12,12 @@ import os
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Final, cast
+
+PIPE_SIZE: Final = 64 * 1024
+"""Bytes that a pipe holds, and that are read from it at once."""
 
 
 async def start_program(
@@ -109,6 +113,9 @@ class _StartedProgram(asyncio.SubprocessTransport):
 
     def pipe_made(self, fd: int, transport: asyncio.BaseTransport) -> None:
         self._pipes[fd] = transport
+        if fd and hasattr(transport, "max_size"):
+            # asyncio makes room for four times what a pipe holds, with each read.
+            cast(Any, transport).max_size = PIPE_SIZE
 
     def pipe_lost(self, fd: int, exc: Exception | None) -> None:
         self._open.discard(fd)
@@ -151,12 +158,11 @@ class _Pipe(asyncio.Protocol):
     def __init__(self, program: _StartedProgram, fd: int) -> None:
         self._program = program
         self._fd = fd
+        # What comes most often takes no further step.
+        self.data_received = partial(program.protocol.pipe_data_received, fd)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._program.pipe_made(self._fd, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._program.protocol.pipe_data_received(self._fd, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._program.pipe_lost(self._fd, exc)

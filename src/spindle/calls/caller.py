@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -205,12 +205,15 @@ class Caller:
             if result is not None:
                 outcome = "cached"
             else:
-                running.limits = in_order(options.limits, prepared.guards.limit)
+                limit, outer = prepared.guards.limit, options.limits
+                running.limits = in_order(outer, limit) if outer else (limit,)
                 running.journal = journal if prepared.leaves_doubt else None
                 while result is None:
-                    attempt = self._attempt(running)
+                    attempt: Awaitable[Result] = self._attempt(running)
+                    if tracing.active is not None:
+                        attempt = tracing.attempt(running, attempt)
                     try:
-                        result = await (attempt if tracing.active is None else tracing.attempt(running, attempt))
+                        result = await attempt
                     except SpindleError as error:
                         if not await self._may_go_again(running, error):
                             raise
@@ -348,8 +351,10 @@ class Caller:
                         running.peer.deadline = deadline
                     try:
                         with deadline:
-                            asked = session.invoke(tool, call)
-                            result = await (asked if tracing.active is None else tracing.source(tool, asked))
+                            asking: Awaitable[Result] = session.invoke(tool, call)
+                            if tracing.active is not None:
+                                asking = tracing.source(tool, asking)
+                            result = await asking
                     except Exception as error:  # noqa: BLE001 - a source is anybody's code
                         running.fail(error, seconds if deadline.expired else None)
                 except BaseException as error:

@@ -87,8 +87,11 @@ class Connection:
 
     @property
     def is_free(self) -> bool:
-        """True if further calls may run beside those that do."""
-        return not self.is_reserved and (self.ready is None or not self.ready.is_occupied)
+        """True if it takes further calls beside those that run."""
+        if self._is_closed or self.is_reserved:
+            return False
+        ready = self.ready
+        return ready is None or not (ready.is_lost or ready.is_occupied)
 
     @property
     def opening(self) -> bool:

@@ -254,10 +254,11 @@ class Connections:
         if self._closed:
             raise ConnectionFailedError("this Spindle was closed", hint="open it again", sent=False)
         connection = self._open.get(wanted.key)
-        if connection is not None and connection.usable:
+        if connection is not None:
             if not wanted.alone and connection.is_free:
                 return connection
-            return self._beside(wanted, connection)
+            if connection.usable:
+                return self._beside(wanted, connection)
         shared = self._shared.get(wanted.name)
         return shared if shared is not None and shared.usable and not wanted.own else None
 
@@ -265,7 +266,7 @@ class Connections:
         """One of the sessions of the same key that is free for it: nobody is to be alone on it, or nobody
         uses it."""
         for item in (first, *self._further.get(wanted.key, ())):
-            if item.usable and (item.users == 0 if wanted.alone else item.is_free):
+            if item.usable and item.users == 0 if wanted.alone else item.is_free:
                 return item
         return None
 
@@ -300,6 +301,7 @@ class Connections:
         return connection
 
     def _tell_line(self, name: str) -> None:
+        """Has those look again who wait for room."""
         for news in self._lines.get(name, ()):
             news.set()
 

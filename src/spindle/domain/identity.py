@@ -52,16 +52,13 @@ class Credential:
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     token: str = field(default="", repr=False, compare=False)
     """The access token that is among them, where there is one: it can be replaced when it is refused."""
-    _key: str = field(default="", init=False, repr=False, compare=False)
+    key: str = field(default="", init=False, repr=False, compare=False)
+    """A mark of all values, the same only for equal credentials."""
 
-    @property
-    def key(self) -> str:
-        """A mark of all values, the same only for equal credentials."""
-        if not self._key and (self.headers or self.query or self.cookies or self.env):
-            # A call needs it several times.
-            parts = [self.headers, self.query, self.cookies, self.env]
-            object.__setattr__(self, "_key", hashlib.sha256(repr(parts).encode()).hexdigest()[:16])
-        return self._key
+    def __post_init__(self) -> None:
+        parts = [self.headers, self.query, self.cookies, self.env]
+        if any(parts):
+            object.__setattr__(self, "key", hashlib.sha256(repr(parts).encode()).hexdigest()[:16])
 
     @property
     def secrets(self) -> frozenset[str]:

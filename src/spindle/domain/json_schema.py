@@ -38,12 +38,24 @@ def canonical(value: Any) -> bytes:
     return to_json(value, sort_keys=True)
 
 
+class _Later:
+    """A module that is imported with its first use, and then without asking for it again."""
+
+    def __getattr__(self, name: str) -> Any:
+        global _orjson  # noqa: PLW0603 - it takes its own place
+        import orjson
+
+        _orjson = orjson
+        return getattr(orjson, name)
+
+
+_orjson: Any = _Later()
+
+
 def to_json(value: Any, *, sort_keys: bool = False, default: Callable[[Any], Any] | None = None) -> bytes:
     """Returns a value as JSON. `default` turns what is not JSON into something that is."""
-    import orjson
-
     try:
-        return orjson.dumps(value, default, orjson.OPT_SORT_KEYS if sort_keys else None)
+        return _orjson.dumps(value, default, _orjson.OPT_SORT_KEYS if sort_keys else None)
     except TypeError:
         # orjson refuses integers over 64 bits and half surrogate pairs (which file names may hold),
         # both of which JSON can write.

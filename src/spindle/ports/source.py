@@ -56,13 +56,10 @@ class Session(ABC):
 
     is_occupied: bool = False
     """True while nothing else should begin on it, because somebody is asked something during a call."""
+    is_lost: bool = False
+    """True once `wait_closed` returns, or is about to: it serves no further calls."""
     is_stateless: bool = False
     """True: its server keeps nothing between two calls, so that one session serves all holders."""
-
-    @property
-    def is_lost(self) -> bool:
-        """True once `wait_closed` returns, or is about to: it serves no further calls."""
-        return False
 
     @property
     def instructions(self) -> str | None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from spindle.domain import trail
 from spindle.domain.call import Block, Result
-from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, is_array, is_object
+from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, is_object
 from spindle.domain.passing import passed
 from spindle.domain.tool import SHOWN, Hints, ToolSpec
 from spindle.errors import (
@@ -121,12 +121,17 @@ def plain_result(raw: JsonObject) -> Result | None:
     """The result of a call that is texts, pictures and sounds, and perhaps an object, in any version of the
     protocol; None for all others. Nearly all are so, and a model of the SDK costs more than the rest of the
     way."""
-    content = raw.get("content")
-    if not is_array(content):
+    content: Any = raw.get("content")
+    if content.__class__ is not list:
         return None
     blocks: list[Block] = []
     for item in content:
-        block = _plain_block(item)
+        # What nearly all blocks are, without a pattern: a match takes four times as long.
+        if item.__class__ is dict and len(item) == 2 and item.get("type") == "text":
+            text = item.get("text")
+            block = Block("text", text) if text.__class__ is str else None
+        else:
+            block = _plain_block(item)
         if block is None:
             return None
         blocks.append(block)
@@ -190,10 +195,6 @@ _BESIDES = ("_meta", "title", "icons")
 
 
 def _plain_block(item: Any) -> Block | None:
-    # What nearly all blocks are, without a pattern: a match takes four times as long.
-    if is_object(item) and len(item) == 2 and item.get("type") == "text":
-        text = item.get("text")
-        return Block("text", text) if isinstance(text, str) else None
     match item:
         case {"type": "image" | "audio" as kind, "data": str(data), "mimeType": str(mime)} if len(item) == 3:
             return Block(kind, data=data, mime_type=mime)

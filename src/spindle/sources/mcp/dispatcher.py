@@ -93,8 +93,6 @@ class LinkDispatcher:
         self, params: JsonObject, headers: Mapping[str, str], exchange: CallExchange
     ) -> Coming | None:
         """Sends a call of a tool, if that takes no waiting. None: it was not sent."""
-        if self._link.lost:
-            return None
         request_id = self._ids + 1
         message = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
         pending = self._pending[request_id] = Pending(loop=self._loop)

@@ -21,8 +21,8 @@ OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 class Pending(asyncio.Future[JsonObject]):
-    """A request that waits for its answer. Where that is read outside of all tasks, the task that waits for it
-    goes on there and then: another turn of the event loop would take as long as to read the answer."""
+    """A request that waits for its answer. Where that is read outside of all tasks, the task that waits goes
+    on there and then: another turn of the event loop would take as long as to read the answer."""
 
     id: RequestId
     # Defaults of the class, as most requests need none of them.

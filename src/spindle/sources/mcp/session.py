@@ -287,10 +287,6 @@ class McpSession(RelaySession):
             await self._exchange(lambda: self._client.notify(ROOTS_CHANGED))
 
     @property
-    def is_lost(self) -> bool:
-        return self._lost.done()
-
-    @property
     def is_occupied(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
         return self.peers.occupied > 0
 
@@ -303,6 +299,7 @@ class McpSession(RelaySession):
 
     def lose(self, reason: str) -> None:
         if not self._lost.done():
+            self.is_lost = True
             self._lost.set_result(reason)
 
     @property

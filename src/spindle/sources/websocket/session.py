@@ -115,7 +115,7 @@ class WebSocketSession(Session):
         await self._connect()
 
     @property
-    def is_lost(self) -> bool:
+    def is_lost(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
         return self._lost.done()
 
     async def wait_closed(self) -> str:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from servers.http_server import HttpServer
-from spindle.tables import ToolType, read_table, tool_table
+from spindle.tables import ToolColumnType, read_table, tool_table
 from tables.tool_rows import READ, REPORT
 
 OLD = pa.struct([(str(number), pa.string()) for number in range(4)])
@@ -58,7 +58,7 @@ def test_strict_says_what_it_left_out(spindle, workspace):
 def test_a_file_for_knime_has_wide_kinds(spindle, workspace):
     workspace.add_server()
     assert spindle("table", "from", "mini", "--out", "t.parquet", "--knime").code == 0
-    assert read_table("t.parquet")["tool"].type == ToolType(pa.int32())
+    assert read_table("t.parquet")["tool"].type == ToolColumnType(pa.int32())
 
 
 async def test_a_url_needs_no_workspace(program, folder):
@@ -164,7 +164,7 @@ def test_a_file_of_an_older_layout_is_migrated_and_said_so(spindle, folder):
     assert spindle("table", "show", "old.parquet").out.startswith("mcp\tread\thttps://files.example.com/mcp")
     done = spindle("table", "migrate", "old.parquet")
     assert done.out == "tool: 2 rows, which were MCP tools alone\nkept as they were: id\n"
-    assert read_table("old.parquet")["tool"].type == ToolType()
+    assert read_table("old.parquet")["tool"].type == ToolColumnType()
     assert (
         spindle("table", "migrate", "old.parquet").out == "old.parquet is up to date: nothing was changed\n"
     )

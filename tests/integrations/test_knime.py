@@ -18,7 +18,7 @@ import yaml
 
 from servers.http_server import HttpServer
 from spindle.errors import AuthError, SpindleError, TableError
-from spindle.tables import ToolRow, ToolType, tool_provider
+from spindle.tables import ToolColumnType, ToolRow, tool_provider
 from spindle.testing import ModelServer, ToolCall, Turn
 from tables.tool_rows import READ, REPORT, SEARCH
 
@@ -59,7 +59,7 @@ async def test_the_tools_of_a_server_have_a_column_for_each_field() -> None:
 async def test_the_column_of_tools_has_no_bytes_in_its_struct() -> None:
     async with HttpServer() as server:
         table = await provided(server.url, as_tools=True)
-    assert table["tool"].type == ToolType(pa.int32())
+    assert table["tool"].type == ToolColumnType(pa.int32())
     assert table["tool"].to_pylist()[0].remote_name
 
 

@@ -17,9 +17,9 @@ from servers.examples import examples
 from spindle.errors import TableError
 from spindle.tables import (
     ToolArray,
+    ToolColumnType,
     ToolKind,
     ToolRow,
-    ToolType,
     as_tools,
     concat_tables,
     for_knime,
@@ -56,7 +56,7 @@ def through_feather(table: pa.Table) -> pa.Table:
 @examples(60)
 def test_any_tools_come_back_from_a_file_as_they_were(way: Any, rows: list[ToolRow | None]) -> None:
     read = way(tool_table(rows))
-    assert read.schema.field("tool").type == ToolType()
+    assert read.schema.field("tool").type == ToolColumnType()
     assert read["tool"].to_pylist() == rows
 
 
@@ -71,23 +71,27 @@ def test_any_tools_come_back_from_an_array_whole_or_one_by_one(rows: list[ToolRo
 
 
 def test_the_storage_is_a_struct_of_nine_nullable_fields() -> None:
-    storage = ToolType().storage_type
+    storage = ToolColumnType().storage_type
     assert [field.name for field in storage] == [str(number) for number in range(9)]
     text, int32 = pa.string(), pa.int32()
     assert [field.type for field in storage] == [pa.int8(), text, text, text, text, text, int32, text, text]
     assert all(field.nullable for field in storage)
-    assert ToolType(pa.int32()).storage_type.field(0).type == pa.int32()
-    assert ToolType().extension_name == "spindle.tool"
+    assert ToolColumnType(pa.int32()).storage_type.field(0).type == pa.int32()
+    assert ToolColumnType().extension_name == "spindle.tool"
 
 
 def test_what_a_cell_holds_is_what_the_page_says() -> None:
     read, report = tool_array([READ, REPORT]).storage.to_pylist()
-    assert (read["0"], read["1"], read["6"], read["7"]) == (1, "fs.read", -1, None)
+    assert (read["0"], read["1"], read["6"], read["7"]) == (1, "read", -1, None)
     assert read["8"] == "https://files.example.com/mcp"
     assert json.loads(read["4"])["tool"] == "read"
+    assert json.loads(read["4"])["display_name"] == "fs.read"
     assert json.loads(read["5"]) == {"schema": READ.output_schema}
-    assert (report["0"], report["6"], report["7"], report["8"]) == (0, 0, '["8e1f","03ab"]', None)
-    assert json.loads(report["4"])["ports"][0]["columns"][1] == {"name": "at", "type": "date"}
+    assert (report["0"], report["6"], report["7"]) == (0, 0, "8e1f;03ab")
+    assert json.loads(report["4"]) == [{"0": "orders", "1": "What was ordered", "2": "table", "3": None}]
+    assert [port["0"] for port in json.loads(report["5"])] == ["message", "counts"]
+    rest = json.loads(report["8"].removeprefix("spindle:"))
+    assert rest["input"]["port_columns"][0][1] == {"name": "at", "type": "date"}
 
 
 def test_slices_filters_and_rows_of_a_table_hold_the_same_tools() -> None:
@@ -100,7 +104,7 @@ def test_slices_filters_and_rows_of_a_table_hold_the_same_tools() -> None:
 
 def test_an_empty_table_still_has_its_type() -> None:
     table = tool_table([])
-    assert (table.num_rows, table.schema.field("tool").type) == (0, ToolType())
+    assert (table.num_rows, table.schema.field("tool").type) == (0, ToolColumnType())
     assert through_parquet(table)["tool"].to_pylist() == []
 
 
@@ -113,7 +117,7 @@ def test_tables_of_every_layout_go_below_each_other() -> None:
     views = plain["tool"].cast(pa.struct(large))
     nothing = pa.table({"tool": pa.nulls(2)})
     joined = concat_tables([today, plain, knime, pa.table({"tool": views}), nothing])
-    assert joined.schema.field("tool").type == ToolType()
+    assert joined.schema.field("tool").type == ToolColumnType()
     assert joined["tool"].to_pylist() == MIXED * 4 + [None, None]
     assert joined["n"].to_pylist() == [None] * 5 + [1, 2, 3, 4, 5] + [None] * 12
 
@@ -127,7 +131,7 @@ def test_tables_that_do_not_go_together_are_an_error_that_says_so() -> None:
 
 
 def test_a_plain_struct_is_cast_by_arrow_itself() -> None:
-    assert tool_array(MIXED).storage.cast(ToolType()).to_pylist() == MIXED
+    assert tool_array(MIXED).storage.cast(ToolColumnType()).to_pylist() == MIXED
 
 
 def test_the_column_of_tools_is_found_by_what_it_holds() -> None:
@@ -151,7 +155,9 @@ def cell(**changes: Any) -> dict[str, Any]:
 
 
 def array_of(*cells: dict[str, Any] | None) -> pa.ExtensionArray:
-    return pa.ExtensionArray.from_storage(ToolType(), pa.array(list(cells), ToolType().storage_type))
+    return pa.ExtensionArray.from_storage(
+        ToolColumnType(), pa.array(list(cells), ToolColumnType().storage_type)
+    )
 
 
 def test_what_other_software_leaves_out_is_filled_in() -> None:
@@ -191,11 +197,11 @@ def test_a_text_that_no_file_can_hold_is_an_error_of_its_own() -> None:
 
 def test_a_kind_of_another_width_is_refused() -> None:
     with pytest.raises(TableError, match="int8 or int32"):
-        ToolType(pa.int64())
+        ToolColumnType(pa.int64())
 
 
 def test_a_kind_that_does_not_fit_into_a_byte_is_no_column_of_tools() -> None:
-    wide = pa.array([cell(f0=1000)], ToolType(pa.int32()).storage_type)
+    wide = pa.array([cell(f0=1000)], ToolColumnType(pa.int32()).storage_type)
     with pytest.raises(TableError, match="no column of tools"):
         as_tools(wide)
 

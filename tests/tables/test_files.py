@@ -167,13 +167,13 @@ assert "spindle" not in sys.modules
 table = pq.read_table(sys.argv[1])
 assert pa.types.is_struct(table["tool"].type), table.schema
 assert table.schema.field("tool").metadata[b"ARROW:extension:name"] == b"spindle.tool"
-assert table["tool"][0].as_py()["1"] == "fs.read"
+assert table["tool"][0].as_py()["1"] == "read"
 pq.write_table(table, sys.argv[2])
 
-from spindle.tables import tool_column, ToolType, read_table
+from spindle.tables import tool_column, ToolColumnType, read_table
 print([row and row.name for row in tool_column(table).to_pylist()])
 again = read_table(sys.argv[2])
-assert again["tool"].type == ToolType(), again.schema
+assert again["tool"].type == ToolColumnType(), again.schema
 print([row and row.name for row in again["tool"].to_pylist()])
 """
     names = "['fs.read', None, 'report']\n"

@@ -14,14 +14,12 @@ import pytest
 from spindle.errors import TableError
 from spindle.tables import (
     Column,
-    MCPTool,
     MCPToolValueFactory,
     Port,
+    ToolColumnType,
     ToolKind,
     ToolRow,
-    ToolType,
     ToolValueFactory,
-    WorkflowTool,
     WorkflowToolValueFactory,
     as_tools,
     concat_tables,
@@ -118,7 +116,7 @@ def test_a_file_of_an_older_layout_is_read_and_migrated(
     assert done.kept == ("n",)
 
     read = read_table(file)
-    assert read.schema.field("tools").type == ToolType()
+    assert read.schema.field("tools").type == ToolColumnType()
     assert read["tools"].to_pylist() == rows
     assert read["n"].to_pylist() == [0, 1]
     assert migrate(file).changes == ()
@@ -233,22 +231,6 @@ def test_a_column_with_an_int32_kind_is_migrated_too(tmp_path: Path) -> None:
 # --- the old names
 
 
-def test_the_old_names_work_and_warn() -> None:
-    with pytest.warns(
-        DeprecationWarning, match=r"WorkflowTool is deprecated: use ToolRow\.workflow"
-    ) as caught:
-        made = WorkflowTool(
-            "report", "Counts orders.", PARAMETERS, 0, WORKFLOW_ROW.input_ports, WORKFLOW_ROW.output_ports
-        )
-    assert made == WORKFLOW_ROW
-    assert caught[0].filename == __file__
-    with pytest.warns(DeprecationWarning, match=r"MCPTool is deprecated: use ToolRow\.remote"):
-        made = MCPTool("read", "Reads a file.", PARAMETERS, "https://files.example.com/mcp")
-    assert made == MCP_ROW
-    with pytest.warns(DeprecationWarning, match="WorkflowTool"):
-        assert WorkflowTool("a", "", {}, -1).message_output_port is None
-
-
 @pytest.mark.parametrize(
     ("factory", "cell", "row"),
     [
@@ -273,6 +255,7 @@ def test_the_factory_of_today_does_not_warn() -> None:
         factory = ToolValueFactory()
     for row in (READ, REPORT):
         assert factory.decode(factory.encode(row)) == row
+    assert factory.decode({"0": "k;l", "1": WORKFLOW_CELL}).file_store_keys == ("k", "l")  # type: ignore[union-attr]
     assert factory.decode({"0": "k", "1": TEN_MCP_CELL}).file_store_keys == ("k",)  # type: ignore[union-attr]
     with pytest.raises(TableError, match="fields a, b is no tool"):
         factory.decode({"a": 1, "b": 2})

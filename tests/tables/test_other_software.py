@@ -11,11 +11,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from spindle.tables import ToolRow, ToolType, migrate, read_table, tool_array, tool_column, write_table
+from spindle.tables import ToolColumnType, ToolRow, migrate, read_table, tool_array, tool_column, write_table
 from tables.tool_rows import READ, REPORT, SEARCH
 
 ROWS = [READ, None, REPORT, SEARCH]
-STRUCT = ToolType().storage_type
+STRUCT = ToolColumnType().storage_type
 
 
 @pytest.fixture(params=[".parquet", ".feather"])
@@ -35,27 +35,27 @@ def read_pandas(file: Path, **options: Any) -> pd.DataFrame:
 
 def test_pandas_with_arrow_types_keeps_the_type(file: Path, tmp_path: Path) -> None:
     frame = read_pandas(file, dtype_backend="pyarrow")
-    assert frame["tool"].dtype == pd.ArrowDtype(ToolType())
+    assert frame["tool"].dtype == pd.ArrowDtype(ToolColumnType())
     assert frame["tool"][0] == READ
     assert frame["tool"][2] == REPORT
     assert back(pa.Table.from_pandas(frame)) == ROWS
     frame.to_parquet(tmp_path / "again.parquet")
     again = read_table(tmp_path / "again.parquet")
-    assert again["tool"].type == ToolType()
+    assert again["tool"].type == ToolColumnType()
     assert back(again) == ROWS
 
 
 def test_plain_pandas_gives_dicts_and_drops_the_type(file: Path, tmp_path: Path) -> None:
     frame = read_pandas(file)
     assert frame["tool"].dtype == object
-    assert frame["tool"][0]["1"] == "fs.read"
+    assert frame["tool"][0]["1"] == "read"
     assert frame["tool"][1] is None
     # The way back goes over what pandas made of whole numbers and of fields that are missing everywhere.
     assert back(pa.Table.from_pandas(frame)) == ROWS
     assert back(pa.Table.from_pandas(frame.iloc[:2])) == [READ, None]
     frame.to_parquet(tmp_path / "again.parquet")
     again = read_table(tmp_path / "again.parquet")
-    assert again["tool"].type != ToolType()
+    assert again["tool"].type != ToolColumnType()
     assert back(again) == ROWS
 
 
@@ -65,17 +65,17 @@ def test_polars_keeps_the_type(file: Path, tmp_path: Path) -> None:
     assert isinstance(kind, pl.BaseExtension)
     assert kind.ext_name() == "spindle.tool"
     fields = frame["tool"].ext.storage().struct
-    assert fields.field("1").to_list() == ["fs.read", None, "report", "shop.search"]
+    assert fields.field("1").to_list() == ["read", None, "report", "shop.search"]
     assert back(frame.to_arrow()) == ROWS
     assert back(frame.filter(pl.col("n") > 2).to_arrow()) == [REPORT, SEARCH]
     frame.write_parquet(tmp_path / "again.parquet")
     again = read_table(tmp_path / "again.parquet")
-    assert again["tool"].type == ToolType(text=pa.large_string())
+    assert again["tool"].type == ToolColumnType(text=pa.large_string())
     assert again["tool"].to_pylist() == ROWS
     assert [change.layout for change in migrate(tmp_path / "again.parquet").changes] == [
         "tools with large texts"
     ]
-    assert read_table(tmp_path / "again.parquet")["tool"].type == ToolType()
+    assert read_table(tmp_path / "again.parquet")["tool"].type == ToolColumnType()
 
 
 def test_duckdb_reads_the_struct_and_drops_the_type(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_duckdb_reads_the_struct_and_drops_the_type(tmp_path: Path) -> None:
         names = database.execute(
             """select tool."1" from read_parquet(?) where tool."0" = 1""", [str(path)]
         ).fetchall()
-        assert names == [("fs.read",)]
+        assert names == [("read",)]
         parameter = database.execute(
             """select json_extract_string(tool."3", '$.required[0]') from read_parquet(?) where n = 1""",
             [str(path)],

@@ -28,9 +28,9 @@ from spindle.errors import (
 from spindle.sources.mcp.config import McpConfig
 from spindle.tables import (
     Port,
+    ToolColumnType,
     ToolKind,
     ToolRow,
-    ToolType,
     concat_tables,
     open_rows,
     read_table,
@@ -83,7 +83,7 @@ async def test_tables_of_real_servers_and_workflows_are_one_column_that_another_
         ToolRow.workflow("plot"),
     ]
     joined = concat_tables([files, everything, tool_table(flows), tool_table([None])])
-    assert joined.schema.field("tool").type == ToolType()
+    assert joined.schema.field("tool").type == ToolColumnType()
     file = tmp_path / "tools.parquet"
     write_table(joined, file)
 

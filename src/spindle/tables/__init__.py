@@ -16,19 +16,14 @@ except ImportError:
         "tables of tools need pyarrow, which is not installed", hint="pip install 'spindle-tools[table]'"
     ) from None
 
-from spindle.tables.arrow import ToolArray, ToolScalar, ToolType, tool_array, tool_table
+from spindle.tables.arrow import ToolArray, ToolColumnType, ToolScalar, tool_array, tool_table
 from spindle.tables.calling import OpenRows, open_rows
 from spindle.tables.columns import as_tools, concat_tables, for_knime, tool_column
 from spindle.tables.files import Migration, migrate, read_table, write_table
-from spindle.tables.legacy import (
-    MCPTool,
-    MCPToolValueFactory,
-    ToolValueFactory,
-    WorkflowTool,
-    WorkflowToolValueFactory,
-)
+from spindle.tables.legacy import MCPToolValueFactory, ToolValueFactory, WorkflowToolValueFactory
 from spindle.tables.prompt import prompt, prompt_async
 from spindle.tables.provider import provide, tool_provider
+from spindle.tables.specification import MCPTool, Tool, ToolPort, ToolType, WorkflowTool
 from spindle.tables.tool_row import Column, Port, ToolKind, ToolRow, tool_row_schema
 
 __all__ = [
@@ -38,8 +33,11 @@ __all__ = [
     "Migration",
     "OpenRows",
     "Port",
+    "Tool",
     "ToolArray",
+    "ToolColumnType",
     "ToolKind",
+    "ToolPort",
     "ToolRow",
     "ToolScalar",
     "ToolType",

@@ -17,8 +17,9 @@ from spindle.tables.tool_row import ToolRow
 from spindle.tables.values import Cell, cell_of, row_of
 
 EXTENSION_NAME = "spindle.tool"
-LAYOUT = b'{"layout":3}'
-"""Written beside the type. Layout 1 was two types, layout 2 had ten fields; `legacy` reads them."""
+LAYOUT = b'{"layout":4}'
+"""Written beside the type. Layout 1 was two types, layout 2 had ten fields; `legacy` reads them. Layout 3 had
+objects for the specs of workflows, and the row's own name in place of the server's."""
 
 COLUMN = "tool"
 """The name of the column in tables that are made here."""
@@ -30,8 +31,8 @@ _KINDS = (pa.int8(), pa.int32())
 _TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
 
-class ToolType(pa.ExtensionType):
-    """The extension type: `ToolType()`, or `ToolType(pa.int32())` for KNIME, which takes no bytes inside a
+class ToolColumnType(pa.ExtensionType):
+    """The extension type: `ToolColumnType()`, or with `pa.int32()` for KNIME, which takes no bytes inside a
     struct. Other software, such as polars, writes texts as `large_string`; that is read as it is."""
 
     def __init__(self, kind: pa.DataType | None = None, text: pa.DataType | None = None) -> None:
@@ -103,7 +104,7 @@ class ToolArray(pa.ExtensionArray):
 
 def tool_array(rows: Sequence[ToolRow | None], kind: pa.DataType | None = None) -> ToolArray:
     """Returns the tools as an array; None becomes a null cell."""
-    made = ToolType(kind)
+    made = ToolColumnType(kind)
     cells = [_NULL if row is None else cell_of(row) for row in rows]
     columns = list(zip(*cells, strict=True)) if cells else [()] * 9
     try:
@@ -123,8 +124,8 @@ def tool_table(
     """Returns the tools as a table of one column."""
     starts = range(0, len(rows), CHUNK)
     chunks = [tool_array(rows[start : start + CHUNK], kind) for start in starts]
-    return pa.table({column: pa.chunked_array(chunks, ToolType(kind))})
+    return pa.table({column: pa.chunked_array(chunks, ToolColumnType(kind))})
 
 
 with contextlib.suppress(pa.ArrowKeyError):  # registered already: the module was loaded twice
-    pa.register_extension_type(ToolType())
+    pa.register_extension_type(ToolColumnType())

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import pyarrow as pa
 
 from spindle.errors import TableError, did_you_mean
 from spindle.tables import legacy
-from spindle.tables.arrow import ToolType, tool_array
+from spindle.tables.arrow import ToolColumnType, tool_array
+from spindle.tables.tool_row import ToolRow
 
-TODAY = ToolType()
+TODAY = ToolColumnType()
+
+Tools = pa.Table | pa.Array | pa.ChunkedArray | Sequence[ToolRow | None]
+"""Tools as a table, a column or a list."""
 
 
 def layout_of(kind: pa.DataType) -> str | None:
     """Describes the layout of a column of tools; None if the type does not hold tools."""
     if kind == TODAY:
         return "tools"
-    if isinstance(kind, ToolType):
+    if isinstance(kind, ToolColumnType):
         wide = kind.storage_type.field(0).type == pa.int32()
         return "tools with an int32 kind" if wide else "tools with large texts"
     return legacy.layout_of(kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind)
@@ -52,6 +57,19 @@ def tool_column_name(table: pa.Table, name: str | None = None) -> str:
     raise TableError(f"no column of the table holds tools; its columns are {listed}", hint=_LAYOUTS)
 
 
+def rows_in(tools: Tools, column: str | None = None) -> list[ToolRow | None]:
+    """The tools in a table, a column or a list."""
+    if isinstance(tools, pa.Table):
+        return tool_column(tools, column).to_pylist()
+    if isinstance(tools, pa.Array | pa.ChunkedArray):
+        return as_tools(tools).to_pylist()
+    rows = list(cast("Sequence[Any]", tools))
+    for index, row in enumerate(rows):
+        if row is not None and not isinstance(row, ToolRow):
+            raise TableError(f"item {index} of the tools is a {type(row).__name__}, not a ToolRow")
+    return rows
+
+
 def concat_tables(tables: Iterable[pa.Table]) -> pa.Table:
     """Concatenates tables. Their columns of tools may have different layouts, and columns may be missing."""
     converted = [_with_tools(table) for table in tables]
@@ -65,7 +83,7 @@ def concat_tables(tables: Iterable[pa.Table]) -> pa.Table:
 
 def for_knime(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
     """The column with its kind as int32."""
-    wanted = ToolType(pa.int32())
+    wanted = ToolColumnType(pa.int32())
     chunks = [
         pa.ExtensionArray.from_storage(wanted, _storage(chunk).cast(wanted.storage_type))
         for chunk in as_tools(column).chunks

@@ -72,7 +72,7 @@ class DataTables:
         while chosen in self._tables:
             number += 1
             chosen = f"{base}_{number}"
-        self._tables[chosen] = rows_as_table(name, rows)
+        self._tables[chosen] = rows if isinstance(rows, pa.Table) else rows_as_table(name, rows)
         self.made.append(chosen)
         return self.describe(chosen)
 

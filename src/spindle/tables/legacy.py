@@ -16,8 +16,10 @@ import pyarrow.types as pt
 
 from spindle.domain.json_schema import JsonObject, to_json
 from spindle.errors import TableError
-from spindle.tables.tool_row import Port, ToolKind, ToolRow
-from spindle.tables.values import NO_PORT, cell_of, row_of
+from spindle.tables.keys import keys_of, text_of_keys
+from spindle.tables.parts import Port, ToolKind
+from spindle.tables.tool_row import NO_PORT, ToolRow
+from spindle.tables.values import FIELDS, cell_of, row_of
 
 PLAIN = "plain structs of nine fields"
 TEN = "structs of ten fields"
@@ -32,7 +34,7 @@ def layout_of(kind: pa.DataType) -> str | None:
     if inner is not None:
         found = layout_of(inner)
         return f"{found}, {STORED}" if found and not found.endswith(STORED) else None
-    if is_nine(kind):
+    if _fits(kind, [_number, *[_text] * 5, _number, _keys, _text]):
         return PLAIN
     if _fits(kind, [_number, *[_text] * 5, _number, *[_text] * 3]):
         return TEN
@@ -82,12 +84,12 @@ def _of_store(cell: Mapping[str, Any]) -> ToolRow:
     row = row_of_dict(cell["1"])
     if not keys:
         return row
-    return replace(row, file_store_keys=(keys,) if isinstance(keys, str) else tuple(str(key) for key in keys))
+    return replace(row, file_store_keys=keys_of(keys))
 
 
 def _of_workflow(cell: Mapping[str, Any]) -> ToolRow:
     given, gives = _spec_of_ports(cell["3"]), _spec_of_ports(cell["4"])
-    port = NO_PORT if cell["5"] is None else int(cell["5"])
+    port = _whole({"6": cell["5"]}, "6")
     return row_of((int(ToolKind.WORKFLOW), cell["0"], cell["1"], cell["2"], given, gives, port, None, None))
 
 
@@ -109,9 +111,19 @@ def _of_ten(cell: Mapping[str, Any]) -> ToolRow:
 
 
 def _of_nine(cell: Mapping[str, Any]) -> ToolRow:
-    # Software without nullable integers turns them into 1.0.
-    kind, port = (None if cell[number] is None else int(cell[number]) for number in ("0", "6"))
-    return row_of((kind, cell["1"], cell["2"], cell["3"], cell["4"], cell["5"], port, cell["7"], cell["8"]))
+    kind, port = _whole(cell, "0"), _whole(cell, "6")
+    keys = text_of_keys(keys_of(cell["7"]))
+    return row_of((kind, cell["1"], cell["2"], cell["3"], cell["4"], cell["5"], port, keys, cell["8"]))
+
+
+def _whole(cell: Mapping[str, Any], number: str) -> int | None:
+    """The number in a field. Software without nullable integers turns them into 1.0, and null into NaN."""
+    value = cell[number]
+    if value is None or value != value:
+        return None
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return int(value)
+    raise TableError(f"its {FIELDS[int(number)]} (field {number}) is {value!r}, not a whole number")
 
 
 def _spec_of_ports(ports: Any) -> str | None:
@@ -133,6 +145,13 @@ def _number(kind: pa.DataType) -> bool:
 
 def _text(kind: pa.DataType) -> bool:
     return pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind) or pt.is_null(kind)
+
+
+def _keys(kind: pa.DataType) -> bool:
+    """True for the types that file-store keys are written as."""
+    if _is_list(kind):
+        return pt.is_null(kind.value_type) or _keys(kind.value_type)
+    return _text(kind) or pt.is_binary(kind) or kind in (pa.large_binary(), pa.binary_view())
 
 
 def _ports(kind: pa.DataType) -> bool:
@@ -163,42 +182,10 @@ def _inside_store(kind: pa.DataType) -> pa.DataType | None:
     keys, inner = kind.field(0), kind.field(1)
     if (keys.name, inner.name) != ("0", "1") or not pt.is_struct(inner.type):
         return None
-    return inner.type if _text(keys.type) or _is_list(keys.type) else None
+    return inner.type if _keys(keys.type) else None
 
 
 # --- the names that made them
-
-
-def WorkflowTool(  # noqa: N802 - the old name
-    name: str,
-    description: str,
-    parameter_schema: JsonObject,
-    message_output_port_index: int,
-    input_ports: Sequence[Port] | None = None,
-    output_ports: Sequence[Port] | None = None,
-    filestore_keys: Sequence[str] | None = None,
-) -> ToolRow:
-    """The old name of `ToolRow.workflow`."""
-    _warn("WorkflowTool", "ToolRow.workflow")
-    return ToolRow.workflow(
-        name,
-        description,
-        parameter_schema,
-        input_ports=input_ports or (),
-        output_ports=output_ports or (),
-        message_output_port=None if message_output_port_index == NO_PORT else message_output_port_index,
-        file_store_keys=filestore_keys or (),
-    )
-
-
-def MCPTool(  # noqa: N802 - the old name
-    name: str, description: str, parameter_schema: JsonObject, server_uri: str, tool_name: str | None = None
-) -> ToolRow:
-    """The old name of `ToolRow.remote`."""
-    _warn("MCPTool", "ToolRow.remote")
-    return ToolRow.remote(
-        name, description, parameter_schema, server_uri=server_uri, remote_name=tool_name or name
-    )
 
 
 class ToolValueFactory:

@@ -58,12 +58,26 @@ def with_ports(row: ToolRow) -> ToolRow:
     return changed
 
 
+def input_ports(row: ToolRow) -> dict[str, Port]:
+    """The input ports under names that are unique among all parameters: workflows of other software may give
+    two ports the same name."""
+    found: dict[str, Port] = {}
+    taken = {name for name, schema in _properties(row.parameters).items() if not is_table(schema)}
+    for port in row.input_ports:
+        number, name = 1, port.name or "table"
+        while name in found or name in taken:
+            number += 1
+            name = f"{port.name or 'table'}_{number}"
+        found[name] = port
+    return found
+
+
 def table_parameters(row: ToolRow) -> dict[str, Port]:
     """All parameters that take a table, by name."""
     marked = {
         name: _port(name, schema) for name, schema in _properties(row.parameters).items() if is_table(schema)
     }
-    return marked | {port.name: port for port in row.input_ports}
+    return marked | input_ports(row)
 
 
 def table_results(row: ToolRow) -> frozenset[str]:
@@ -77,10 +91,11 @@ def shown_parameters(row: ToolRow) -> JsonObject:
     ports = table_parameters(row)
     if not ports:
         return row.parameters
-    required: list[Any] = [*(row.parameters.get("required") or [])]
-    for port in row.input_ports:
-        if _schema_of(port).get("required") is not False and port.name not in required:
-            required.append(port.name)
+    written: Any = row.parameters.get("required")
+    required: list[Any] = [*written] if is_array(written) else []
+    for name, port in input_ports(row).items():
+        if _schema_of(port).get("required") is not False and name not in required:
+            required.append(name)
     references = {name: _reference(port) for name, port in ports.items()}
     shown: JsonObject = {"type": "object", **row.parameters}
     shown["properties"] = {**_properties(row.parameters), **references}

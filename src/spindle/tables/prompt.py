@@ -7,16 +7,15 @@ import logging
 from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import pyarrow as pa
 
 from spindle import settings as settings_module
-from spindle.errors import ConfigurationError, ModelError, TableError
+from spindle.errors import ConfigurationError, ModelError
 from spindle.opening import open as open_workspace
-from spindle.settings import Settings
-from spindle.tables.calling import open_rows
-from spindle.tables.columns import as_tools, tool_column
+from spindle.tables.calling import named, rows_in_app, settings_of_rows
+from spindle.tables.columns import Tools, rows_in
 from spindle.tables.data import DataTables
 from spindle.tables.messages import (
     ConversationRow,
@@ -27,7 +26,7 @@ from spindle.tables.messages import (
     messages_of,
 )
 from spindle.tables.messages import read_messages as read
-from spindle.tables.rows_source import RowsSource
+from spindle.tables.row_places import RowPermissions, RunWorkflow
 from spindle.tables.tool_row import ToolRow
 
 if TYPE_CHECKING:
@@ -41,12 +40,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("spindle")
 
-Tools = pa.Table | pa.Array | pa.ChunkedArray | Sequence[ToolRow | None]
-
 ENDED_BY = b"spindle.ended_by"
 """Beside the schema of the messages: `answer`, or the limit that ended the run."""
-
-SOURCE = "rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +60,9 @@ class Prompt:
     limits: Limits | Mapping[str, Any] | None = None
     settings: Mapping[str, Any] | None = None
     destructive: bool = False
+    run_workflow: RunWorkflow | None = None
     on_event: Callable[[AgentEvent], None] | None = None
     note: Note = logger.warning
-
-    def settings_of_run(self) -> Settings:
-        """The settings of the temporary workspace that holds only the rows."""
-        return Settings(Path.cwd(), {"sources": {}, "store": ":memory:"}, is_workspace=False)
 
     async def run(self, app: Spindle) -> pa.Table:
         """Runs the agent, and returns the conversation as a table."""
@@ -84,15 +76,12 @@ class Prompt:
             async with resolve(str(self.model), self.key) as made:
                 return await replace(self, model=made, key=None).run(app)
         told = [self.instructions, *instructions_of(self.messages), self.data.instructions()]
-        async with open_rows(
-            self.rows,
-            trusted=self.trusted,
-            credentials=self.credentials,
-            workspace=self.workspace,
-            note=self.note,
+        reach = RowPermissions(self.trusted, self.credentials, self.workspace, self.run_workflow)
+        async with rows_in_app(
+            app, self.rows, reach, self.data, destructive=self.destructive, note=self.note
         ) as opened:
-            offered = RowsSource.of_rows(self.rows, opened, self.data, destructive=self.destructive)
-            app.catalog.sources.add(SOURCE, *offered)
+            if opened.left_out:
+                told.append(f"These tools are not available here, do not use them: {named(opened.left_out)}")
             agent = Agent(
                 app,
                 self.model,
@@ -139,6 +128,8 @@ class Options(TypedDict, total=False):
     """The model's settings, as for an `Agent`."""
     destructive: bool
     """True to allow calls of tools that declare themselves destructive."""
+    run_workflow: RunWorkflow | None
+    """Runs workflows of other software, as for `open_rows`."""
     on_event: Callable[[AgentEvent], None] | None
     note: Note
 
@@ -161,7 +152,7 @@ def prompt(tools: Tools, messages: Messages, **options: Unpack[Options]) -> pa.T
         )
     with (
         _returning(prepared.data, options.get("data")),
-        open_workspace(settings=prepared.settings_of_run(), note=prepared.note) as app,
+        open_workspace(settings=settings_of_rows(), note=prepared.note) as app,
     ):
         return app.wait(prepared.run)
 
@@ -170,7 +161,7 @@ async def prompt_async(tools: Tools, messages: Messages, **options: Unpack[Optio
     """Does the same as `prompt`, awaited. The workspace may be an open one."""
     prepared = _prepared(tools, messages, **options)
     with _returning(prepared.data, options.get("data")):
-        async with open_workspace(settings=prepared.settings_of_run(), note=prepared.note) as app:
+        async with open_workspace(settings=settings_of_rows(), note=prepared.note) as app:
             return await prepared.run(app)
 
 
@@ -192,19 +183,6 @@ def _prepared(
     if key is not None and not isinstance(chosen, str):
         raise ConfigurationError("a key goes with the name of a model, not with one that is made already")
     return Prompt(rows, said, tables, chosen, key, workspace, credentials=credentials or {}, **rest)
-
-
-def rows_in(tools: Tools, column: str | None = None) -> list[ToolRow | None]:
-    """The tools in a table, a column or a list."""
-    if isinstance(tools, pa.Table):
-        return tool_column(tools, column).to_pylist()
-    if isinstance(tools, pa.Array | pa.ChunkedArray):
-        return as_tools(tools).to_pylist()
-    rows = list(cast("Sequence[Any]", tools))
-    for index, row in enumerate(rows):
-        if row is not None and not isinstance(row, ToolRow):
-            raise TableError(f"item {index} of the tools is a {type(row).__name__}, not a ToolRow")
-    return rows
 
 
 def _model(model: str | Model | None, workspace: Path | str | Spindle | None) -> str | Model:

@@ -147,7 +147,11 @@ def _words(key: str, values: list[Any], hidden: Hidden, *, secret: bool) -> list
 
 
 _PASSWORD = re.compile(r"(://[^/?#\s:@]*:)([^/?#\s]*)(@)")
-_QUERY = re.compile(r"([?&]([^=?&#\s]+)=)([^&#\s]+)")
+_QUERY = re.compile(r"([?&#]([^=?&#\s]+)=)([^&#\s]+)")
+# Of a query, besides what is named like a secret: parts that sign the address, so that it alone lets in.
+_SIGNING = re.compile(
+    r"(?:^|[-_.])(?:sig|sign|signature|hmac|jwt|sas|sid|session|ticket|code|otp)(?:$|[-_.])", re.IGNORECASE
+)
 
 
 def _without_password(key: str, text: str, hidden: Hidden) -> str:
@@ -157,7 +161,9 @@ def _without_password(key: str, text: str, hidden: Hidden) -> str:
     )
     return _QUERY.sub(
         lambda found: (
-            found[1] + hidden.reference(found[2], found[3]) if _SECRET.search(found[2]) else found[0]
+            found[1] + hidden.reference(found[2], found[3])
+            if _SECRET.search(found[2]) or _SIGNING.search(found[2])
+            else found[0]
         ),
         shown,
     )

@@ -11,9 +11,10 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from pydantic import Field
+import pyarrow as pa
+from pydantic import ByteSize, Field
 
 from spindle.calls.journal import current_journal
 from spindle.calls.options import CallOptions
@@ -29,18 +30,35 @@ from spindle.errors import (
 )
 from spindle.ports.source import Session, Source
 from spindle.tables.data import DataTables, is_rows
-from spindle.tables.ports import missing_columns, shaped, shown_parameters, table_parameters, table_results
+from spindle.tables.ports import (
+    input_ports,
+    missing_columns,
+    shaped,
+    shown_parameters,
+    table_parameters,
+    table_results,
+)
+from spindle.tables.values import Cell, cell_of
 
 if TYPE_CHECKING:
     from spindle.domain.call import Call
     from spindle.domain.identity import Credential
     from spindle.domain.tool import Tool
-    from spindle.tables.calling import OpenRows
-    from spindle.tables.tool_row import ToolRow
+    from spindle.tables.tool_row import Port, ToolRow
 
 logger = logging.getLogger("spindle")
 
 DAY = 86_400.0
+
+
+class RowCalls(Protocol):
+    """The parts of open rows that the source needs."""
+
+    async def call(self, row: ToolRow, arguments: Mapping[str, Any], options: CallOptions, /) -> Result: ...
+    def is_workflow(self, row: ToolRow, /) -> bool: ...
+    async def run_workflow(
+        self, row: ToolRow, configuration: JsonObject, inputs: list[pa.Table], /
+    ) -> tuple[str, dict[str, pa.Table]]: ...
 
 
 class RowsConfig(SourceConfig):
@@ -52,6 +70,8 @@ class RowsConfig(SourceConfig):
     max_concurrency: int = Field(default=1000, ge=1)
     retry: RetryConfig = RetryConfig(attempts=1)
     breaker: BreakerConfig = BreakerConfig(failures=1_000_000_000)
+    max_tools: int = Field(default=10_000_000, ge=1)
+    max_list_size: ByteSize = Field(default=ByteSize(1 << 40), gt=0)
     check_results: bool | Literal["note"] = False
 
 
@@ -62,7 +82,7 @@ class RowsSource(Source[RowsConfig]):
 
     @classmethod
     def of_rows(
-        cls, rows: Sequence[ToolRow | None], opened: OpenRows, data: DataTables, *, destructive: bool
+        cls, rows: Sequence[ToolRow | None], opened: RowCalls, data: DataTables, *, destructive: bool
     ) -> tuple[RowsSource, RowsConfig]:
         """The source of these rows, with its settings."""
         named, config = by_name(rows), RowsConfig()
@@ -89,7 +109,7 @@ class RowsSession(Session):
     def __init__(
         self,
         rows: Mapping[str, ToolRow],
-        opened: OpenRows,
+        opened: RowCalls,
         data: DataTables,
         folder: Path,
         *,
@@ -113,6 +133,8 @@ class RowsSession(Session):
             raise PermissionDeniedError(
                 f"{row.name} declares itself destructive, and such calls are not allowed", tool=row.name
             )
+        if self._opened.is_workflow(row):
+            return await self._run_workflow(row, call.arguments)
         arguments, given = self._with_tables(row, call.arguments)
         options = CallOptions(call.principal, on_progress=call.on_progress)
         # The calling run cannot be resumed, so nothing of this call belongs in its record.
@@ -133,6 +155,32 @@ class RowsSession(Session):
             current_journal.reset(journal)
         return self._with_references(row, result, given)
 
+    async def _run_workflow(self, row: ToolRow, arguments: JsonObject) -> Result:
+        """Runs a workflow of other software, which takes and gives tables as they are."""
+        configuration, inputs, given = dict(arguments), list[pa.Table](), list[str]()
+        for name, port in input_ports(row).items():
+            reference = str(configuration.pop(name, ""))
+            inputs.append(self._table(row, name, port, reference))
+            given.append(reference)
+        try:
+            message, tables = await self._opened.run_workflow(row, configuration, inputs)
+        except SpindleError as error:
+            raise type(error)(self._data.hidden_in(error.message, given), tool=row.name) from None
+        kept = [self._data.keep(name, table) for name, table in tables.items()]
+        return Result.of_value({"message": message, "tables": kept}) if kept else Result.of_text(message)
+
+    def _table(self, row: ToolRow, name: str, port: Port, reference: str) -> pa.Table:
+        """The table of an id, if it has what the port needs."""
+        table = self._data[reference]
+        if missing := missing_columns(port, table):
+            raise InvalidArgumentsError(
+                f"the table {reference!r} has no column {', '.join(map(repr, missing))}, which "
+                f"{row.name} needs of `{name}`",
+                hint=f"it has: {', '.join(table.column_names)}",
+                tool=row.name,
+            )
+        return table
+
     def _with_tables(self, row: ToolRow, arguments: JsonObject) -> tuple[JsonObject, list[str]]:
         """The arguments with tables in place of ids, and those ids."""
         ports = table_parameters(row)
@@ -140,14 +188,7 @@ class RowsSession(Session):
         for name, port in ports.items():
             if (reference := arguments.get(name)) is None:
                 continue
-            table = self._data[str(reference)]
-            if missing := missing_columns(port, table):
-                raise InvalidArgumentsError(
-                    f"the table {reference!r} has no column {', '.join(map(repr, missing))}, which "
-                    f"{row.name} needs of `{name}`",
-                    hint=f"it has: {', '.join(table.column_names)}",
-                    tool=row.name,
-                )
+            table = self._table(row, name, port, str(reference))
             changed[name] = shaped(table, port, self._folder)
             given.append(str(reference))
         return changed, given
@@ -191,12 +232,15 @@ class RowsSession(Session):
 def by_name(rows: Sequence[ToolRow | None]) -> dict[str, ToolRow]:
     """Rows by unique names: a second row of a name gets a number. Equal rows are taken once."""
     found: dict[str, ToolRow] = {}
+    cells = set[Cell]()
+    numbers: dict[str, int] = {}
     for row in rows:
-        if row is None or row in found.values():
+        if row is None or (cell := cell_of(row)) in cells:
             continue
-        number, name = 1, row.name
+        cells.add(cell)
+        name = row.name
         while name in found:
-            number += 1
+            number = numbers[row.name] = numbers.get(row.name, 1) + 1
             name = f"{row.name}_{number}"
         found[name] = row
     return found

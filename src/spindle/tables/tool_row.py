@@ -9,93 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
-from functools import cache
 from typing import Any, Self
 
-from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, is_object, objects_in, to_json
+from spindle.domain.json_schema import EMPTY_OBJECT_SCHEMA, JsonObject, is_object, objects_in
 from spindle.domain.tool import Hints
+from spindle.tables.keys import bytes_of_keys
+from spindle.tables.parts import MAX_PORT, Column, Port, ToolKind, is_map_of_properties
+from spindle.tables.row_schema import tool_row_schema, validate
 
-MAX_PORT = 2**31 - 1
+__all__ = ["MAX_PORT", "NO_PORT", "Column", "Port", "ToolKind", "ToolRow", "tool_row_schema"]
 
+NO_PORT = -1
+"""The number of the message output port if there is none, in cells."""
 
-class ToolKind(IntEnum):
-    """The kind of a tool's source. The numbers are stored in files, so a number never gets a new meaning."""
-
-    WORKFLOW = 0
-    MCP = 1
-    OPENAPI = 2
-    UTCP = 3
-    HTTP = 4
-    CLI = 5
-    WEBSOCKET = 6
-    PYTHON = 7
-    EVENTS = 8
-    MODS = 9
-    OTHER = 127
-    """A kind of source that a plugin provides; its name is in the row's source."""
-
-    @classmethod
-    def of_source(cls, kind: str) -> ToolKind:
-        """The number for a kind of source. A flow is a workflow."""
-        return cls.WORKFLOW if kind == "flows" else cls.of_word(kind) or cls.OTHER
-
-    @classmethod
-    def of_word(cls, word: str) -> ToolKind | None:
-        """The kind of that name in JSON, or None."""
-        return _WORDS.get(word)
-
-    @property
-    def word(self) -> str:
-        """The name in JSON."""
-        return self.name.lower()
-
-
-_WORDS = {kind.word: kind for kind in ToolKind}
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column that a port expects or returns. `type` is written as in its workflow."""
-
-    name: str
-    type: str
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """An input or output of a workflow."""
-
-    name: str
-    description: str = ""
-    type: str = "table"
-    columns: tuple[Column, ...] = ()
-    spec: str | None = None
-    """Further data of the workflow's own software, unchanged."""
-
-    def to_dict(self) -> JsonObject:
-        """The port as JSON."""
-        fields: JsonObject = {"name": self.name, "type": self.type}
-        if self.description:
-            fields["description"] = self.description
-        if self.columns:
-            fields["columns"] = [{"name": column.name, "type": column.type} for column in self.columns]
-        if self.spec is not None:
-            fields["spec"] = self.spec
-        return fields
-
-    @classmethod
-    def from_dict(cls, data: JsonObject) -> Self:
-        """Reads a port, also from the numbered members "0" to "3" (name, description, type, spec) of older
-        layouts."""
-        columns, spec = objects_in(data.get("columns")), data.get("spec", data.get("3"))
-        return cls(
-            name=str(data.get("name", data.get("0", ""))),
-            description=str(data.get("description") or data.get("1") or ""),
-            type=str(data.get("type") or data.get("2") or "table"),
-            columns=tuple(Column(str(item.get("name", "")), str(item.get("type", ""))) for item in columns),
-            spec=spec if spec is None or isinstance(spec, str) else to_json(spec).decode(),
-        )
+PROPERTIES_ONLY = "properties_only"
+"""Of the input spec: the cell has the properties of the parameters, without the schema around them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +34,7 @@ class ToolRow:
     name: str
     description: str = ""
     parameters: JsonObject = field(default_factory=lambda: dict(EMPTY_OBJECT_SCHEMA))
-    """The whole JSON Schema of the arguments."""
+    """The whole JSON Schema of the arguments. A workflow may be given its properties alone."""
     input: JsonObject | None = None
     output: JsonObject | None = None
     message_output_port: int | None = None
@@ -123,6 +51,10 @@ class ToolRow:
             raise ValueError(
                 f"the message output port is {port}: a number from 0, or None where there is none"
             )
+        if self.kind is ToolKind.WORKFLOW and is_map_of_properties(self.parameters):
+            whole = {"type": "object", "properties": self.parameters}
+            object.__setattr__(self, "parameters", whole)
+            object.__setattr__(self, "input", {**(self.input or {}), PROPERTIES_ONLY: True})
 
     @classmethod
     def workflow(
@@ -223,6 +155,30 @@ class ToolRow:
     def output_ports(self) -> tuple[Port, ...]:
         return _ports(self.output)
 
+    # --- the same by the names of the specification of tools as cells
+
+    @property
+    def tool_type(self) -> ToolKind:
+        return self.kind
+
+    @property
+    def parameter_schema(self) -> JsonObject:
+        return self.parameters
+
+    @property
+    def tool_name(self) -> str:
+        return self.remote_name
+
+    @property
+    def message_output_port_index(self) -> int:
+        return NO_PORT if self.message_output_port is None else self.message_output_port
+
+    @property
+    def _filestore_keys(self) -> bytes | None:
+        return bytes_of_keys(self.file_store_keys)
+
+    # ---
+
     def _given(self, key: str) -> Any:
         return None if self.input is None else self.input.get(key)
 
@@ -245,9 +201,9 @@ class ToolRow:
     @classmethod
     def from_dict(cls, data: Any) -> Self:
         """Restores the row that `to_dict` returned. Raises ValueError, which names the wrong field."""
-        _validate(data)
+        validate(data)
         return cls(
-            ToolKind(_WORDS[data["kind"]]),
+            ToolKind[data["kind"].upper()],
             data["name"],
             data.get("description", ""),
             data.get("parameters", EMPTY_OBJECT_SCHEMA),
@@ -266,107 +222,3 @@ def _spec(**members: Any) -> JsonObject | None:
 
 def _ports(spec: JsonObject | None) -> tuple[Port, ...]:
     return tuple(Port.from_dict(item) for item in objects_in((spec or {}).get("ports")))
-
-
-# --- the published schema
-
-
-def tool_row_schema() -> JsonObject:
-    """The JSON Schema of `ToolRow.to_dict`. It is published as docs/reference/tool-row.schema.json."""
-    text: JsonObject = {"type": "string"}
-    schema = {"type": "object", "description": "A JSON Schema."}
-    ports = {"type": "array", "items": {"$ref": "#/$defs/port"}}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "ToolRow",
-        "description": "A tool as a value that stands alone.",
-        "type": "object",
-        "properties": {
-            "kind": {"enum": [kind.word for kind in ToolKind]},
-            "name": {"type": "string", "minLength": 1},
-            "description": text,
-            "parameters": schema,
-            "input": {
-                "description": "What calling it takes. Further members are kept.",
-                "type": ["object", "null"],
-                "properties": {
-                    "tool": {"type": "string", "description": "The server's name for it."},
-                    "source": {"$ref": "#/$defs/source"},
-                    "credential": {"$ref": "#/$defs/credential"},
-                    "hints": {
-                        "type": "object",
-                        "properties": {name: {"type": "boolean"} for name in Hints.__dataclass_fields__},
-                    },
-                    "title": text,
-                    "tags": {"type": "array", "items": text},
-                    "pure": {"type": "boolean"},
-                    "metadata": {"type": "object"},
-                    "fingerprint": text,
-                    "ports": ports,
-                },
-            },
-            "output": {
-                "description": "What it gives. Further members are kept.",
-                "type": ["object", "null"],
-                "properties": {"schema": schema, "ports": ports},
-            },
-            "message_output_port": {"type": ["integer", "null"], "minimum": 0, "maximum": MAX_PORT},
-            "file_store_keys": {"type": "array", "items": text},
-            "server_uri": {"type": ["string", "null"]},
-        },
-        "required": ["kind", "name"],
-        "additionalProperties": False,
-        "$defs": {
-            "source": {
-                "description": "Where it comes from, without secrets.",
-                "type": "object",
-                "properties": {
-                    "name": text,
-                    "kind": text,
-                    "root": {"type": "string", "description": "The folder to which paths are relative."},
-                    "settings": {"type": "object", "description": "As in a table [sources.NAME]."},
-                },
-                "required": ["kind", "settings"],
-            },
-            "credential": {
-                "description": "Where the secret is to be found, never the secret.",
-                "type": "object",
-                "properties": {"type": text},
-                "required": ["type"],
-            },
-            "port": {
-                "type": "object",
-                "properties": {
-                    "name": text,
-                    "description": text,
-                    "type": text,
-                    "columns": {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "properties": {"name": text, "type": text},
-                            "required": ["name", "type"],
-                        },
-                    },
-                    "spec": text,
-                },
-                "required": ["name"],
-            },
-        },
-    }
-
-
-@cache
-def _validator() -> Any:
-    import jsonschema_rs
-
-    return jsonschema_rs.validator_for(tool_row_schema(), offline=True)
-
-
-def _validate(data: Any) -> None:
-    validator = _validator()
-    if validator.is_valid(data):
-        return
-    found = next(iter(validator.iter_errors(data)))
-    path = ".".join(str(step) for step in found.instance_path)
-    raise ValueError(f"{path or 'the tool'}: {found.message}")

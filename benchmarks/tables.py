@@ -26,6 +26,8 @@ def tables(quick: bool) -> list[Row]:
         row("into a column; ratio to json.dumps", "encode", "json_encode"),
         row("out of a column; ratio to json.loads", "decode", "json_decode"),
         row("out of a column; ratio to json.loads with checked values", "decode", "json_values"),
+        row("under unique names; ratio to json.dumps", "names", "json_encode"),
+        row("opened for calls; ratio to json.dumps", "open", "json_encode"),
         row("written as Parquet; ratio to json.dumps", "write", "json_encode"),
         row("read from Parquet, as values; ratio to json.loads", "read", "json_decode"),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from spindle.domain.tool import Hints
-from spindle.tables import ToolRow, read_table, tool_table, write_table
+from spindle.tables import ToolRow, open_rows, read_table, tool_table, write_table
+from spindle.tables.rows_source import by_name
 
 
 def tool(number: int) -> ToolRow:
@@ -46,6 +48,11 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - started, made
 
 
+async def opened(rows: list[ToolRow]) -> int:
+    async with open_rows(rows) as made:
+        return len(made.left_out)
+
+
 def main(count: int) -> dict[str, float]:
     rows = [tool(number) for number in range(count)]
     # What is loaded at the first use is not to be measured.
@@ -58,6 +65,10 @@ def main(count: int) -> dict[str, float]:
     found["json_values"], _ = timed(lambda: [ToolRow.from_dict(json.loads(text)) for text in texts])
     found["decode"], back = timed(lambda: table["tool"].to_pylist())
     assert back == rows
+    found["names"], named = timed(lambda: by_name(rows))
+    assert len(named) == count
+    found["open"], left = timed(lambda: asyncio.run(opened(rows)))
+    assert left == 0
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "tools.parquet")
         found["write"], _ = timed(lambda: write_table(table, file))

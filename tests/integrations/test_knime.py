@@ -1,4 +1,4 @@
-"""The nodes for KNIME: what they do, without KNIME; the node itself where KNIME's library is there."""
+"""What the nodes for KNIME do, without KNIME. The nodes themselves are in test_knime_nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import asyncio
 import importlib.util
 import inspect
-import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +18,7 @@ import yaml
 
 from servers.http_server import HttpServer
 from spindle.errors import AuthError, SpindleError, TableError
-from spindle.tables import ToolColumnType, ToolRow, tool_provider
+from spindle.tables import ToolRow, tool_provider
 from spindle.testing import ModelServer, ToolCall, Turn
 from tables.tool_rows import READ, REPORT, SEARCH
 
@@ -48,7 +48,7 @@ async def provided(*given: Any, **options: Any) -> pa.Table:
 
 async def test_the_tools_of_a_server_have_a_column_for_each_field() -> None:
     async with HttpServer() as server:
-        table = await provided(server.url, prefix="far")
+        table = tools.as_columns((await provided(server.url, prefix="far"))["tool"].to_pylist())
         assert table.schema.types == list(tools.COLUMNS.values())
         assert "far.echo" in table["name"].to_pylist()
         assert set(table["server_uri"].to_pylist()) == {server.url}
@@ -56,21 +56,14 @@ async def test_the_tools_of_a_server_have_a_column_for_each_field() -> None:
     assert tools.rows_of(table) == whole
 
 
-async def test_the_column_of_tools_has_no_bytes_in_its_struct() -> None:
-    async with HttpServer() as server:
-        table = await provided(server.url, as_tools=True)
-    assert table["tool"].type == ToolColumnType(pa.int32())
-    assert table["tool"].to_pylist()[0].remote_name
-
-
 async def test_the_password_of_the_chosen_credentials_is_the_token_and_stays_out_of_the_table() -> None:
     async with HttpServer() as server:
         options = {"credential_name": "vault", "password_of": {"vault": "t0ken-of-knime"}.__getitem__}
         table = await provided(server.url, **options)
         assert {seen.headers.get("authorization") for seen in server.seen} == {"Bearer t0ken-of-knime"}
-    (row, *_) = tools.rows_of(table)
+    (row, *_) = table["tool"].to_pylist()
     assert row.credential == {"type": "given", "name": "vault"}
-    assert "t0ken" not in str(table.to_pydict())
+    assert "t0ken" not in str(table["tool"].combine_chunks().storage.to_pylist())
 
 
 @pytest.mark.parametrize("password_of", [no_password, lambda _: "", lambda _: None, lambda _: " "])
@@ -116,7 +109,8 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 
 async def prompted(*given: Any, **options: Any) -> pa.Table:
     settings = {"model": "openai-chat:any", "key_name": "openai", "note": pytest.fail, **options}
-    return await asyncio.to_thread(tools.prompt, *given, **settings)
+    said, _made = await asyncio.to_thread(tools.prompt, *given, **settings)
+    return said
 
 
 @pytest.mark.parametrize("as_tools", [False, True])
@@ -125,11 +119,11 @@ async def test_a_model_works_with_what_the_provider_gave(model: ModelServer, as_
     model.feed(Turn(calls=[ToolCall("far_echo", {"text": "hi"})]), "It said hi.", "Yes.")
     async with HttpServer() as server:
         options: dict[str, Any] = {"password_of": passwords.__getitem__}
-        table = await provided(
-            server.url, prefix="far", credential_name="vault", as_tools=as_tools, **options
-        )
+        table = await provided(server.url, prefix="far", credential_name="vault", **options)
+        if not as_tools:
+            table = tools.as_columns(table["tool"].to_pylist())
         data = pa.table({"who": ["Wilhelmina"]})
-        said = await prompted(table, "Say hi.", data=data, data_id="people", **options)
+        said = await prompted(table, "Say hi.", data={"people": data}, **options)
         more = await prompted(table, "Sure?", history=said, **options)
         assert server.calls("echo") == 1
         assert {seen.headers.get("authorization") for seen in server.seen} == {"Bearer t0ken-of-knime"}
@@ -177,13 +171,21 @@ def test_the_extension_describes_itself_as_knime_asks() -> None:
     assert (FOLDER / described["license_file"]).read_text() == (FOLDER.parent.parent / "LICENSE").read_text()
     assert (FOLDER / f"{described['extension_module']}.py").is_file()
     environment = yaml.safe_load((FOLDER / described["env_yml_path"]).read_text())
-    assert {"pip": ["spindle-tools[agent,table]"]} in environment["dependencies"]
+    (named,) = environment["dependencies"][-1]["pip"]
+    folder, _, extras = named.partition("[")
+    package = tomllib.loads((FOLDER / folder / "pyproject.toml").read_text("utf-8"))["project"]
+    assert set(extras.rstrip("]").split(",")) <= set(package["optional-dependencies"])
 
 
 def test_the_node_only_hands_over() -> None:
     tree = ast.parse((FOLDER / "src" / "extension.py").read_text())
     called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    assert {name for name in called if name.startswith("tools.")} == {"tools.provide", "tools.prompt"}
+    assert {name for name in called if name.startswith("tools.")} == {
+        "tools.provide",
+        "tools.prompt",
+        "tools.as_columns",
+        "tools.without_row_ids",
+    }
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         if (name := ast.unparse(call.func)).startswith("tools."):
             taken = inspect.signature(getattr(tools, name.removeprefix("tools.")))
@@ -197,9 +199,72 @@ def test_the_node_only_hands_over() -> None:
     assert all((FOLDER / icon).is_file() for icon in icons)
 
 
-def test_the_node_runs_where_knime_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("knime.extension", reason="knime.extension is part of KNIME and not on PyPI")
-    monkeypatch.setitem(sys.modules, "tools", tools)
-    extension = load("extension")
-    assert extension.McpToolProvider().strict is False
-    assert extension.AgentPrompter().trusted is False
+# --- tables of KNIME
+
+
+def test_row_ids_are_of_knime_and_no_data() -> None:
+    table = pa.table({"<RowID>": ["Row0"], "n": [1]})
+    assert tools.without_row_ids(table).column_names == ["n"]
+    assert tools.without_row_ids(table.select(["n"])).column_names == ["n"]
+
+
+def test_a_row_of_plain_columns_that_is_no_tool_is_told() -> None:
+    table = tools.as_columns([READ])
+    broken = table.set_column(0, "kind", pa.array(["nonsense"]))
+    with pytest.raises(TableError, match="row 0 is no tool: kind: "):
+        tools.rows_in(broken)
+    broken = table.set_column(3, "parameters", pa.array(["{"]))
+    with pytest.raises(TableError, match="row 0 is no tool"):
+        tools.rows_in(broken)
+
+
+@pytest.mark.parametrize("key_name", ["openai", "missing"])
+async def test_what_goes_wrong_can_be_a_column(model: ModelServer, key_name: str) -> None:
+    row = ToolRow.workflow("forecast")
+    said = await prompted(
+        tools.as_columns([row]),
+        "Go.",
+        password_of={"openai": "k3y"}.__getitem__,
+        key_name=key_name,
+        errors=True,
+    )
+    (message,) = said.to_pylist()
+    assert (message["role"], message["content"]) == ("user", "Go.")
+    expected = "workflow of other software" if key_name == "openai" else "cannot be read"
+    assert expected in message["error"]
+    assert model.requests == []
+
+
+async def test_at_the_limit_there_is_an_answer(model: ModelServer) -> None:
+    model.feed(
+        Turn(calls=[ToolCall("say", {"text": "1"})]),
+        Turn(calls=[ToolCall("say", {"text": "2"})]),
+        "As far as I got.",
+    )
+    notes: list[str] = []
+    async with HttpServer() as server:
+        row = ToolRow.remote("say", server_uri=server.url, remote_name="echo")
+        said = await prompted(
+            tools.as_columns([row]), "Go.", steps=2, password_of=lambda _: "k3y", note=notes.append
+        )
+        assert server.calls("echo") == 2
+    assert said["content"].to_pylist()[-1] == "As far as I got."
+    assert said["role"].to_pylist()[-2:] == ["user", "assistant"]
+    assert model.requests[2].tool_names == []
+    assert "the limit of steps was reached" in notes[0]
+
+
+async def test_a_canceled_node_asks_nothing_more(model: ModelServer) -> None:
+    async with HttpServer() as server:
+        rows = tools.as_columns([ToolRow.remote("say", server_uri=server.url, remote_name="echo")])
+        options: dict[str, Any] = {"password_of": lambda _: "k3y"}
+        with pytest.raises(tools.CanceledError):
+            await prompted(rows, "Go.", is_canceled=lambda: True, **options)
+        with pytest.raises(tools.CanceledError):
+            await provided(server.url, is_canceled=lambda: True)
+        assert (model.requests, server.seen) == ([], [])
+        for _ in range(6):
+            model.feed(Turn(calls=[ToolCall("say", {"text": "again"})]))
+        with pytest.raises(tools.CanceledError):
+            await prompted(rows, "Go.", is_canceled=lambda: server.calls("echo") >= 1, **options)
+    assert len(model.requests) < 6

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import knime.extension as knext
+import pyarrow as pa
+import tool_values
 import tools
 
 NO_CREDENTIALS = "<none>"
@@ -14,6 +16,12 @@ category = knext.category(
     description="Tools as data",
     icon="icons/spindle.png",
 )
+
+
+def schema_of(columns):
+    """KNIME's schema of columns with Arrow types."""
+    types = {pa.string(): knext.string(), pa.int32(): knext.int32(), pa.bool_(): knext.bool_()}
+    return knext.Schema.from_columns([knext.Column(types[kind], name) for name, kind in columns.items()])
 
 
 @knext.node(
@@ -49,27 +57,33 @@ class McpToolProvider:
     )
     as_tools = knext.BoolParameter(
         "One column of tools",
-        "Needs a KNIME that knows the type of tools. Otherwise there is one column for each field.",
+        "One column of KNIME's type of tools. Otherwise there is one column for each field.",
         False,
     )
 
     def configure(self, context):
         if not self.url:
             raise knext.InvalidParametersError("Say where the server is.")
-        # The columns are known when the node has been executed: the type is KNIME's to choose.
+        if self.as_tools:
+            return knext.Schema.from_columns([knext.Column(tool_values.tool_type(), "tool")])
+        return schema_of(tools.COLUMNS)
 
     def execute(self, context):
-        chosen = None if self.credentials == NO_CREDENTIALS else self.credentials
         made = tools.provide(
             self.url,
-            credential_name=chosen,
+            credential_name=None if self.credentials == NO_CREDENTIALS else self.credentials,
             password_of=lambda name: context.get_credentials(name).password,
             prefix=self.prefix,
             strict=self.strict,
-            as_tools=self.as_tools,
+            is_canceled=context.is_canceled,
             note=context.set_warning,
         )
-        return knext.Table.from_pyarrow(made, row_ids="generate")
+        table = (
+            pa.table({"tool": tool_values.tool_column(made["tool"])})
+            if self.as_tools
+            else tools.as_columns(made["tool"].to_pylist())
+        )
+        return knext.Table.from_pyarrow(table, row_ids="generate")
 
 
 @knext.node(
@@ -79,14 +93,19 @@ class McpToolProvider:
     category=category,
 )
 @knext.input_table(name="Tools", description="As MCP Tool Provider gives them, filtered or concatenated.")
-@knext.input_table(name="Data", description="A table that is handed to tools by its id.", optional=True)
 @knext.input_table(name="History", description="Messages that came before.", optional=True)
+@knext.input_table(name="Data 1", description="A table that is handed to tools by its id.", optional=True)
+@knext.input_table(name="Data 2", description="Another one.", optional=True)
+@knext.input_table(name="Data 3", description="Another one.", optional=True)
 @knext.output_table(name="Messages", description="All that was said, one row for each message.")
+@knext.output_table(name="Made 1", description="The first table that a tool made, if any did.")
+@knext.output_table(name="Made 2", description="The second one.")
 class AgentPrompter:
     """Lets a language model work with a table of tools.
 
-    The model calls the tools on their servers, and is told what goes wrong. Of the data it sees the columns,
-    never the rows.
+    The model calls the tools on their servers, KNIME runs the workflows, and the model is told what goes
+    wrong. Of the data it sees the columns, never the rows. A row that cannot be called is left out, with a
+    warning.
     """
 
     message = knext.MultilineStringParameter("Message", "What the model is to do.", "")
@@ -98,27 +117,44 @@ class AgentPrompter:
         choices=lambda context: list(context.get_credential_names()),
     )
     instructions = knext.MultilineStringParameter("Instructions", "What the model is told before.", "")
-    data_id = knext.StringParameter("Id of the data", "By which the model names the table of data.", "data")
+    ids = knext.StringParameter("Ids of the data", "By which the model names them.", "data_1, data_2, data_3")
     workspace = knext.StringParameter("Workspace", "The folder whose flows may be run; empty: none.", "")
+    steps = knext.IntParameter(
+        "Iteration limit", "Answers of the model before it must come to an end.", 25, min_value=1
+    )
     trusted = knext.BoolParameter(
         "Trust the tools", "Start the programs and read the files that the table names.", False
     )
     destructive = knext.BoolParameter(
         "Allow destruction", "Also tools may be called that say that they destroy.", False
     )
+    knime_roles = knext.BoolParameter(
+        "KNIME's names for roles", "`human` and `ai` in place of `user` and `assistant`.", False
+    )
+    errors = knext.BoolParameter(
+        "Error column", "What goes wrong is in a column of its own, and the node does not fail.", False
+    )
 
     def configure(self, context, *inputs):
         if not (self.message and self.model and self.key):
             raise knext.InvalidParametersError("Say what to do, and choose a model and its key.")
-        # The columns are known when the node has been executed.
+        # The columns of tables that tools make are known when the node has been executed.
+        return schema_of(tools.MESSAGES | ({tools.ERROR: pa.string()} if self.errors else {})), None, None
 
-    def execute(self, context, given, data, history):
-        said = tools.prompt(
+    def execute(self, context, given, history, *data):
+        def run_workflow(row, configuration, inputs):
+            tables = [knext.Table.from_pyarrow(table, row_ids="generate") for table in inputs]
+            message, outputs, _views = context._execute_tool(row, configuration, tables, {})
+            return message, [tools.without_row_ids(table.to_pyarrow()) for table in outputs]
+
+        ids = [name.strip() for name in self.ids.split(",")]
+        said, made = tools.prompt(
             given.to_pyarrow(),
             self.message,
             history=None if history is None else history.to_pyarrow(),
-            data=None if data is None else data.to_pyarrow(),
-            data_id=self.data_id,
+            data={
+                name: table.to_pyarrow() for name, table in zip(ids, data, strict=False) if table is not None
+            },
             model=self.model,
             key_name=self.key,
             password_of=lambda name: context.get_credentials(name).password,
@@ -126,6 +162,13 @@ class AgentPrompter:
             workspace=self.workspace,
             trusted=self.trusted,
             destructive=self.destructive,
+            steps=self.steps,
+            run_workflow=run_workflow,
+            is_canceled=context.is_canceled,
+            progress=context.set_progress,
+            knime_roles=self.knime_roles,
+            errors=self.errors,
             note=context.set_warning,
         )
-        return knext.Table.from_pyarrow(said, row_ids="generate")
+        tables = [said, *made.values(), pa.table({}), pa.table({})][:3]
+        return tuple(knext.Table.from_pyarrow(table, row_ids="generate") for table in tables)

@@ -12,6 +12,8 @@ from spindle.calls.record import MASK
 from spindle.domain.json_schema import JsonObject, is_array, is_object
 from spindle.errors import InvalidArgumentsError, TableError, did_you_mean
 
+TYPE_WORD = b"spindle.type"
+"""Beside a column: the word for its type that the model is shown, if its Arrow type says too little."""
 MAX_COLUMNS = 200
 """Of a table, that are named to the model."""
 
@@ -48,7 +50,7 @@ class DataTables:
     def describe(self, name: str) -> JsonObject:
         """The description that the model sees: the table's id and columns."""
         schema = self._tables[name].schema
-        columns = [{"name": field.name, "type": str(field.type)} for field in schema][:MAX_COLUMNS]
+        columns = [{"name": field.name, "type": _word(field)} for field in schema][:MAX_COLUMNS]
         left = len(schema) - len(columns)
         return {"table": name, "columns": columns, **({"further_columns": left} if left else {})}
 
@@ -113,6 +115,11 @@ def rows_as_table(name: str, value: Any) -> pa.Table:
             "have not the same length"
         ) from None
     raise TableError(f"{name!r} is no table: neither a list of objects nor an object of lists")
+
+
+def _word(field: pa.Field) -> str:
+    written = (field.metadata or {}).get(TYPE_WORD)
+    return str(field.type) if written is None else written.decode("utf-8", "replace")
 
 
 def _as_table(name: str, given: Any) -> pa.Table:

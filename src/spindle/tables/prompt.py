@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from spindle.agents.events import AgentEvent
     from spindle.agents.limits import Limits
+    from spindle.agents.record import Record
     from spindle.app import Spindle
     from spindle.domain.identity import Credential
     from spindle.tables.rows import Note
@@ -42,6 +43,9 @@ logger = logging.getLogger("spindle")
 
 ENDED_BY = b"spindle.ended_by"
 """Beside the schema of the messages: `answer`, or the limit that ended the run."""
+
+
+LAST = "The limit of steps is reached, and no tool can be called any more. Answer with what you know now."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class Prompt:
     settings: Mapping[str, Any] | None = None
     destructive: bool = False
     run_workflow: RunWorkflow | None = None
+    final_answer: bool = False
     on_event: Callable[[AgentEvent], None] | None = None
     note: Note = logger.warning
 
@@ -96,6 +101,8 @@ class Prompt:
             if not isinstance(outcome, AgentResult):
                 raise ModelError("the run stopped for a person, and nobody can be asked here")
             record = await agent.record(outcome.run_id)
+            if self.final_answer and outcome.ended_by == "steps":
+                record = await self._final(record, told)
         if outcome.ended_by != "answer":
             self.note(f"it ended before there was an answer: the limit of {outcome.ended_by} was reached")
         names = {event.call_id: event.tool for event in record.events() if event.call_id and event.tool}
@@ -104,6 +111,22 @@ class Prompt:
         system = [message for message in self.messages if message.role == "system"]
         said = messages_of(record.messages(), names)
         return message_table([*system, *said], {ENDED_BY: outcome.ended_by.encode()})
+
+    async def _final(self, record: Record, told: Sequence[str]) -> Record:
+        """Asks for an answer after the last step, and returns the record with it."""
+        from spindle.agents.agent import Agent
+
+        async with open_workspace(settings=settings_of_rows(), note=self.note) as no_tools:
+            agent = Agent(
+                no_tools,
+                self.model,
+                instructions="\n\n".join(part for part in told if part),
+                limits={"steps": 1},
+                settings=self.settings,
+                ask_user=False,
+            )
+            outcome = await agent.run(LAST, history=record.messages(), on_event=self.on_event)
+            return await agent.record(outcome.run_id)
 
 
 class Options(TypedDict, total=False):
@@ -130,6 +153,8 @@ class Options(TypedDict, total=False):
     """True to allow calls of tools that declare themselves destructive."""
     run_workflow: RunWorkflow | None
     """Runs workflows of other software, as for `open_rows`."""
+    final_answer: bool
+    """True to ask the model once more, without tools, if it has not answered within the limit of steps."""
     on_event: Callable[[AgentEvent], None] | None
     note: Note
 
